@@ -1,4 +1,4 @@
-"""Simulations: a fleet of devices and an aggregator in one process, both with the production code.
+"""Simulations: devices or nodes and an aggregator in one process, all with the production code.
 
 This package depends on ``edge_sdk``, ``aggregator`` and ``protocol``. No package depends on it.
 """
@@ -15,7 +15,7 @@ __all__ = ["rehearsed", "simulate_campaign"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load a function at its first use."""
+    """Import and return a public function of this package at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from simulation.preparing import simulate_campaign

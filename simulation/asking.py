@@ -1,8 +1,8 @@
-"""Trials of ``--design``: what to ask is chosen from a pilot or from private answers, then asked.
+"""Trials of ``--design``: what to ask is chosen from a pilot's records or from private answers, then asked.
 
-Every step is the step of a command: campaigns are signed, reports are bytes in files, stores ingest and count them,
+Every step is that of a command: campaigns are signed, reports are bytes in files, stores ingest and count them,
 ``refine`` reads the stores, candidates are signed and evaluated. Only the devices' code is replaced, by the vector
-engine. Each device has one place in the series, so it answers one campaign at most.
+engine. Each device has one number in the series of campaigns, which decides the campaign that it answers, one at most.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ class Crowd(NamedTuple):
     """A simulated fleet.
 
     Attributes:
-        schema: of the records, without groups. Campaigns ask about some of its features.
+        schema: schema of the records, without groups of values. Campaigns ask about some of its features.
         reported: the people's codes and numbers in reports.
-        scored: the same for scoring; missing values have no code.
+        scored: the people's codes and numbers for scoring; missing values have no code.
         labels: shape (people,) int64, class codes in reports.
         holders: shape (devices,) int64, index of each device's record; several devices may hold the same one.
-        places: shape (devices,) int64, each device's place in the series, below 2³².
+        places: shape (devices,) int64, the number that decides which campaign of the series each device answers, below
+            2³².
     """
 
     schema: Schema
@@ -70,20 +71,20 @@ class Crowd(NamedTuple):
 
     @classmethod
     def of(cls, people: pd.DataFrame, schema: Schema, devices: int | None, rng: np.random.Generator) -> Crowd:
-        """A fleet of ``devices`` with records drawn from ``people`` with replacement; None gives each one device."""
+        """Return a fleet of ``devices`` whose records are drawn from ``people`` with replacement; None: each once."""
         holders = np.arange(len(people)) if devices is None else rng.integers(0, len(people), devices)
         labels = label_codes(people, schema.label, substitute=True)
         places = rng.integers(0, WHOLE, len(holders))
         return cls(schema, observe(people, schema), recognise(people, schema), labels, holders, places)
 
     def asked(self, schema: Schema, rows: Integers) -> EncodedFrame:
-        """Codes and numbers in reports of the people ``rows``, (n,) int64, by a campaign's schema."""
+        """Return the codes and numbers that the people ``rows``, (n,) int64, report by a campaign's schema."""
         columns = self._columns(schema)
         codes = in_groups(self.reported.codes[:, columns], schema)
         return EncodedFrame(codes[rows], self.reported.numbers[:, columns][rows])
 
     def predicted(self, model: Model) -> Integers:
-        """The class that a model predicts for each of the people: shape (people,) int64."""
+        """Return the class that a model predicts for each of the people: shape (people,) int64."""
         columns = self._columns(model.schema)
         return np.asarray(
             model.scores_of(EncodedFrame(self.scored.codes[:, columns], self.scored.numbers[:, columns])).argmax(axis=1)
@@ -95,17 +96,17 @@ class Crowd(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """A store that has counted its reports: the statistics, and the campaign's file."""
+    """The statistics of a store that has counted its reports, and the bytes of the campaign's file."""
 
     statistics: Statistics
     campaign: bytes
 
 
 class AskingTrust(LocalTrust):
-    """Devices answer with noise, and each trial chooses what they are asked. The settings name a design."""
+    """Devices answer with noise, and each trial chooses what they are asked. The settings say how."""
 
     def shared(self, lab: Lab) -> AbstractContextManager[Task | None]:
-        """Nothing: every trial signs its own campaigns."""
+        """Return None: every trial signs its own campaigns."""
         del lab
         return nullcontext()
 
@@ -119,11 +120,11 @@ class Answers(NamedTuple):
     """What a fleet was asked and has answered in one trial.
 
     Attributes:
-        schema: of the records.
+        schema: schema of the records.
         crowd: the fleet.
-        stores: what the campaigns about features counted.
-        names: the features of the model.
-        steps: what was decided before.
+        stores: statistics and files of the campaigns about features.
+        names: names of the features that the model uses.
+        steps: what was decided before the model.
     """
 
     schema: Schema
@@ -138,8 +139,8 @@ def collect(config: SimulationConfig, part: Part, devices: int | None, asking: A
 
     Args:
         config: keys, parameters, randomness. ``parameters.ask`` is replaced.
-        part: people to learn from and people to test on; its number names the documents. A pilot's people do not
-            answer.
+        part: people to learn from and people to test on; its number is part of the documents' names. People of the
+            pilot do not answer.
         devices: size of a fleet drawn with replacement; None for each person once.
         asking: how to choose.
 
@@ -222,7 +223,7 @@ def _refined(
 
 
 def _step(found: Refinement) -> dict[str, Any]:
-    """A step for the simulation's output."""
+    """Return a step of ``refine`` for the simulation's output."""
     said = found.to_json()
     return {
         "step": said["step"],
@@ -236,7 +237,7 @@ def _step(found: Refinement) -> dict[str, Any]:
 def _ask(
     config: SimulationConfig, schema: Schema, ask: Ask, series: SeriesShare | None, name: str, crowd: Crowd
 ) -> Counted:
-    """Sign a campaign that asks about features, and let the devices of its share answer."""
+    """Sign a campaign that asks about features, and let its share of the devices answer."""
     parameters: CampaignParameters = config.parameters._replace(
         name=name, ask=ask, series=series, class_question=False, postprocess=config.postprocess
     )
@@ -245,7 +246,7 @@ def _ask(
 
 
 def _answers(config: SimulationConfig, task: Task, crowd: Crowd, models: Sequence[bytes]) -> Statistics:
-    """Let the devices of the campaign's share answer; ingest their reports into a store, and count them."""
+    """Let the campaign's share of the devices answer; ingest their reports into a store, and count them."""
     campaign = task.campaign
     low, high = (0, WHOLE) if campaign.series is None else (campaign.series.low, campaign.series.high)
     rows = crowd.holders[(crowd.places >= low) & (crowd.places < high)]

@@ -24,10 +24,10 @@ from simulation.trust import Lab, Part, Trial, Trust, accuracies, accuracy_on_de
 
 
 class CentralTrust(Trust):
-    """A curator sees the records. ``records`` is the number of them in a trial."""
+    """A curator sees the records. ``records`` is the number of records in a trial."""
 
     def __init__(self, settings: Settings, design: Design, records: int) -> None:
-        """Raises InputError for terms that no fit can have (:func:`fit_terms`)."""
+        """Check the terms. Raises InputError for terms that no fit can have (:func:`fit_terms`)."""
         self.terms = fit_terms(settings, design, records)
         self._cost = cost_of_fit(design.template_schema(), self.terms)
 
@@ -43,7 +43,7 @@ class CentralTrust(Trust):
         return trial_of(part, people, part.schema, self.terms.fit, **measured)
 
     def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
-        """Means of the accuracies, the cost of one fit, and the terms."""
+        """Return the means of the accuracies, the cost of one fit, and its terms."""
         terms, cost = self.terms, self._cost
         return {
             "trust": "central",
@@ -65,7 +65,9 @@ class CentralTrust(Trust):
 
 
 def fit_terms(settings: Settings, design: Design, records: int) -> FitTerms:
-    """The terms of the fits of so many records, from checked settings. The design gives a schema of the right kind.
+    """Return the terms of fits of ``records`` records, from checked settings.
+
+    The design gives a schema of the right kind.
 
     Raises:
         InputError: ``method_unknown`` and all reasons of :func:`aggregator.curator.fitting.cost_of_fit`;

@@ -1,4 +1,4 @@
-"""``hearsay demo``: keys, campaign, devices, reports, store and model on real data.
+"""``hearsay demo``: from keys and a campaign to reports, a store and a model, on real data.
 
 The records are the breast cancer data of scikit-learn (Wolberg, Mangasarian, Street, 1993): measurements of 569
 tumours. Each simulated device holds one of the training records.
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
         epsilon: ε of one device, as text.
         devices: size of the fleet.
         people: number of training records; several devices may hold the same one.
-        test_records: number of test records.
+        test_records: number of records on which the models are tested.
         seconds_of_devices: seconds in which all devices answered and the report files were written.
         reports: number of counted reports.
         rejected: reason → number of reports or damaged places that were not counted.
@@ -161,8 +161,8 @@ def run_demo(
         schema: schema of the records.
         parameters: parameters of the campaign.
         devices: size of the fleet; each device holds a training record drawn with replacement.
-        seed: of the choice of training records and of the records on devices; None for entropy of the operating system.
-            The devices' noise always comes from the operating system.
+        seed: decides the training records and the records on devices; None for entropy of the operating system. The
+            devices' noise always comes from the operating system.
         clock: seconds since 1970.
         progress: called with (devices done, devices) before every fiftieth device.
 
@@ -208,7 +208,7 @@ def run_demo(
 def _people(
     holders: pd.DataFrame, schema: Schema, progress: Callable[[int, int], None] | None
 ) -> Iterator[tuple[dict[str, object], object]]:
-    """Record and label of every device."""
+    """Yield record and label of every device."""
     for done, row in enumerate(holders.to_dict("records")):
         label = row.pop(schema.label.name)
         if progress is not None and done % 50 == 0:
@@ -223,7 +223,7 @@ def _collect(
     people: Iterator[tuple[dict[str, object], object]],
     now: int,
 ) -> list[Path]:
-    """Write the report files: every batch; the first and the last batch again, in one file; the last one truncated.
+    """Write the report files: one for each batch; one with the first and last batch again; the last batch truncated.
 
     The truncated file ends in the middle of its trailer. The rest of the trailer is too short for a report, so it
     counts as ``truncated`` for every mechanism and size of the fleet.
@@ -242,7 +242,7 @@ def _collect(
 def _classify(
     state: Path, workspace: Workspace, model_bytes: bytes, test: pd.DataFrame, now: int
 ) -> tuple[float, dict[str, Any]]:
-    """Accuracy of a device that has verified the model, and its prediction for the first test record."""
+    """Return the accuracy of a device that verifies the model, and its prediction for the first test record."""
     with Device.provision(state, trust=workspace.root_bytes, clock=lambda: now) as device:
         classifier = device.install(model_bytes)
         records = test.drop(columns="diagnosis").to_dict("records")
@@ -270,7 +270,7 @@ def _replace(staging: Path, output: Path) -> None:
 
 
 def hearsay_command() -> str:
-    """The text to type in a shell to run ``hearsay``: the name, or the full path if the name alone is not found."""
+    """Return the text that runs ``hearsay`` in a shell: the name, or the full path if the name alone is not found."""
     if shutil.which("hearsay") is not None:
         return "hearsay"
     for place in (sys.argv[0], sys.executable):

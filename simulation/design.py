@@ -22,9 +22,9 @@ from protocol.schema import Schema, build_schema
 
 
 class Split(NamedTuple):
-    """Two groups: ``people``, whose devices answer, and ``test``, on whose records the model is tested.
+    """A division of people: those of ``people`` answer, and the model is tested on the records of ``test``.
 
-    The groups are disjoint unless the test records were given and repeat some of the people's.
+    Both are disjoint, unless the test records were given and repeat some records of ``people``.
     """
 
     people: pd.DataFrame
@@ -32,10 +32,10 @@ class Split(NamedTuple):
 
 
 class Division(NamedTuple):
-    """How to divide the records. The first attribute that is not None applies.
+    """How to divide the records. The first attribute below that is not None applies.
 
     Attributes:
-        test: a frame of separate test records. All people of the data are then learned from.
+        test: a frame of separate test records. The model then learns from all people of the data.
         folds: K, the number of splits. Each split tests on another one of K disjoint parts of the people.
         test_share: share of the people in one random test part.
     """
@@ -45,7 +45,7 @@ class Division(NamedTuple):
     test_share: float = 0.2
 
     def learners(self, records: int) -> int:
-        """The number of people that one split learns from, of so many people, at least 1."""
+        """Return the number of people, at least 1, that one split of ``records`` people learns from."""
         if self.test is not None:
             return records
         tested = 1 / self.folds if self.folds else self.test_share
@@ -83,7 +83,7 @@ class Division(NamedTuple):
 
 
 def resample(people: pd.DataFrame, devices: int | None, rng: np.random.Generator) -> pd.DataFrame:
-    """Choose the records on the fleet's devices.
+    """Choose and return the records on the fleet's devices.
 
     Args:
         people: records of the people to learn from.
@@ -104,7 +104,7 @@ class Design(NamedTuple):
         schema: the schema to start from, drafted from the records or given by the user.
         bins: number of bins of a numeric feature or component.
         fit_bounds: whether the bounds of numeric features come from the pilot instead of the schema.
-        method: of the projection: ``none``, ``pca`` or ``dca``.
+        method: method of the projection, ``none``, ``pca`` or ``dca``.
         components: K, number of components of the projection.
         ridge: ρ of DCA.
         fit_on: the people on whose records bounds and projection are fitted. ``pilot``: 10 % of the people, whose
@@ -126,11 +126,10 @@ class Design(NamedTuple):
         return self.method != "none" or (self.fit_bounds and numbers)
 
     def template_schema(self) -> Schema:
-        """A substitute schema that does not depend on records, to check the settings before any record is read.
+        """Return a schema that does not depend on records, to check the settings before any record is read.
 
-        It has as many questions as the schema of any split.
-
-        Questions have the same names and sizes too, except that no component of the projection can be missing here.
+        It has as many questions as the schema of any split, with the same names and sizes, except that no component of
+        the projection can be missing.
         """
         if self.method == "none":
             return self.schema
@@ -140,7 +139,7 @@ class Design(NamedTuple):
         return build_schema(self.schema.label, [*kept, *parts])
 
     def for_people(self, people: pd.DataFrame, rng: np.random.Generator) -> tuple[Schema, pd.DataFrame]:
-        """Make the schema for one split. Returns it with the records of the people whose devices report.
+        """Return the schema for one split, and the records of the people whose devices report.
 
         Args:
             people: records of the learning part.
@@ -182,7 +181,7 @@ def parse_reduction(text: str) -> tuple[str, int]:
 
 
 def _with_bounds(schema: Schema, pilot: pd.DataFrame, bins: int) -> Schema:
-    """The schema with new bounds and bins of equal width: the smallest and largest number of the pilot's records.
+    """Return the schema with new bounds, the smallest and largest number of the pilot, and bins of equal width.
 
     Equal bounds become [x, x + 1]; a feature without a finite number gets [0, 1].
     """

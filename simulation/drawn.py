@@ -1,9 +1,10 @@
-"""What nodes send and what a masked total opens to, drawn by numpy: exact sums, noise, and their statistics.
+"""Sums of nodes and decrypted masked totals, drawn by numpy: exact sums, noise, and statistics of both.
 
 The sums equal those of real nodes, and the noise of a node has the same law: discrete Laplace, P(k) ∝ e^{−r|k|} for
-rate r. The noise of a masked total has the law of the parties' noise together. Independent parts of shape 1/h_i add up
-to a negative binomial number of shape Σ 1/h_i, and the whole copies of parties that each add one with probability β_i
-are counted by a sum of binomial numbers, one for each β. So no party's noise is drawn by itself.
+rate r. The noise of a masked total has the law of the parties' summed noise. With ``divided`` noise, parts of shape
+1/h_i for party i add up to a negative binomial number of shape Σ 1/h_i. With ``diluted`` noise, party i adds a whole
+copy of the noise with probability β_i; the number of copies is a sum of binomial numbers, one for each different β. So
+no party's noise is drawn by itself.
 
 The randomness is numpy's and has a seed, so nothing here is private; it is for simulations alone.
 Source: docs/math.md, section 6.
@@ -38,24 +39,27 @@ from protocol.questions import CELL, CLASS, PRESENT, SQUARE, Subject
 
 
 def deal(records: int, nodes: int, rng: np.random.Generator) -> Integers:
-    """The node of every record, at random: shape (records,) int64. The sizes of the nodes differ by at most one."""
+    """Deal records to nodes at random: return the node of each record, (records,) int64.
+
+    Node sizes differ by at most one.
+    """
     return rng.permutation(np.arange(records, dtype=np.int64) % nodes)
 
 
 def exact_sums(
     subjects: Sequence[Subject], encoded: EncodedFrame, labels: Integers, owners: Integers, nodes: int
 ) -> Integers:
-    """The exact sums of every node, before noise.
+    """Return the exact sums of every node, before noise.
 
     Args:
-        subjects: of the released vectors, the class first.
+        subjects: what each released vector is about, the class first.
         encoded: codes and numbers of n records, from :func:`aggregator.models.encoding.observe`.
         labels: shape (n,) int64, class codes.
         owners: shape (n,) int64, the node of every record.
         nodes: N, number of nodes.
 
     Returns:
-        Shape (N, M) int64, all vectors joined.
+        Shape (N, M) int64: for each node its M sums, all vectors joined.
     """
     classes = subjects[0].size
     return np.hstack([_of_subject(subject, encoded, labels, owners, nodes, classes) for subject in subjects])
@@ -64,7 +68,7 @@ def exact_sums(
 def _of_subject(
     subject: Subject, encoded: EncodedFrame, labels: Integers, owners: Integers, nodes: int, classes: int
 ) -> Integers:
-    """The sums of one vector of K numbers by node: shape (N, K) int64."""
+    """Return every node's sums for one vector of K numbers: shape (N, K) int64."""
     if subject.kind == CLASS:
         places, weights = labels, None
     else:
@@ -84,7 +88,7 @@ def _of_subject(
 
 
 def released(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> Integers:
-    """What nodes send: exact sums, shape (N, M) int64, with noise at the campaign's ε, clamped to the public ranges."""
+    """Return what nodes send: exact sums, (N, M) int64, with noise at the campaign's ε, cut to the public ranges."""
     subjects = released_vectors(campaign)
     noisy, start = np.empty_like(exact), 0
     for subject, share, (low, high) in zip(subjects, shares(campaign), ranges(campaign), strict=True):
@@ -96,10 +100,10 @@ def released(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> I
 
 
 def statistics_of(values: Integers, campaign: Campaign, period: int, rule: Rule | None = None) -> Statistics:
-    """Statistics of the numbers that nodes sent in one period, as a store makes them of the nodes' summaries.
+    """Return statistics of the sums that nodes sent in one period, as a store makes them of the nodes' summaries.
 
     Args:
-        values: shape (N, M) int64.
+        values: shape (N, M) int64, M noisy sums of each of N nodes.
         campaign: a campaign for nodes.
         period: number of the period.
         rule: a robust rule; None for plain addition.
@@ -117,7 +121,7 @@ def statistics_of(values: Integers, campaign: Campaign, period: int, rule: Rule 
 
 
 def _summaries(values: Integers, campaign: Campaign, period: int) -> list[Summary]:
-    """Unsigned summaries of the nodes 0, 1, …, for rules that compare nodes."""
+    """Return unsigned summaries of the nodes 0, 1, …, for rules that compare nodes."""
     return [
         Summary(
             campaign.id, node.to_bytes(8, "big"), period, campaign.epsilon_micro, tuple(row), node.to_bytes(32, "big")
@@ -128,7 +132,7 @@ def _summaries(values: Integers, campaign: Campaign, period: int) -> list[Summar
 
 @lru_cache(maxsize=16)
 def numbers_of_setup(parties: int) -> Mapping[int, int]:
-    """The numbers u of n parties after the dealer's first setup: u → number of parties that have it."""
+    """Return how many parties get each number u, which sets a party's part of the noise, in the first setup."""
     return Counter(first_numbers(party.to_bytes(8, "big") for party in range(parties)).values())
 
 
@@ -136,10 +140,10 @@ class TotalNoise(NamedTuple):
     """The law of the noise of all parties together for one number.
 
     Attributes:
-        rate: the rate of a whole copy, P(k) ∝ e^{−|k|·rate}.
-        shape: ``divided`` noise: Σ 1/h over the parties, the number of whole copies. None: the noise is ``diluted``.
-        parties: ``diluted`` noise: shape (groups,) int64, numbers of parties that have one chance.
-        chances: ``diluted`` noise: shape (groups,) float64, β, their chance to add a whole copy.
+        rate: a whole copy of noise is a discrete Laplace number k, P(k) ∝ e^{−|k|·rate}.
+        shape: of ``divided`` noise Σ 1/h over the parties (each adds 1/h of a copy); None for ``diluted`` noise.
+        parties: of ``diluted`` noise, shape (groups,) int64: number of parties for each chance.
+        chances: of ``diluted`` noise, shape (groups,) float64: β, the chance that a party adds a whole copy.
     """
 
     rate: float
@@ -149,17 +153,17 @@ class TotalNoise(NamedTuple):
 
     @property
     def copies(self) -> float:
-        """The expected number of whole copies."""
+        """The expected number of whole copies of noise in the total."""
         return float((self.parties * self.chances).sum()) if self.shape is None else self.shape
 
     @property
     def variance(self) -> float:
-        """The variance, ``copies`` times that of a whole copy."""
+        """The variance of the noise: ``copies`` times that of a whole copy."""
         return self.copies * laplace_variance(Fraction(self.rate))
 
     @property
     def kurtosis(self) -> float:
-        """The excess kurtosis: the sum of the parties' fourth cumulants over the squared variance.
+        """The excess kurtosis of the noise: the sum of the parties' fourth cumulants over the squared variance.
 
         With v the variance of a whole copy, Σ (3v² + v)/h, or Σ [β(6v² + v) − 3β²v²].
         """
@@ -171,7 +175,7 @@ class TotalNoise(NamedTuple):
         return fourth / self.variance**2 if self.variance**2 else 0.0
 
     def draw(self, size: int, rng: np.random.Generator) -> Integers:
-        """Draw so many independent numbers, shape (size,) int64."""
+        """Draw ``size`` independent noise numbers, shape (size,) int64."""
         stop = -np.expm1(-self.rate)
         if self.shape is not None:
             return rng.negative_binomial(self.shape, stop, size) - rng.negative_binomial(self.shape, stop, size)
@@ -183,13 +187,13 @@ class TotalNoise(NamedTuple):
 
 
 def noise_of_total(campaign: Campaign, numbers: Mapping[int, int]) -> list[TotalNoise]:
-    """The law of the total's noise for every released vector, in their order.
+    """Return the law of the total's noise for every released vector, in the order of the vectors.
 
     The chances β are real numbers here, and multiples of 2^−32 at a party.
 
     Args:
         campaign: a masked campaign.
-        numbers: u → number of parties that have it.
+        numbers: number u of a party in the key book → how many parties have this u.
     """
     terms = masked_terms_of(campaign)
     honest = np.array([honest_parties(terms, u) for u in numbers], np.float64)
@@ -203,12 +207,12 @@ def noise_of_total(campaign: Campaign, numbers: Mapping[int, int]) -> list[Total
 
 
 def totals(exact: Integers, campaign: Campaign, numbers: Mapping[int, int], rng: np.random.Generator) -> Integers:
-    """The totals that the aggregator decrypts: exact sums with the noise of all parties, shape (M,) int64.
+    """Return the totals that the aggregator decrypts: exact sums with all parties' noise, shape (M,) int64.
 
     Args:
         exact: shape (M,) int64, the sums over the records of all parties.
         campaign: a masked campaign.
-        numbers: u → number of parties that have it; every party reported.
+        numbers: number u of a party in the key book → how many parties have this u; every party reported.
         rng: numpy's randomness.
     """
     laws = zip(released_vectors(campaign), noise_of_total(campaign, numbers), strict=True)
@@ -217,12 +221,12 @@ def totals(exact: Integers, campaign: Campaign, numbers: Mapping[int, int], rng:
 
 
 def total_statistics(values: Sequence[int], campaign: Campaign, numbers: Mapping[int, int], period: int) -> Statistics:
-    """Statistics of decrypted totals, with the noise of all parties together.
+    """Return the statistics of decrypted totals, with the noise of all parties together.
 
     Args:
-        values: M integers.
+        values: the totals, M integers.
         campaign: a masked campaign.
-        numbers: u → number of parties that have it; every party reported.
+        numbers: number u of a party in the key book → how many parties have this u; every party reported.
         period: number of the period.
     """
     subjects, parties, sums = released_vectors(campaign), sum(numbers.values()), []

@@ -1,6 +1,6 @@
-"""Reports of a fleet in memory: of real devices, which enrol and answer once, or drawn with numpy for large fleets.
+"""Reports of a fleet in memory: made by the device code (enrol, answer once), or drawn with numpy for large fleets.
 
-Drawn reports have the same format and distribution as the devices'; a test compares the distributions. They are not
+Drawn reports have the format and distribution of the devices' reports; a test compares the distributions. They are not
 private: the randomness comes from numpy and a seed, and ids are random numbers instead of HMACs of secrets.
 """
 
@@ -51,7 +51,7 @@ def device_reports(
         models: signed models that every device installs first, for campaigns that evaluate them.
 
     Yields:
-        all answers of one device, one after another.
+        The bytes of all answers of one device, one after another.
 
     Raises:
         DocumentError, PolicyError, InputError: a device refuses root, campaign, model or record.
@@ -68,7 +68,7 @@ def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], pe
 
     Args:
         folder: gets the files ``0000.hsr``, ``0001.hsr``, …. It exists already.
-        campaign: of the reports.
+        campaign: the campaign of the reports.
         reports: for each device the bytes of all its answers, one after another.
         per_file: number of devices per file.
 
@@ -104,15 +104,15 @@ def vector_reports(
     """Draw all reports of a fleet of N people in one period.
 
     Args:
-        campaign: with r answers per person and records of L bytes.
+        campaign: the campaign, with r answers per person and reports of L bytes.
         encoded: codes and numbers of the records, (N, observed features) int64 each, from
             :func:`aggregator.models.encoding.observe`.
         labels: (N,) int64, class code of every person.
         period: the period of all answers.
         rng: source of ids and noise.
-        predicted: for each model that the campaign evaluates, in their order, a function: indices of M people, (M,)
-            int64, to the class codes that the model predicts for them, (M,) int64; empty for campaigns that evaluate
-            none. It is called for the people who are asked about the model, and for no others.
+        predicted: for each model that the campaign evaluates, in the campaign's order, a function from indices of M
+            people, (M,) int64, to the class codes that the model predicts for these people, (M,) int64. Empty for
+            campaigns that evaluate none. A function is only called for people who are asked about its model.
 
     Returns:
         (N·r, L) uint8, one report per row; the answers of person i are rows i·r … i·r + r − 1.
@@ -126,14 +126,14 @@ def vector_reports(
 
 
 class _Fleet(NamedTuple):
-    """Codes and numbers (N, observed features) and labels (N,) of a fleet, int64, and the models that predict."""
+    """Codes and numbers (N, observed features) and labels (N,) of N people, int64, and functions to predict classes."""
 
     encoded: EncodedFrame
     labels: Integers
     predicted: tuple[Predictor, ...]
 
     def inputs(self, schema: Schema, subject: Subject, rows: Integers) -> Integers:
-        """Inputs of a question's mechanism for the people with these indices, (M,) int64.
+        """Return the inputs of a question's mechanism for the people with the indices ``rows``, (M,) int64.
 
         The shape is that of :func:`aggregator.publishing.mechanisms.draws.inputs_of`.
         """
@@ -145,7 +145,7 @@ class _Fleet(NamedTuple):
 def _stratum(
     campaign: Campaign, stratum: int, fleet: _Fleet, period: int, rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """Draw one report per person for one stratum: (N, L) uint8."""
+    """Draw one report per person for one stratum (group of questions): (N, L) uint8."""
     layout, people = campaign.layout, len(fleet.labels)
     prefix = len(layout.prefix)
     rows = np.zeros((people, layout.record_length), np.uint8)
@@ -180,7 +180,7 @@ def _answer_bytes(
 
 
 def _single(layout: Layout) -> str:
-    """The numpy dtype of a single value in a layout: u2, or u4 in the layout of integers."""
+    """Return the numpy dtype of one value in a report layout: u2, or u4 in the layout of integers."""
     return ">u2" if layout.kind in (SINGLE, BITS) else ">u4"
 
 

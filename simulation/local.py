@@ -53,7 +53,7 @@ class SimulationConfig(NamedTuple):
     Attributes:
         workspace: signs campaigns and models.
         parameters: of the campaigns.
-        engine: ``device`` runs the device code for every person; ``vector`` draws all reports by numpy.
+        engine: ``device`` runs the device code for every person; ``vector`` draws all reports with numpy.
         postprocess: name of the method that turns estimates into probabilities.
         now: the time of all steps, in seconds since 1970.
         rng: randomness of the vector engine.
@@ -80,16 +80,16 @@ def make_task(config: SimulationConfig, schema: Schema) -> Task:
     """Sign the next version of the campaign that ``config`` describes, for a schema.
 
     Raises:
-        InputError: as :func:`aggregator.publishing.campaigns.publish_campaign`.
+        InputError: those of :func:`aggregator.publishing.campaigns.publish_campaign`.
     """
     return _task(publish_campaign(config.workspace, schema, config.parameters, config.now))
 
 
 def make_evaluation_task(config: SimulationConfig, models: Sequence[bytes], parameters: EvaluationParameters) -> Task:
-    """Sign an evaluation campaign of signed models: one, for its confusion matrix, or several, to compare.
+    """Sign a campaign that evaluates one signed model (its confusion matrix) or several (which is most accurate).
 
     Raises:
-        InputError, DocumentError, StorageError: as :func:`aggregator.publishing.campaigns.publish_evaluation`.
+        InputError, DocumentError, StorageError: those of :func:`aggregator.publishing.campaigns.publish_evaluation`.
     """
     return _task(publish_evaluation(config.workspace, models, parameters, config.now))
 
@@ -108,7 +108,7 @@ def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, models: Se
         models: in an evaluation, the models that the devices have installed, in the order of the campaign.
 
     Raises:
-        PolicyError, InputError: a device refuses the campaign or a record; not with the vector engine, which runs no
+        PolicyError, InputError: a device refuses the campaign or a record; never with the vector engine, which runs no
             device.
     """
     campaign = task.campaign
@@ -130,7 +130,7 @@ def count_files(config: SimulationConfig, task: Task, write: Callable[[Path], li
     """Ingest a fleet's report files into a new store, and return the store's statistics.
 
     Args:
-        config: has the time.
+        config: the settings, of which only the time is used.
         task: the campaign.
         write: writes the report files into the folder that it is given, and returns their paths.
     """
@@ -163,11 +163,12 @@ def vector_file(
     """Draw the reports of a fleet, and write them as one batch file into a folder. Returns the file.
 
     Args:
-        config, campaign: randomness and time; the campaign.
+        config: randomness and time.
+        campaign: the campaign.
         encoded: codes and numbers of each device's record, by the campaign's schema; without features in an evaluation.
         labels: shape (devices,) int64, class codes.
-        predicted: in an evaluation, for each model a function: indices of devices, (M,) int64 → class codes that the
-            model predicts, (M,) int64.
+        predicted: in an evaluation, for each model a function from indices of M devices, (M,) int64, to the class codes
+            that it predicts, (M,) int64.
         folder: an existing folder.
     """
     path = folder / "fleet.hsr"
@@ -197,7 +198,7 @@ def vector_batch(
 
 
 def predictor(fleet: pd.DataFrame, model: Model) -> Predictor:
-    """A function: indices of rows of ``fleet``, (M,) int64 → class codes that the model predicts, (M,) int64."""
+    """Return a function from indices of M rows of ``fleet``, (M,) int64, to predicted class codes, (M,) int64."""
 
     def predict(rows: Integers) -> Integers:
         return np.asarray(model.scores(fleet.iloc[rows]).argmax(axis=1), np.int64)
@@ -206,7 +207,7 @@ def predictor(fleet: pd.DataFrame, model: Model) -> Predictor:
 
 
 def classify(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> float:
-    """Share of the labelled test records that the model classifies rightly.
+    """Return the share of the labelled test records that the model classifies rightly.
 
     A new device verifies the model. With the device engine it also classifies every test record.
     """
@@ -229,25 +230,25 @@ class LocalTrust(Trust):
     Args:
         settings: the settings.
         design: how every trial makes its schema.
-        parameters: of the campaigns.
+        parameters: parameters of the campaigns.
     """
 
     def __init__(self, settings: Settings, design: Design, parameters: CampaignParameters) -> None:
-        """Keep the terms; the campaign was checked when the parameters were made."""
+        """Store the arguments. The campaign was checked when the parameters were made."""
         self.parameters = parameters
         self._postprocess, self._one_schema = settings.postprocess, not design.needs_pilot
         self._schema = design.schema
         self._evaluation_micro = min(parameters.epsilon_micro, MAX_ANSWER_MICRO) if settings.evaluate else None
 
     def config(self, lab: Lab) -> SimulationConfig:
-        """The settings of all trials of a run."""
+        """Return the settings of all trials of a run."""
         now, rng, entropy = lab.randomness.now, lab.randomness.noise, lab.randomness.entropy
         return SimulationConfig(
             lab.workspace, self.parameters, lab.settings.engine, self._postprocess, now, rng, entropy
         )
 
     def shared(self, lab: Lab) -> AbstractContextManager[Task | None]:
-        """The signed campaign, if all trials have one schema."""
+        """Return a context with the signed campaign if all trials have one schema, else with None."""
         return nullcontext(make_task(self.config(lab), self._schema) if self._one_schema else None)
 
     def collect(self, lab: Lab, part: Part, shared: Task | None) -> Trial:
@@ -277,7 +278,7 @@ class LocalTrust(Trust):
         )
 
     def _evaluated(self, config: SimulationConfig, model: bytes, test: pd.DataFrame) -> Accuracy | None:
-        """The model's accuracy by an evaluation campaign on the devices of the labelled test people."""
+        """Return the model's accuracy by an evaluation campaign on the devices of the labelled test people."""
         if self._evaluation_micro is None:
             return None
         task = make_evaluation_task(config, [model], EvaluationParameters(self._evaluation_micro))

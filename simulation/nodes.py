@@ -1,7 +1,8 @@
-"""``federated`` trust: records are dealt to nodes, each sends one summary, their noisy sums make a model.
+"""``federated`` trust: records are dealt to nodes, each node sends one summary, and the noisy sums make a model.
 
 The engine ``device`` runs real nodes in memory: each one enrols, summarises its records and signs, and a store checks
-every signature against the signed list of nodes. ``vector`` draws the same numbers (:mod:`simulation.drawn`).
+every signature against the signed list of nodes. ``vector`` draws numbers of the same distribution
+(:mod:`simulation.drawn`).
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ class OfNodes(Trust):
     """Trust in which the sums of many nodes make the model of a trial, each trial with a campaign of its own."""
 
     def check(self, settings: Settings, design: Design, records: int) -> Campaign:
-        """Refuse settings that no campaign can have, before any record is read. Returns a campaign like the trials'."""
+        """Check the settings before any record is read, and return a campaign like those of the trials."""
         randomness = randomness_of(0)
         with simulated_workspace(randomness) as workspace:
             lab = Lab(settings, workspace, randomness)
             return _parsed(self.sign(lab, design.template_schema(), records, 0, None))
 
     def sign(self, lab: Lab, schema: Schema, records: int, number: int, shared: Any) -> bytes:
-        """Sign a campaign with a list of nodes of its own, which ``number``, that of the trial, names."""
+        """Sign a campaign with its own list of nodes. ``number``, the trial's, is part of both names."""
         settings, micro = lab.settings, micro_epsilon(lab.settings.epsilon)
         family = settings.family or (GAUSSIAN if schema.numeric else DISCRETE)
         nodes, masked = self.terms(lab, schema, family, records, number, shared)
@@ -79,14 +80,14 @@ class OfNodes(Trust):
     def terms(
         self, lab: Lab, schema: Schema, family: str, records: int, number: int, shared: Any
     ) -> tuple[NodeTerms, MaskedTerms | None]:
-        """What nodes with so many records in all are told, and how they encrypt; None for sums in the clear."""
+        """Return the terms of a campaign for ``records`` records in all, and those of a masked campaign or None."""
 
     @abstractmethod
     def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:
-        """Statistics of what the nodes send of the records, by the engine of the settings. ``raw``: the campaign."""
+        """Return statistics of what the nodes send about ``people``. ``raw``: the bytes of the campaign's file."""
 
     def collect(self, lab: Lab, part: Part, shared: Any) -> Trial:
-        """Make the model of the nodes' sums, and let a device classify the test part (:meth:`Trust.collect`)."""
+        """Make a model from the nodes' sums, and let a device classify the test part (:meth:`Trust.collect`)."""
         settings, people = lab.settings, part.fleet(lab.settings.devices)
         raw = self.sign(lab, part.schema, len(people), part.number, shared)
         campaign = _parsed(raw)
@@ -107,7 +108,7 @@ class OfNodes(Trust):
 
 
 class FederatedTrust(OfNodes):
-    """Nodes see the records of their people, and send noisy sums. The settings have a number of nodes."""
+    """Nodes see the records of their people, and send noisy sums. The settings must have a number of nodes."""
 
     def __init__(self, settings: Settings, design: Design, records: int) -> None:
         """Check the settings.
@@ -127,14 +128,17 @@ class FederatedTrust(OfNodes):
     def terms(
         self, lab: Lab, schema: Schema, family: str, records: int, number: int, shared: Any
     ) -> tuple[NodeTerms, None]:
-        """Terms of a campaign (:meth:`OfNodes.terms`). A node may have twice the records of an equal share."""
+        """Return the terms of a campaign (:meth:`OfNodes.terms`).
+
+        A node may have twice an equal share of the records.
+        """
         del schema, family, shared
         most = 2 * -(-records // (lab.settings.nodes or 1))
         micro = micro_epsilon(lab.settings.epsilon)
         return NodeTerms(f"nodes {number}", most, micro, lab.settings.sensitivity), None
 
     def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:
-        """Statistics of the nodes' noisy sums (:meth:`OfNodes.gather`).
+        """Return the statistics of the nodes' noisy sums (:meth:`OfNodes.gather`).
 
         Raises:
             PolicyError: ``nodes_too_few``: the robust rule needs more nodes.
@@ -150,7 +154,7 @@ class FederatedTrust(OfNodes):
         return statistics_of(values, campaign, campaign.period_at(randomness.now), self._rule)
 
     def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
-        """Means of the accuracies, ε of one summary, and the settings.
+        """Return the means of the accuracies, ε of one summary, and the settings.
 
         ``epsilon_total`` is for neighbours by ``adjacency``. ``epsilon_change`` is for a changed record; with smooth
         sensitivity its label stays.
@@ -175,7 +179,7 @@ class FederatedTrust(OfNodes):
 
 
 def nodes_of(settings: Settings, trials: Sequence[Trial]) -> dict[str, Any]:
-    """The entries of a summary about nodes, model and number of records."""
+    """Return the entries of a trust's summary about nodes, model and number of records."""
     records, campaign = trials[0].devices, trials[0].campaign
     assert settings.nodes is not None
     assert campaign is not None
@@ -203,10 +207,10 @@ def summarised(
     """Let every node summarise its records once, take the files into a new store, and return the store's statistics.
 
     Args:
-        lab: its workspace has signed no list of the name that the campaign states.
+        lab: the run. Its workspace must not have signed a node list of the name that the campaign states.
         campaign_bytes: the signed campaign.
-        campaign: the same, parsed.
-        frame: n typed records with their label.
+        campaign: the same campaign, parsed.
+        frame: n records with typed values and their label.
         owners: shape (n,) int64, the node of every record. A node without records takes part with noise alone.
         rule: a robust rule; None for plain addition.
 
@@ -229,7 +233,7 @@ def summarised(
 def _summary(
     root: bytes, campaign_bytes: bytes, campaign: Campaign, part: pd.DataFrame, randomness: Randomness
 ) -> tuple[bytes, bytes]:
-    """Public key and signed summary of one new node."""
+    """Return public key and signed summary of one new node."""
     assert campaign.nodes is not None
     # A simulated owner allows every ε, so only the adjacency matters here: the noise must cover it.
     covered = ADD_REMOVE if campaign.nodes.sensitivity == GLOBAL else CHANGE_FEATURES
@@ -241,19 +245,19 @@ def _summary(
 
 
 def records_by_owner(frame: pd.DataFrame, owners: Integers, nodes: int) -> list[pd.DataFrame]:
-    """The records of every node. ``owners``: shape (n,) int64, the node of every record."""
+    """Return the records of every node. ``owners``: shape (n,) int64, the node of every record."""
     order = owners.argsort(kind="stable")
     ends = [0, *(owners[order].searchsorted(range(nodes), side="right")).tolist()]
     return [frame.iloc[order[first:last]] for first, last in pairwise(ends)]
 
 
 def labelled_records(frame: pd.DataFrame, label: str) -> Iterator[dict[str, object]]:
-    """The rows as records that hold their label, as nodes take them."""
+    """Return the rows as records that hold their label, as nodes take them."""
     return ({**record, label: value} for record, value in records_of(frame, label))
 
 
 def message_files(folder: Path, messages: Sequence[bytes], suffix: str) -> list[Path]:
-    """Write signed messages into files of at most :data:`PER_FILE`. Returns the files."""
+    """Write signed messages into files of at most :data:`PER_FILE` messages. Return the files' paths."""
     files: list[Path] = []
     for start in range(0, len(messages), PER_FILE):
         files.append(folder / f"{len(files):04d}{suffix}")

@@ -1,8 +1,8 @@
 """``distributed`` trust: records are dealt to parties, and only the total of their sums can be decrypted.
 
 The campaign is a signed masked campaign. The engine ``device`` runs real parties, a dealer and a store: every party
-accepts campaign and key book, encrypts its noisy sums once and signs; the store judges every message, asks the dealer
-for exactly the set of accepted ones, and decrypts their total. ``vector`` draws the decrypted totals
+accepts campaign and key book, encrypts its noisy sums once and signs; the store checks every message, asks the dealer
+for a release of exactly the accepted messages, and decrypts their total. ``vector`` draws the decrypted totals
 (:mod:`simulation.drawn`).
 """
 
@@ -52,7 +52,7 @@ FAST_SECONDS, SLOW_SECONDS = 0.02, 0.18
 
 
 class DistributedTrust(OfNodes):
-    """Nodes encrypt their sums, and only their total opens. The settings have a number of parties."""
+    """Nodes encrypt their sums, and only the total can be decrypted. The settings must have a number of parties."""
 
     def __init__(self, settings: Settings, design: Design, records: int) -> None:
         """Check the settings, and warn of a slow engine.
@@ -73,15 +73,16 @@ class DistributedTrust(OfNodes):
             self.warnings = (slow,)
 
     def shared(self, lab: Lab) -> AbstractContextManager[Dealer | None]:
-        """The dealer of all campaigns; None where numpy draws the totals."""
+        """Return a context with the dealer of all campaigns, or with None if numpy draws the totals."""
         return nullcontext() if lab.settings.engine == "vector" else simulated_dealer(lab.settings.seed)
 
     def terms(
         self, lab: Lab, schema: Schema, family: str, records: int, number: int, shared: Dealer | None
     ) -> tuple[NodeTerms, MaskedTerms]:
-        """Terms of a masked campaign (:meth:`OfNodes.terms`). A party has at most an equal share of the records.
+        """Return the terms of a masked campaign (:meth:`OfNodes.terms`).
 
-        Without a dealer key and modulus are made up, and encrypt nothing.
+        A party has at most an equal share of the records. Without a dealer, key and modulus are made-up numbers, which
+        encrypt nothing.
         """
         masking = masking_of(lab.settings, None if shared is None else shared.public)
         micro = micro_epsilon(lab.settings.epsilon)
@@ -91,7 +92,7 @@ class DistributedTrust(OfNodes):
     def gather(
         self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Dealer | None
     ) -> Statistics:
-        """Statistics of the parties' decrypted total (:meth:`OfNodes.gather`)."""
+        """Return the statistics of the parties' decrypted total (:meth:`OfNodes.gather`)."""
         nodes, randomness = lab.settings.nodes or 0, lab.randomness
         if shared is not None:
             dealt = deal(len(people), nodes, randomness.noise)
@@ -104,10 +105,11 @@ class DistributedTrust(OfNodes):
         return total_statistics(values, campaign, numbers, campaign.period_at(randomness.now))
 
     def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
-        """Means of the accuracies, the cost of one message, the terms, and the settings.
+        """Return the means of the accuracies, the cost of one message, the terms, and the settings.
 
-        ``epsilon_total`` and ``delta_total`` are for adding or removing one unit, ``epsilon_change`` and
-        ``delta_change`` for changing one. ``noise_copies`` is the expected number of whole copies of noise in a total.
+        A unit is a record or a party. ``epsilon_total`` and ``delta_total`` are for adding or removing one unit,
+        ``epsilon_change`` and ``delta_change`` for changing one. ``noise_copies`` is the expected number of whole
+        copies of noise in a total.
         """
         campaign = trials[0].campaign
         assert campaign is not None
@@ -138,10 +140,10 @@ DEFAULT_DELTA = "1e-5"
 
 
 def masking_of(settings: Settings, dealer: DealerPublic | None = None) -> Masking:
-    """What the publisher of a simulated campaign chooses.
+    """Return what the publisher of a simulated masked campaign chooses.
 
     Args:
-        settings: the settings. Noise that is ``divided`` has no δ, whatever they say.
+        settings: the settings. With ``divided`` noise their δ is not used.
         dealer: key and modulus of a dealer; None for made-up ones, which encrypt nothing.
 
     Raises:
@@ -163,13 +165,16 @@ def masking_of(settings: Settings, dealer: DealerPublic | None = None) -> Maskin
 
 
 def made_up_dealer() -> DealerPublic:
-    """The dealer of a campaign of which numpy draws the totals. It has no secret, and nothing is encrypted for it."""
+    """Return the dealer of a campaign of which numpy draws the totals.
+
+    It has no secret, and nothing is encrypted for it.
+    """
     return DealerPublic(bytes(32), made_up_modulus())
 
 
 @cache
 def made_up_modulus() -> int:
-    """A number in the place of a modulus. It is a hash, and encrypts nothing but simulations with a seed."""
+    """Return a number in place of a modulus. It is a hash, so it is secure for nothing but simulations with a seed."""
     for trial in count():
         blocks = [sha256(b"hearsay simulated modulus %d %d" % (trial, block)).digest() for block in range(8)]
         number = int.from_bytes(b"".join(blocks), "big") | 1 << 8 * MODULUS_BYTES - 1 | 1
@@ -180,7 +185,7 @@ def made_up_modulus() -> int:
 
 @contextmanager
 def simulated_dealer(seed: int | None) -> Iterator[Dealer]:
-    """A dealer in a folder of its own, for a ``with`` block. The end of the block deletes the folder.
+    """Open a context with a dealer in a new folder, which is deleted at the end.
 
     Args:
         seed: of the simulation. Equal seeds give equal keys, and a made-up modulus in place of a new one. None for
@@ -206,11 +211,11 @@ def encrypted(
     """Let every party encrypt its sums once, decrypt the total, and return its statistics.
 
     Args:
-        lab: its workspace has signed no list of the name that the campaign states.
-        dealer: the campaign names its key and modulus.
+        lab: the run. Its workspace must not have signed a node list of the name that the campaign states.
+        dealer: the dealer whose key and modulus the campaign names.
         campaign_bytes: the signed campaign.
-        campaign: the same, parsed.
-        frame: n typed records with their label.
+        campaign: the same campaign, parsed.
+        frame: n records with typed values and their label.
         owners: shape (n,) int64, the party of every record. A party without records takes part with noise alone.
 
     Raises:
@@ -252,7 +257,7 @@ def encrypted(
 
 
 def _message(party: Node, campaign_bytes: bytes, campaign: Campaign, book: bytes, records: pd.DataFrame) -> bytes:
-    """The signed message of one party."""
+    """Return the signed message of one party."""
     enrolled = party.enrol(campaign_bytes).id
     party.accept_keys(book)
     return party.encrypt(enrolled, labelled_records(records, campaign.schema.label.name)).raw

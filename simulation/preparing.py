@@ -1,4 +1,4 @@
-"""The preparation of a simulation before the first answer: schema, parameters, division, warnings."""
+"""The preparation of a simulation before the first answer: schema, parameters, division of the records, warnings."""
 
 from __future__ import annotations
 
@@ -54,14 +54,15 @@ def prepare(
     test: pd.DataFrame | None = None,
     missing: Collection[str] = MISSING_TOKENS,
 ) -> Simulation:
-    """Check settings and records, and prepare the simulation. No device or node answers yet, and no curator fits.
+    """Check settings and records, and prepare the simulation. Nobody answers yet, and nothing is fitted.
 
     Args:
         settings: all settings.
         table: records as a table of text from :func:`aggregator.common.tables.read_table`.
         label: name of the column to predict.
         schema: of the records; None drafts a schema from the records.
-        ask: with local trust, what devices are asked about (:mod:`aggregator.publishing.ask_table`); None for all.
+        ask: with local trust, what devices are asked about (:mod:`aggregator.publishing.ask_table`); None for all
+            features.
         test: a table of test records; None takes a part of the records.
         missing: texts that stand for a missing value.
 
@@ -150,7 +151,7 @@ def _warnings(
     tested: pd.DataFrame | None,
     missing: Collection[str],
 ) -> list[str]:
-    """Warnings about records and schema, for every kind of trust. ``frame`` and ``tested`` hold typed values."""
+    """Return warnings about records and schema, for every kind of trust. ``frame`` and ``tested`` hold typed values."""
     schema, label = design.schema, design.schema.label.name
     found = (
         doubts(table, label, missing, settings.drop)
@@ -165,7 +166,7 @@ def _warnings(
 
 
 def _test_records(test: pd.DataFrame, schema: Schema, missing: Collection[str]) -> pd.DataFrame:
-    """Test records as typed values. Nothing is learned from these records, so one class is enough."""
+    """Return test records as typed values. Nothing is learned from these records, so one class is enough."""
     name = schema.label.name
     if name not in test.columns:
         raise InputError(
@@ -185,7 +186,7 @@ def _settled(
     ask: Ask,
     missing: Collection[str],
 ) -> tuple[Settings, pd.DataFrame, list[str]]:
-    """Settings with a family and a mechanism, the records that take part, and a note about what ``auto`` chose.
+    """Return settings with a family and a mechanism, the records that take part, and notes about what ``auto`` chose.
 
     A tenth of the records, :data:`LEAST_PILOT` or a third of them if that is less, is the pilot by which ``auto``
     chooses. The other records take part in the simulation.
@@ -219,7 +220,7 @@ def _settled(
 
 
 def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[CampaignParameters, list[str]]:
-    """The campaign's parameters, and notes about the mechanism that ``auto`` chose by its variance."""
+    """Return the campaign's parameters, and notes about the mechanism that ``auto`` chose by its variance."""
     assert settings.mechanism is not None
     notes = []
     schema = resolve(described, ask).schema

@@ -64,7 +64,7 @@ ENGINES = ("device", "vector")
 
 
 class Asking(NamedTuple):
-    """How it is chosen what to ask: ``all``, ``pilot`` with the number of its records, or ``refine``."""
+    """How the questions are chosen: ``all``, ``pilot`` with its number of records, or ``refine``."""
 
     way: str
     records: int = 0
@@ -92,11 +92,10 @@ class Settings(NamedTuple):
         mechanism: name of the campaign's mechanism, or ``auto``; None for ``direct``, with the family ``auto`` for
             ``auto``. With a curator the name of a method; None for ``sums``.
         answers: answers per device: ``one``, ``all``, ``auto``, or a number as text or integer.
-        family: ``discrete``, ``gaussian`` or ``auto``: the family and mechanism of the largest expected accuracy on a
-            pilot (:func:`aggregator.planning.power_analysis.families.best_of_families`), whose people take no further
-            part. None for
-            ``discrete``. With a curator a family of :data:`aggregator.curator.terms.FAMILIES`; None or ``auto`` for the
-            choice of :func:`aggregator.curator.fitting.settled`.
+        family: ``discrete``, ``gaussian``, or ``auto`` for the family and mechanism of the largest expected accuracy on
+            a pilot (:func:`aggregator.planning.power_analysis.families.best_of_families`), whose people take no further
+            part. None for ``discrete``. With a curator a family of :data:`aggregator.curator.terms.FAMILIES`; None or
+            ``auto`` for the choice of :func:`aggregator.curator.fitting.settled`.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
         theta: threshold of the mechanism ``the``; None for the default.
         bins: bins of a numeric feature in a drafted schema, and of components.
@@ -108,7 +107,7 @@ class Settings(NamedTuple):
         postprocess: name of the method that turns estimates into probabilities; empty for that of :data:`POSTPROCESS`.
         class_question: whether devices are also asked for the class alone.
         test_share: share of a random test part; None for :data:`DEFAULT_TEST_SHARE`.
-        folds: number of folds, which take turns as test part; None for one random test part.
+        folds: number of folds, each of which is the test part once; None for one random test part.
         devices: number of people to learn from, drawn with replacement from the learning part: each has a device, or is
             a record of the curator or of one of the nodes. None for every person once.
         engine: ``device`` runs the device code; ``vector`` draws all reports by numpy.
@@ -117,24 +116,24 @@ class Settings(NamedTuple):
         evaluate: whether the devices of the test people also evaluate the model privately.
         asking: how it is chosen what to ask: ``all``, ``pilot:K`` or ``refine``; None asks what the campaign says.
         trust: ``local``: devices answer; ``central``: a curator fits the learning part (:mod:`simulation.curator`);
-            ``federated``: nodes with many records send noisy sums (:mod:`simulation.nodes`); ``distributed``: only
-            the total of the nodes can be decrypted (:mod:`simulation.parties`); ``vertical``: nodes hold different
-            features of the same records. :data:`ALIEN` lists the settings that do not go with each of them. Local trust
-            has none of the settings that follow.
+            ``federated``: nodes with many records send noisy sums (:mod:`simulation.nodes`); ``distributed``: only the
+            total of the nodes can be decrypted (:mod:`simulation.parties`); ``vertical``: nodes hold different features
+            of the same records. :data:`ALIEN` lists the settings that do not go with each kind of trust. The settings
+            below are not for local trust.
         delta: δ of a curator's fit, None for 0; or of a whole masked total with ``diluted`` noise, None for 1e-5. It
             is text or a number. ``divided`` noise has δ = 0 and does not use this setting.
-        adjacency: which records are neighbours; None for ``change``, or what the method covers.
+        adjacency: which data sets are neighbours; None for ``change``, or what the method covers.
         division: how ε is divided; None for the default of :class:`aggregator.curator.terms.FitTerms`.
-        noise: a curator's kind of noise, None for the method's first; or that of parties of a masked total,
+        noise: a curator's kind of noise, None for the method's first kind; or the kind of noise in a masked total,
             ``divided`` or ``diluted``, None for ``divided``.
         trim: share that trimmed means leave out at either end; None for the default.
-        nodes: number of nodes, to which the learning part is dealt at random, in equal shares; with vertical trust the
-            features are.
+        nodes: number of nodes, to which the records of the learning part (with vertical trust the features) are dealt
+            at random, in equal shares.
         sensitivity: to what the nodes' noise is scaled: ``global`` or ``smooth``.
         robust: rule in place of plain addition, as :func:`aggregator.nodes.statistics.robust.parse_rule` reads it; None
             for addition.
         honest_share: γ, the share of parties whose noise must suffice, as text or number.
-        colluding_share: κ, the share of parties that may reveal its noise to the aggregator, as text or number.
+        colluding_share: κ, the share of parties that may reveal their noise to the aggregator, as text or number.
         unit: what the noise of a masked total hides: one ``record``, or all records of a ``party``.
     """
 
@@ -175,7 +174,7 @@ class Settings(NamedTuple):
 
 
 def checked(settings: Settings) -> Settings:
-    """Check types and ranges that no later step checks. Integers of other types, such as numpy's, become int.
+    """Check types and ranges that no later step checks, and return the settings with numbers as int and float.
 
     ``postprocess`` is never empty in the result.
 
@@ -202,7 +201,7 @@ def checked(settings: Settings) -> Settings:
 
 
 def _check_asking(settings: Settings) -> None:
-    """Refuse settings that do not go with a choice of what to ask."""
+    """Raise an error for settings that can not be combined with a choice of what to ask."""
     if not isinstance(settings.asking, str):
         raise InputError("setting_invalid", "a design is a text: all, refine, or pilot:K")
     Asking.parse(settings.asking)
@@ -219,7 +218,7 @@ def _check_asking(settings: Settings) -> None:
 
 
 def _numbers(settings: Settings) -> dict[str, Any]:
-    """The settings that are numbers, as int and float; ``answers`` as text."""
+    """Return the settings that are numbers, as int and float; ``answers`` as text."""
     found: dict[str, Any] = {}
     for name, least, optional in _WHOLE:
         value = getattr(settings, name)
@@ -246,5 +245,5 @@ def _numbers(settings: Settings) -> dict[str, Any]:
 
 
 def _as_whole(value: object) -> int | None:
-    """An integer of any type, for example numpy's, as int; None for anything else, also for a truth value."""
+    """Return an integer of any type, for example numpy's, as int; None for anything else, also for a truth value."""
     return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None

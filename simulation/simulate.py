@@ -44,7 +44,7 @@ _NO_INTERVAL = "not known"
 
 
 def facts_of(result: dict[str, Any]) -> dict[str, str]:
-    """The lines that are printed of one simulation."""
+    """Return the facts that are printed about one simulation: name → text."""
     spread = "" if result["accuracy_sd"] is None else f" (sd of one trial {result['accuracy_sd']:.1%})"
     interval = {}
     if result["accuracy_low"] is not None:
@@ -151,7 +151,10 @@ _FACTS = {
 
 
 def accuracies_of(result: Mapping[str, Any]) -> list[str]:
-    """The numbers of a simulation's row in the table of a sweep, as text. An end without an interval is empty."""
+    """Return the numbers of a simulation's row in the table of a sweep, as text.
+
+    An end without an interval is empty.
+    """
     ends = [_percent(result[key]) for key in ("accuracy_low", "accuracy_high")]
     if result["repeats"] > 1 and result["accuracy_low"] is None:
         ends = [_NO_INTERVAL] * 2
@@ -377,7 +380,7 @@ def simulate(
 def _check_usage(
     context: click.Context, sweeps: Sequence[str], plot_file: Path | None, out: Path | None, others: Mapping[str, Any]
 ) -> None:
-    """Refuse options that contradict one another."""
+    """Raise ``UsageError`` for options that contradict each other."""
     swept = {text.partition("=")[0] for text in sweeps}
     for name in sorted(swept & set(SWEPT)):
         parameter = _PARAMETERS.get(name, name.replace("-", "_"))
@@ -401,7 +404,7 @@ def _check_usage(
 
 
 def _root_of(out: Path) -> Path:
-    """The file for the root that verifies the model file ``out``."""
+    """Return the path for the root that verifies the model file ``out``."""
     return out.with_suffix(".hst")
 
 

@@ -82,7 +82,7 @@ def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, str], Settings]]:
-    """Make the settings of every combination of the swept values. The first option changes slowest.
+    """Return the settings of every combination of the swept values. The first option changes slowest.
 
     Args:
         settings: the settings that are the same in all combinations.
@@ -93,7 +93,7 @@ def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, st
             more than 200 combinations.
 
     Returns:
-        pairs of a combination (option → value as text) and the settings with these values.
+        Pairs of a combination (option → value as text) and the settings with these values.
     """
     parsed = [parse_sweep(text) for text in sweeps]
     names = [name for name, _ in parsed]
@@ -149,7 +149,7 @@ def run_sweep(
 
 
 def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
-    """Refuse a plot with too many lines, before any simulation runs. ``settings``: the swept settings of each one.
+    """Raise an error if a plot would have too many lines. ``settings``: the swept settings of each simulation.
 
     Raises:
         InputError: ``plot_invalid``: more than :data:`MOST_LINES` lines.
@@ -161,7 +161,7 @@ def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
 
 
 def plot(found: Sequence[Point], label: str) -> str:
-    """Plot the accuracies as SVG: lines over the first numeric option, or bars per combination if there is none.
+    """Plot the accuracies as SVG: lines over the first numeric option, or without one bars for each combination.
 
     Args:
         found: at least one point.
@@ -189,7 +189,7 @@ _SHOWN = (("accuracy", "accuracy"), ("not private", "accuracy_nonprivate"), ("la
 
 
 def _axis(settings: Sequence[Mapping[str, str]]) -> str | None:
-    """The first option whose values are numbers, at least two different ones; None if there is none."""
+    """Return the first option whose values are numbers, at least two different ones; None if there is none."""
     for name in settings[0] if settings else ():
         numbers = [_number(setting[name]) for setting in settings]
         if None not in numbers and len(set(numbers)) > 1:

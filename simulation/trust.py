@@ -45,8 +45,8 @@ SIMULATED_NOW = 1_900_000_000
 class Randomness(NamedTuple):
     """The random generators of a simulation, one per purpose, and its time.
 
-    Test people, pilots, fleets and noise have a generator each. So a setting that changes how many numbers one of these
-    draws, for example the mechanism or the kind of trust, does not change the others.
+    Test people, pilots, fleets and noise have a generator each. So a setting such as the mechanism, which changes how
+    many numbers one generator draws, does not change the draws of the others.
 
     Attributes:
         now: the time of all steps, in seconds since 1970.
@@ -66,12 +66,12 @@ class Randomness(NamedTuple):
 
 
 def randomness_of(seed: int | None, split_seed: int | None = None) -> Randomness:
-    """The randomness of one simulation, of any kind of trust. Equal seeds give equal streams.
+    """Return the randomness of one simulation, of any kind of trust. Equal seeds give equal random numbers.
 
     Args:
-        seed: of all randomness; the time is then :data:`SIMULATED_NOW`. None for entropy of the operating system, and
-            the present time.
-        split_seed: of splits, pilots and fleets if ``seed`` is None; None for entropy of the operating system.
+        seed: seed of all randomness; the time is then :data:`SIMULATED_NOW`. None for entropy of the operating system,
+            and the present time.
+        split_seed: seed of splits, pilots and fleets if ``seed`` is None; None for entropy of the operating system.
     """
     divisions, noise = np.random.SeedSequence(seed).spawn(2)
     if seed is None and split_seed is not None:
@@ -89,7 +89,7 @@ def randomness_of(seed: int | None, split_seed: int | None = None) -> Randomness
 
 @contextmanager
 def simulated_workspace(randomness: Randomness) -> Iterator[Workspace]:
-    """A workspace with new keys, for a ``with`` block. The end of the block deletes the workspace."""
+    """Open a context with a workspace with new keys. The workspace is deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
         yield create_workspace(
             Path(folder) / "workspace", name="simulation", now=randomness.now, entropy=randomness.entropy
@@ -108,11 +108,11 @@ class Part(NamedTuple):
     """The records of one trial.
 
     Attributes:
-        schema: of the trial's campaign or fit.
-        split: people to learn from, the pilot's among them, and people to test on.
+        schema: schema of the trial's campaign or fit.
+        split: people to learn from, including those of the pilot, and people to test on.
         people: the people to learn from without the pilot.
         number: number of the trial, from 0.
-        sampling: chooses the records of a fleet.
+        sampling: random source that chooses the records of a fleet.
     """
 
     schema: Schema
@@ -122,7 +122,7 @@ class Part(NamedTuple):
     sampling: np.random.SeedSequence
 
     def fleet(self, devices: int | None) -> pd.DataFrame:
-        """The records that take part: ``people``, or so many drawn from them with replacement."""
+        """Return the records that take part: ``people``, or ``devices`` records drawn from these with replacement."""
         return resample(self.people, devices, np.random.default_rng(self.sampling))
 
 
@@ -137,17 +137,17 @@ class Trial(NamedTuple):
     """The results of one split. Accuracies are shares of the test records with a known label.
 
     Attributes:
-        accuracy: of the private model.
-        accuracy_nonprivate: of Naive Bayes on the records of the split's people, without privacy.
-        accuracy_majority: of always guessing the largest class.
+        accuracy: accuracy of the private model.
+        accuracy_nonprivate: accuracy of Naive Bayes on the records of the split's people, without privacy.
+        accuracy_majority: accuracy of always guessing the largest class.
         devices: size of the fleet that answered, or number of records that were summed.
-        reports: number of counted reports, summaries or messages, or of opened products.
+        reports: number of counted reports, summaries or messages; with vertical trust of decrypted products.
         rejected: reason → number of reports that were not counted.
         accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
-        signed: the model and its root, of the first trial alone; None if a trust keeps none.
+        signed: the model and its root; None except in the first trial, and if a kind of trust keeps none.
         test_records: number of test records with a known label.
         steps: of a trial that chose what to ask, each step with its share of the devices and what it decided.
-        campaign: the campaign that was answered, of the first trial alone; None for a curator and for vertical trust.
+        campaign: the campaign that was answered; None except in the first trial, and for central and vertical trust.
     """
 
     accuracy: float
@@ -164,12 +164,12 @@ class Trial(NamedTuple):
 
 
 def trial_of(part: Part, learners: pd.DataFrame, schema: Schema, fit: Fit, **measured: Any) -> Trial:
-    """A trial with the accuracies of models without privacy and without features.
+    """Return a trial, with the accuracies of models without privacy and without features.
 
     Args:
         part: the records of the trial.
         learners: the records from which the model without privacy learns.
-        schema: of these records.
+        schema: schema of these records.
         fit: family and variance floor of the model.
         measured: the other fields of :class:`Trial`.
     """
@@ -183,7 +183,7 @@ def trial_of(part: Part, learners: pd.DataFrame, schema: Schema, fit: Fit, **mea
 
 
 class Trust(ABC):
-    """One kind of trust, with the public terms of one simulation. Making it refuses impossible settings.
+    """One kind of trust, with the public terms of one simulation. The constructor refuses impossible settings.
 
     Attributes:
         warnings: texts for the analyst, to be read before the results.
@@ -192,7 +192,7 @@ class Trust(ABC):
     warnings: tuple[str, ...] = ()
 
     def shared(self, lab: Lab) -> AbstractContextManager[Any]:
-        """What all trials of one run have in common, for a ``with`` block; None by default."""
+        """Return a context with what all trials of one run have in common; by default with None."""
         del lab
         return nullcontext()
 
@@ -207,7 +207,7 @@ class Trust(ABC):
 
     @abstractmethod
     def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
-        """Means of the accuracies, costs, terms and numbers of participants; ``hearsay simulate --json`` prints it."""
+        """Return means of the accuracies, costs, terms and numbers of participants, for ``hearsay simulate --json``."""
 
 
 class Simulation(NamedTuple):
@@ -218,7 +218,7 @@ class Simulation(NamedTuple):
         frame: the records, with the value types of the schema (:func:`aggregator.common.tables.typed`).
         design: how to make the schema.
         division: how to choose the test people.
-        trust: who is trusted with what.
+        trust: the kind of trust, with its terms.
         notes, warnings: texts for the analyst, to be read before the results.
     """
 
@@ -264,14 +264,14 @@ class Simulation(NamedTuple):
 
 
 def accuracy_on_device(lab: Lab, model_bytes: bytes, test: pd.DataFrame) -> float:
-    """The accuracy of a signed model that a new device has verified."""
+    """Return the accuracy of a signed model that a new device has verified."""
     now, entropy = lab.randomness.now, lab.randomness.entropy
     with Device.open(None, trust=lab.workspace.root_bytes, clock=lambda: now, entropy=entropy) as device:
         return Model.of(device.install(model_bytes).model).accuracy(test)
 
 
 def rejections(found: Sequence[Trial | Statistics]) -> dict[str, int]:
-    """Reason → number of all reports that were not counted."""
+    """Return reason → number of all reports that were not counted."""
     rejected: dict[str, int] = {}
     for one in found:
         for reason, count in one.rejected.items():
@@ -280,7 +280,7 @@ def rejections(found: Sequence[Trial | Statistics]) -> dict[str, int]:
 
 
 def accuracies(trials: Sequence[Trial], repeats: int) -> dict[str, Any]:
-    """The entries of a summary that every kind of trust has: means of the accuracies, and a confidence interval.
+    """Return the entries of a summary that every kind of trust has: means of the accuracies, and a confidence interval.
 
     ``accuracy_sd`` is the standard deviation of one trial's accuracy, None for one trial. ``accuracy_low`` and
     ``accuracy_high`` are a 95 % confidence interval of the expected accuracy on these records; None for one repetition,
@@ -307,13 +307,13 @@ def accuracies(trials: Sequence[Trial], repeats: int) -> dict[str, Any]:
 
 
 def _by_repetition(accuracies: Sequence[float], repeats: int) -> list[float]:
-    """The mean of each repetition. All repetitions have equally many trials, which follow one another."""
+    """Return the mean of each repetition. All repetitions have equally many trials, which follow one another."""
     size = len(accuracies) // repeats
     return [fmean(accuracies[start : start + size]) for start in range(0, len(accuracies), size)]
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """A 95 % confidence interval of the mean of n independent, identically distributed values.
+    """Return a 95 % confidence interval of the mean of n independent, identically distributed values.
 
     The ends are x̄ − t·s/√n and x̄ + t·s/√n. x̄ is the sample mean, s the sample standard deviation, t the quantile of
     Student's distribution with n − 1 degrees of freedom. The interval is exact for normal values. It covers the mean
@@ -327,7 +327,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def within(t: float, freedom: int) -> float:
-    """The probability P(|T| ≤ t) for Student's T with ν = ``freedom`` degrees of freedom.
+    """Return the probability P(|T| ≤ t) for Student's T with ν = ``freedom`` degrees of freedom.
 
     With θ = atan(t/√ν): 2/π·(θ + sin θ·Σ) for odd ν and sin θ·Σ for even ν, where Σ runs over
     cos θ, cos³θ·2/3, cos⁵θ·2·4/(3·5) … (odd) or 1, cos²θ·1/2, cos⁴θ·1·3/(2·4) … (even), up to the power ν − 2.
@@ -343,7 +343,7 @@ def within(t: float, freedom: int) -> float:
 
 
 def two_sided_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """The t with P(|T| ≤ t) = ``confidence``, for Student's T with ν = ``freedom`` degrees of freedom.
+    """Return the t with P(|T| ≤ t) = ``confidence``, for Student's T with ν = ``freedom`` degrees of freedom.
 
     The search halves the range of the angle atan(t/√ν).
     """

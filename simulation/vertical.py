@@ -1,9 +1,9 @@
 """``vertical`` trust: parties hold different features of the same records, and know all labels.
 
 The features are divided among N parties at random, in equal shares. Every party counts its features' values by class
-and adds discrete Laplace noise once; the class counts get noise once, too. Every count has ε_q = ⌊ε/(F + 1)⌋, so adding
-or removing a record costs ε for F features. For a record to classify the aggregator opens a product per class and
-compares the classes (:mod:`research.vertical`).
+and adds discrete Laplace noise once; the class counts get noise once, too. With F features every count gets ε_q = ⌊ε/(F
++ 1)⌋, so adding or removing a record costs at most ε. For a record to classify the aggregator decrypts a product per
+class and compares the classes (:mod:`research.vertical`).
 
 The engine ``device`` runs the parties' code with real ciphertexts, each distinct record once; ``vector`` multiplies the
 same numbers by numpy. Equal tables give equal predictions.
@@ -42,11 +42,11 @@ FAST_SECONDS, SLOW_SECONDS = 0.006, 0.05
 
 
 class Tables(NamedTuple):
-    """Noisy counts of a trial, after negative ones became 0 and none is above its public bound.
+    """Noisy counts of a trial.
 
     Attributes:
         counts: shape (k,) int64, records per class; may be negative.
-        tables: per feature, shape (values, k) int64, records per value and class.
+        tables: per feature, shape (values, k) int64, records per value and class, cut to 0 … the public bound.
     """
 
     counts: Integers
@@ -54,7 +54,7 @@ class Tables(NamedTuple):
 
 
 class VerticalTrust(Trust):
-    """Nodes hold different features of the same records. No trial has a model: all parties classify together."""
+    """Nodes hold different features of the same records. No trial has a model, since all parties classify together."""
 
     def __init__(self, settings: Settings, design: Design, tests: int) -> None:
         """Check the settings. ``tests``: number of records to classify in a trial; many are announced as slow.
@@ -118,11 +118,11 @@ class VerticalTrust(Trust):
         return trial_of(part, people, schema, Fit(DISCRETE, ""), **measured)
 
     def _share(self, settings: Settings) -> int:
-        """ε_q of every count, in millionths."""
+        """Return the ε of every count, in millionths."""
         return micro_epsilon(settings.epsilon) // (self._features + 1)
 
     def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
-        """Means of the accuracies, the cost of all tables together, and the settings."""
+        """Return the means of the accuracies, the cost of all tables together, and the settings."""
         features, share = self._features, self._share(settings)
         assert settings.nodes is not None
         return {
@@ -146,12 +146,12 @@ class VerticalTrust(Trust):
 
 
 def draw_tables(exact: Integers, schema: Schema, terms: VerticalTerms, rng: np.random.Generator) -> Tables:
-    """The class counts and the tables of all features with noise, in the public range.
+    """Return the class counts and the tables of all features with noise, in the public range.
 
     Args:
-        exact: shape (M,) int64, the exact class counts and the cells of all features.
+        exact: shape (M,) int64, the exact class counts, then the counts by value and class of all features.
         schema: features and label.
-        terms: ε_q and the public bound.
+        terms: ε of every count, and the public bound.
         rng: numpy's randomness.
     """
     noisy = exact + discrete_laplace(terms.epsilon_micro / MICRO, exact.shape, rng)
@@ -162,7 +162,7 @@ def draw_tables(exact: Integers, schema: Schema, terms: VerticalTerms, rng: np.r
 
 
 def predict(tables: Tables, codes: Integers) -> Integers:
-    """The predicted class of every record, shape (n,) int64, by exact integers.
+    """Return the predicted class of every record, shape (n,) int64, by exact integers.
 
     Args:
         tables: noisy counts.
@@ -181,7 +181,7 @@ class Parties(NamedTuple):
     """The parties of one trial, and the aggregator.
 
     Attributes:
-        parties: one or more features each.
+        parties: the parties; each has one or more features.
         features: indices of each party's features, in the order of its tables.
         opener: the aggregator's key and class weights.
     """
@@ -191,7 +191,9 @@ class Parties(NamedTuple):
     opener: ProductOpener
 
     def classify(self, records: pd.DataFrame, label: str) -> Integers:
-        """The predicted class of every record, shape (n,) int64. Every party encrypts its number for every class.
+        """Return the predicted class of every record, shape (n,) int64.
+
+        For every record and class each party encrypts one number.
 
         Args:
             records: n typed records with the column ``label``, which is not used.
@@ -213,8 +215,8 @@ def divided_among(
         schema: all features and the label, without groups and projection.
         people: typed records with their label.
         nodes: number of parties, from 2 to the number of features.
-        terms: of the campaign.
-        randomness: entropy of keys and noise; division of the features.
+        terms: terms of the campaign.
+        randomness: for keys and noise, and for the division of the features.
     """
     order = randomness.noise.permutation(len(schema.features)).tolist()
     shares = tuple(tuple(sorted(order[party::nodes])) for party in range(nodes))

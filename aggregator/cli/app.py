@@ -1,10 +1,10 @@
-"""The group of all commands, plugins of other packages, and the handling of failures: one line and a status.
+"""The group of all commands, with plugins of other packages. Failures become one line and an exit status.
 
-Exit status: 0 success; 1, 3, 4 or 5 a refusal by the class of the error (:class:`protocol.errors.HearsayError`),
-``reason: detail`` on standard error, and with ``--json`` one object on standard output as well; 2 wrong usage, the line
-with the reason ``usage``, or the whole help if there is no argument; 130 interrupted. An internal error, status 1, is
-one line with its type and place, without its message, which may hold a value of a record. With ``HEARSAY_DEBUG=1`` the
-traceback is printed instead, with the message.
+Exit status: 0 success; 1, 3, 4 or 5 a refusal, by the class of the error (:class:`protocol.errors.HearsayError`); 2
+wrong usage; 130 interrupted. A refusal is printed as ``reason: detail`` on standard error and, with ``--json``, as one
+object on standard output. Wrong usage has the reason ``usage``; without any argument the whole help is printed. An
+internal error has the status 1. Its line has the error's type and place without its message, which may hold a value of
+a record. With ``HEARSAY_DEBUG=1`` the traceback is printed instead, with the message.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _PLAIN = frozenset({"name", "epilog", "context_settings", "no_args_is_help", "in
 
 
 def summary_command(place: str) -> click.Command | None:
-    """Make a substitute for a command that is not imported: it has the same help text and no options.
+    """Make a substitute for a command without importing the command. It has the same help text and no options.
 
     Args:
         place: ``module:attribute`` of the command's function.
 
     Returns:
-        The substitute; None if the help text can not be read from the source. The command must then be imported. This
-        is so if there is no source, if the attribute is no function whose first decorator is ``click.command`` or
-        ``click.group``, or if an argument of that decorator may change the text.
+        The substitute; None if the help text can not be read from the source. This is so if there is no source, if the
+        attribute is no function whose first decorator is ``click.command`` or ``click.group``, or if an argument of
+        that decorator may change the text.
     """
     module, _, attribute = place.partition(":")
     for function in _functions(module):
@@ -55,7 +55,7 @@ def summary_command(place: str) -> click.Command | None:
 
 
 def _functions(module: str) -> Iterator[ast.FunctionDef]:
-    """The functions at the top level of a module; none if its source can not be found or parsed."""
+    """Yield the functions at the top level of a module, or none if its source can not be found or parsed."""
     try:
         spec = find_spec(module)
         source = spec.loader.get_source(module) if spec and spec.loader else ""  # type: ignore[attr-defined]
@@ -66,7 +66,7 @@ def _functions(module: str) -> Iterator[ast.FunctionDef]:
 
 
 def _is_plain(decorator: ast.expr) -> bool:
-    """Whether a decorator makes a click command whose help text is the docstring of the function."""
+    """Return whether a decorator makes a click command whose help text is the docstring of the function."""
     return (
         isinstance(decorator, ast.Call)
         and ast.unparse(decorator.func) in _DECORATORS
@@ -82,7 +82,7 @@ INTERRUPTED = 130
 
 
 def installed_plugins() -> Iterable[EntryPoint]:
-    """The commands that other installed packages add to ``hearsay``, as entry points."""
+    """Return the commands that other installed packages add to ``hearsay``, as entry points."""
     return entry_points(group=PLUGINS)
 
 
@@ -114,14 +114,14 @@ class Commands(click.Group):
         self._plugins = plugins
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands, sorted."""
+        """Return the names of all commands, sorted."""
         return sorted({*super().list_commands(ctx), *self._table, *self._offered()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command called ``cmd_name``; None if there is none.
+        """Import and return the command called ``cmd_name``, or return None if there is no such command.
 
-        A command of this package takes precedence over a plugin of the same name. For a plugin that can not be loaded
-        the result is a command that raises ``plugin_broken`` when it runs.
+        A command of this package takes precedence over a plugin of the same name. If a plugin can not be loaded, the
+        result is a command that raises ``plugin_broken`` when it runs.
         """
         added = super().get_command(ctx, cmd_name)
         if added is not None:
@@ -150,7 +150,7 @@ class Commands(click.Group):
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _listed(self, ctx: click.Context) -> click.Group:
-        """A group with the names and help texts of all commands. It can not run them."""
+        """Return a group with the names and help texts of all commands. The group can not run them."""
         places = {name: plugin.value for name, plugin in self._offered().items()} | dict(self._table)
         listed = click.Group()
         for name in self.list_commands(ctx):
@@ -160,7 +160,7 @@ class Commands(click.Group):
         return listed
 
     def _offered(self) -> dict[str, EntryPoint]:
-        """The plugins by name."""
+        """Return the plugins by name."""
         return {plugin.name: plugin for plugin in self._plugins()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -184,7 +184,7 @@ class Commands(click.Group):
         """Run a command line. By default print failures as one line, and end the process with the exit status.
 
         With ``standalone_mode`` false, exceptions and results pass to the caller, as in click. The other arguments are
-        click's, too.
+        click's.
         """
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode, **extra)
@@ -231,9 +231,9 @@ def _told(error: Exception, *, as_json: bool) -> int:
 
 
 def _failure(error: Exception) -> HearsayError:
-    """Why a command has failed, with the exit status.
+    """Return why a command has failed, with the exit status.
 
-    Of an internal error the type and place are told. Its message may hold a value of a record and is left out.
+    Of an internal error the text has type and place, but not the message, which may hold a value of a record.
     """
     if isinstance(error, HearsayError):
         return error
@@ -256,7 +256,7 @@ def _failure(error: Exception) -> HearsayError:
 
 
 def _load(plugin: EntryPoint) -> click.Command:
-    """Import the command of a plugin; if that fails, a command that refuses to run."""
+    """Import and return the command of a plugin. If that fails, return a command that refuses to run."""
     problem = "it is not a command"
     try:
         command = plugin.load()
@@ -268,7 +268,7 @@ def _load(plugin: EntryPoint) -> click.Command:
 
 
 def _broken(plugin: EntryPoint, problem: str) -> click.Command:
-    """A command that replaces a plugin which can not be loaded. Running it raises ``plugin_broken``."""
+    """Return a command that replaces a plugin which can not be loaded. Running it raises ``plugin_broken``."""
 
     def refuse(arguments: tuple[str, ...]) -> None:
         del arguments

@@ -1,4 +1,4 @@
-"""Counting the reports of a store that options of a command select."""
+"""Counting of the reports that the options of a command select."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
-    """The numbers of a campaign's periods that ``periods`` selects by dates or numbers; None (all) for None.
+    """Return the numbers of a campaign's periods that ``periods`` selects by dates or numbers, or None (all) for None.
 
     Raises:
         InputError: ``periods_absent``: no period of the campaign's length begins in the span, or it is empty.
@@ -38,9 +38,10 @@ def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
 
 @contextmanager
 def workers_of(cluster: str | None) -> Iterator[Executor | None]:
-    """Context manager that connects to the cluster at the address ``cluster``, and gives its workers.
+    """Open a context that connects to the cluster at the address ``cluster`` and gives its workers.
 
-    It gives None if ``cluster`` is None. A ``tcp://`` address is warned of, since its connection is not encrypted.
+    It gives None if ``cluster`` is None. A warning is printed for a ``tcp://`` address, since its connection is not
+    encrypted.
 
     Raises:
         InputError: ``missing_extra``: Dask is not installed.
@@ -61,7 +62,7 @@ def workers_of(cluster: str | None) -> Iterator[Executor | None]:
 
 @contextmanager
 def working_on(store: Store, cluster: str | None) -> Iterator[None]:
-    """Context manager in whose block the cluster at the address ``cluster`` reads and counts for a store.
+    """Open a context in which the cluster at the address ``cluster`` reads and counts the reports of a store.
 
     If ``cluster`` is None, the threads of this process do it.
 
@@ -80,7 +81,7 @@ def working_on(store: Store, cluster: str | None) -> Iterator[None]:
 def count_each(selection: Selection) -> list[tuple[Statistics, bytes]]:
     """Count the reports of every store, or add the summaries of a store of nodes.
 
-    Of summaries only the periods and the robust rule matter: each is signed by itself and small.
+    For a store of nodes only the periods and the robust rule of ``selection`` matter.
 
     Returns:
         The statistics of each store, and the bytes of its campaign's file.
@@ -89,7 +90,7 @@ def count_each(selection: Selection) -> list[tuple[Statistics, bytes]]:
         InputError: ``robust_invalid``: no such rule, or no store has summaries of nodes; ``periods_absent``: no period
             is in the span; ``missing_extra``: Dask is not installed; ``fleet_incomplete``, ``reports_forgotten``: the
             fleet lists do not tell the devices of all reports.
-        StorageError: ``cluster_unreachable``; or a store can not be opened or counted.
+        StorageError: ``cluster_unreachable``, or a store can not be opened or counted.
     """
     from aggregator.nodes.statistics.robust import parse_rule
     from aggregator.nodes.store.opening import is_node_store
@@ -104,7 +105,7 @@ def count_each(selection: Selection) -> list[tuple[Statistics, bytes]]:
 def _counted(
     store: Path, selection: Selection, rosters: Sequence[Roster], rule: Rule | None
 ) -> tuple[Statistics, bytes]:
-    """The statistics of one store, and the bytes of its campaign's file."""
+    """Return the statistics of one store, and the bytes of its campaign's file."""
     from aggregator.nodes.store.opening import is_node_store, open_node_store
     from aggregator.operations.report_store import open_store
 
@@ -125,10 +126,10 @@ def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[
     """Count the reports of one store or of several, and join the statistics of several.
 
     Returns:
-        The statistics with the test of homogeneity, and the bytes of every campaign's file.
+        The statistics with the test whether the stores agree (homogeneity), and the bytes of every campaign's file.
 
     Raises:
-        InputError, StorageError: as :func:`count_each` and :func:`aggregator.operations.models.together`.
+        InputError, StorageError: those of :func:`count_each` and :func:`aggregator.operations.models.together`.
     """
     from aggregator.operations.models import together
 
@@ -143,7 +144,7 @@ def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[
 
 
 def losses(statistics: Statistics) -> list[str]:
-    """What robust rules cost on honest data, a sentence per source that was made by such a rule."""
+    """Return what robust rules cost on honest data: a sentence for each source of statistics that such a rule made."""
     found = [source.card().get("robust_loss") for source in statistics.sources]
     return [str(loss) for loss in found if loss is not None]
 

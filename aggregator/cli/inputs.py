@@ -1,4 +1,4 @@
-"""What arguments and options of commands name: campaigns, models, fleet lists, report files, workspaces."""
+"""Readers of what commands' arguments name: campaigns, models, fleet lists, report files, workspaces."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def open_model(given: Path, trust: Path | None, workspace: Path | None) -> Model
     Its signature is checked if a trust root or a workspace is given.
 
     Raises:
-        InputError: ``trust_ambiguous``: both are given; ``file_not_found``, ``unreadable``, ``too_large``;
-            ``model_unknown``: the workspace has no model of that name or id.
+        InputError: ``trust_ambiguous``: root and workspace are given; ``file_not_found``, ``unreadable``,
+            ``too_large``; ``model_unknown``: the workspace has no model of that name or id.
         DocumentError: the file is no valid model, or the root does not accept it.
         StorageError: the workspace can not be opened or read.
     """
@@ -76,7 +76,10 @@ MOST_CHARACTERS = 120
 
 
 def print_intake(taken: IngestSummary | EnvelopeIngest, facts: dict[str, int], **added: int) -> None:
-    """Print the numbers of an ingest: ``facts`` and what was set aside for people; all, with ``added``, as JSON."""
+    """Print the numbers of an ingest.
+
+    For people these are ``facts`` and what was set aside; with ``--json`` all numbers, and those of ``added``.
+    """
     if as_json():
         print_json({**taken._asdict(), "unreadable": [found._asdict() for found in taken.unreadable], **added})
         return
@@ -96,7 +99,10 @@ def print_unread(unreadable: Sequence[Unreadable]) -> None:
 
 
 def print_groups(pieces: Iterable[tuple[str, str, str, int]]) -> None:
-    """Print how many pieces of each file were set aside for each reason, from reason, file, identity and bytes."""
+    """Print how many pieces (rejected records or damage) of each file were set aside, by reason.
+
+    Each entry of ``pieces`` has reason, file, identity of the file, and number of bytes.
+    """
     groups: dict[tuple[str, str, str], list[int]] = {}
     for reason, file, identity, length in pieces:
         groups.setdefault((reason, file, identity[:NAME_DIGITS]), []).append(length)
@@ -105,7 +111,7 @@ def print_groups(pieces: Iterable[tuple[str, str, str, int]]) -> None:
 
 
 def say_unread(missed: int, files: int, *, strict: bool) -> None:
-    """Print how many of so many files were not read. With ``strict``, or if no file was read, this is an error.
+    """Print how many of ``files`` files were not read. With ``strict``, or if no file was read, raise an error.
 
     Raises:
         InputError: ``unreadable``.
@@ -119,7 +125,7 @@ def say_unread(missed: int, files: int, *, strict: bool) -> None:
 
 
 def _short(name: str) -> str:
-    """The end of a long file name; a short one unchanged."""
+    """Return the end of a long file name, or a short name unchanged."""
     return name if len(name) <= MOST_CHARACTERS else "…" + name[1 - MOST_CHARACTERS :]
 
 
@@ -127,7 +133,7 @@ recursive_option = click.option("--recursive", is_flag=True, help="Read folders 
 
 
 def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, ...] | None = None) -> list[str]:
-    """Expand the file arguments of a command to names of files and URLs. A URL with a pattern stays unchanged.
+    """Expand the file arguments of a command to names of files and URLs. A URL is not expanded.
 
     Notes on standard error tell how many files and folders are left out.
 
@@ -156,7 +162,7 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``: the workspace has no
-            campaign of that name or id; ``campaign_for_nodes``: nodes have keys of their own and no report ids.
+            campaign of that name or id; ``campaign_for_nodes``: it is a campaign for nodes, which have no report ids.
         DocumentError: the file is no campaign, or has a wrong value.
         StorageError: the workspace can not be opened or read.
     """
@@ -177,10 +183,10 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
 def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
     """Read the fleet lists at the paths ``lists``; an empty list if there is no path.
 
-    The lists have one passphrase. Without a file of it the user is asked once, if a list is encrypted.
+    All encrypted lists must have one passphrase. Without a passphrase file the user is asked for it once.
 
     Raises:
-        InputError, StorageError: as :func:`aggregator.reports.fleet.read_roster`.
+        InputError, StorageError: those of :func:`aggregator.reports.fleet.read_roster`.
     """
     if not lists:
         return []
@@ -191,7 +197,7 @@ def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
 
 
 def enrolled_ids(campaign: Campaign, enrolled: Path | None, lists: tuple[Path, ...]) -> Enrolled | None:
-    """The ids of the enrolled devices of a campaign; None if the command names none.
+    """Return the report ids of a campaign's enrolled devices, or None if the command names neither ids nor lists.
 
     Args:
         campaign: the campaign of the reports.
@@ -217,7 +223,7 @@ def enrolled_ids(campaign: Campaign, enrolled: Path | None, lists: tuple[Path, .
 
 
 def note_missing_ids(campaign: Campaign, ids: Enrolled | None, now: int) -> None:
-    """Print a note if the ids do not cover the period at ``now``, because reports of that period would be refused."""
+    """Print a note if the ids do not cover the period at ``now``: reports of that period would be refused."""
     period = campaign.period_at(now)
     if ids is not None and not ids.covers(period):
         now_is = shown(period, campaign.time_precision)
@@ -231,7 +237,7 @@ def signer_of(workspace: Path) -> Workspace:
     """Open the workspace that signs. Its passphrase is asked for when a key is needed.
 
     Raises:
-        StorageError: as :func:`aggregator.publishing.workspace.open_workspace`.
+        StorageError: that of :func:`aggregator.publishing.workspace.open_workspace`.
     """
     from aggregator.publishing.workspace import open_workspace
 

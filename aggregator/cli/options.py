@@ -1,4 +1,4 @@
-"""Options that several commands share, and the parsers of their texts.
+"""Options that several commands share, and parsers of the options' texts.
 
 A decorator adds one option or several to a command. Each docstring names the parameters that the command then receives.
 This module opens no file. ``counting`` and ``inputs`` open what the options name.
@@ -66,7 +66,7 @@ CENTRAL_METHODS = {
 
 
 def glossary(**tables: Mapping[str, str]) -> str:
-    """Text for the end of a command's help: a title for each table, and a line for each of its words."""
+    """Return text for the end of a command's help: a title for each table, and a line for each word of the table."""
     parts = []
     for title, table in tables.items():
         width = max(map(len, table))
@@ -81,7 +81,10 @@ _SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|TiB)")
 
 
 def _reader(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """Make the callback of an option from a parser. None stays None; a text that the parser refuses is wrong usage."""
+    """Make the callback of an option from a parser.
+
+    It keeps None; a text that the parser refuses becomes wrong usage.
+    """
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
         problem = ""
@@ -95,7 +98,7 @@ def _reader(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Param
 
 
 def _size(text: str) -> int:
-    """The bytes of a size such as ``512MiB``, ``1GiB`` or a number of bytes."""
+    """Return the bytes of a size such as ``512MiB``, ``1GiB`` or a number of bytes."""
     match = _SIZE.fullmatch(text)
     size = int(match[1]) * _UNITS[match[2]] if match is not None else 0
     if size < LEAST_BYTES:
@@ -104,7 +107,7 @@ def _size(text: str) -> int:
 
 
 def _cluster_address(text: str) -> str:
-    """The address of a cluster, whose form is checked."""
+    """Return the address of a cluster, after a check of its form."""
     from aggregator.reports.cluster import check_address
 
     check_address(text)
@@ -160,7 +163,7 @@ store = click.option("--store", type=PATH, required=True, help="Folder made by h
 
 
 def several_stores(*, required: bool = False) -> Decorator:
-    """Make a decorator that adds ``stores``, folders of stores in the order given; empty if it is not ``required``."""
+    """Make a decorator that adds ``stores``, folders of stores in the given order; maybe empty if not ``required``."""
     text = "Folder made by hearsay ingest; repeatable: statistics of several campaigns on one schema add up."
     return click.option("--store", "stores", type=PATH, multiple=True, required=required, help=text)
 
@@ -170,7 +173,8 @@ class Selection(NamedTuple):
 
     Attributes:
         stores: folders of the stores.
-        one_population, disjoint: the analyst's declarations about several stores.
+        one_population, disjoint: the analyst's declarations that several stores are about one population, or about
+            different devices.
         periods: the periods to count; None for all.
         proven_only: leave out reports from damaged files.
         memory: bytes of memory for records; None for the store's own limit.
@@ -191,10 +195,10 @@ class Selection(NamedTuple):
 
 
 def selected(*, required: bool = False) -> Decorator:
-    """Make a decorator that adds ``--store`` and declarations about several stores. It gives ``selection``.
+    """Make a decorator that adds ``--store`` and declarations about several stores. The command gets ``selection``.
 
-    The command has :func:`counted` too, perhaps :func:`robust` and :func:`roster`: their values are in the selection. A
-    declaration about fewer than two stores is wrong usage.
+    The command must have the options :func:`counted` too, and may have :func:`robust` and :func:`roster`. Their values
+    are in ``selection``. A declaration about fewer than two stores is wrong usage.
     """
     disjoint = "Declare that no device answered in two of the stores; so in one series."
     population = "Declare that all stores are of samples of one population; not needed for campaigns of one series."
@@ -226,7 +230,7 @@ _PERIODS = {
 def time(of: str) -> Decorator:
     """Make a decorator that adds ``contact`` (a text), ``period`` (the text of a duration) and ``days`` of a campaign.
 
-    ``of`` is ``device`` or ``node``, which answers.
+    ``of`` says who answers: ``device`` or ``node``.
     """
     default, text = _PERIODS[of]
     return together(
@@ -237,7 +241,7 @@ def time(of: str) -> Decorator:
 
 
 def term(of: str) -> Decorator:
-    """Make a decorator that adds ``name`` (None for the schema's), ``purpose``, and those of :func:`time`."""
+    """Make a decorator that adds ``name`` (None for the schema's), ``purpose``, and the options of :func:`time`."""
     return together(
         click.option("--name", help="Default: the schema's name. Versions rise per name."),
         click.option("--purpose", default="", help=f"Purpose, as a sentence for the owner of a {of}."),
@@ -246,7 +250,7 @@ def term(of: str) -> Decorator:
 
 
 def missing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to ``command``. They give ``missing``, the cell texts that mean a missing value, as a tuple.
+    """Add options to ``command``, which gets ``missing``, a tuple of the cell texts that mean a missing value.
 
     The texts of :data:`aggregator.common.tables.MISSING_TOKENS` are among them, unless the user says otherwise.
     """
@@ -275,7 +279,7 @@ def missing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def says_missing() -> bool:
-    """Whether the user of the running command gave an option of :func:`missing`."""
+    """Return whether the user of the running command gave an option of :func:`missing`."""
     context = click.get_current_context()
     names = ("missing", "not_missing")
     return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
@@ -301,7 +305,7 @@ no_passphrase = shared(
 
 
 def min_batch(of: str) -> Decorator:
-    """Make a decorator that adds ``min_batch_size``: nothing is published from fewer reports, or nodes."""
+    """Make a decorator that adds ``min_batch_size``: nothing is shown of fewer reports, or nodes."""
     return click.option(
         "--min-batch-size",
         type=click.IntRange(1, (1 << 32) - 1),
@@ -345,13 +349,16 @@ def signers(of: str) -> Decorator:
 
 
 def memory(default: str | None = None) -> Decorator:
-    """Make a decorator that adds ``memory``, a number of bytes; None, without a default, for the store's own limit."""
+    """Make a decorator that adds ``memory``, a number of bytes.
+
+    Without a default it may be None, the store's own limit.
+    """
     text = "How much memory to use for reports." + ("" if default else "  [default: 1GiB]")
     return click.option("--memory", callback=read_size, default=default, show_default=True, metavar="SIZE", help=text)
 
 
 def periods(*, required: bool = False) -> Decorator:
-    """Make a decorator that adds ``periods``, a range of periods (:class:`Span`), or None if it is not ``required``."""
+    """Make a decorator that adds ``periods``, a range of periods (:class:`Span`), perhaps None if not ``required``."""
     text = "First and last period or day, both included, UTC: 2026-11-01..2026-11-30, 20758.., .. for all."
     return click.option("--periods", callback=read_span, metavar="A..B", required=required, help=text)
 
@@ -379,7 +386,10 @@ robust = click.option(
 
 
 def fleet_lists(text: str, *, required: bool = False) -> Decorator:
-    """Make a decorator that adds the option ``--fleet`` with a help text. It gives ``lists``, paths of fleet lists."""
+    """Make a decorator that adds the option ``--fleet`` with a help text.
+
+    The command gets ``lists``, paths of fleet lists.
+    """
     return click.option("--fleet", "lists", type=PATH, multiple=True, required=required, metavar="LIST.hsf", help=text)
 
 
@@ -413,8 +423,8 @@ def existing_passphrase(what: str = "") -> Callable[[], bytes]:
         what: words for the secret, which the question contains.
 
     Raises (when the result is called):
-        InputError: ``passphrase_missing``: there is neither a file nor a terminal, or the passphrase is empty; the
-            reasons of an unreadable file.
+        InputError: ``passphrase_missing``: there is neither a file nor a terminal, or the passphrase is empty; those of
+            an unreadable file.
     """
     file: Path | None = setting("passphrase_file")
 
@@ -428,14 +438,14 @@ def existing_passphrase(what: str = "") -> Callable[[], bytes]:
 def new_passphrase(what: str = "", option: str = "passphrase_file") -> bytes | None:
     """Read or ask for a passphrase for new secrets. The result is None only with ``--no-passphrase``.
 
-    Without that option every new secret is encrypted, also where no variable names a file (decision 47).
+    Without that option every new secret is encrypted, even if no variable names a passphrase file (decision 47).
 
     Args:
         what: words for the secret, which the question contains.
         option: the :func:`shared` option that names the passphrase's file.
 
     Raises:
-        InputError: as the result of :func:`existing_passphrase`.
+        InputError: those of the function that :func:`existing_passphrase` returns.
     """
     if setting("no_passphrase"):
         return None
@@ -444,7 +454,7 @@ def new_passphrase(what: str = "", option: str = "passphrase_file") -> bytes | N
 
 
 def is_terminal() -> bool:
-    """Whether standard input is a terminal, so that a person can answer questions."""
+    """Return whether standard input is a terminal, so that a person can answer questions."""
     return sys.stdin.isatty()
 
 

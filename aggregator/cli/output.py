@@ -41,35 +41,35 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def as_json() -> bool:
-    """Whether the running command has ``--json``: it then prints one JSON object."""
+    """Return whether the running command has ``--json``: it then prints one JSON object."""
     return bool(setting("as_json"))
 
 
 def forced() -> bool:
-    """Whether the running command has ``--force``: an output that exists is replaced."""
+    """Return whether the running command has ``--force``: an output that exists is replaced."""
     return bool(setting("force"))
 
 
 def setting(name: str) -> Any:
-    """The value of a :func:`aggregator.cli.options.shared` option of the running command; None if it has none."""
+    """Return the value of a :func:`aggregator.cli.options.shared` option of the running command, or None."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(f"hearsay.{name}")
 
 
 def check_files(*outputs: Path, inputs: Sequence[Path] = ()) -> None:
-    """Refuse outputs that exist, unless ``--force`` is given, or that are among the command's inputs.
+    """Raise an error if an output exists, unless ``--force`` is given, or if an output is one of the command's inputs.
 
     Raises:
-        InputError: as :func:`aggregator.common.files.check_outputs`.
+        InputError: those of :func:`aggregator.common.files.check_outputs`.
     """
     check_outputs(outputs, force=forced(), inputs=inputs)
 
 
 def write_file(output: Path, content: bytes, **options: Any) -> None:
-    """Write an output. Only with ``--force`` a file that exists is replaced. ``options``: of ``write_output``.
+    """Write an output. An existing file is replaced only with ``--force``. ``options``: those of ``write_output``.
 
     Raises:
-        InputError, StorageError: as :func:`aggregator.common.files.write_output`.
+        InputError, StorageError: those of :func:`aggregator.common.files.write_output`.
     """
     write_output(output, content, **{"force": forced(), **options})
 
@@ -90,9 +90,9 @@ def warn(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text on one line: a space for other white space, U+FFFD for each other character that does not print.
+    """Return the text on one line: other white space becomes a space, each unprintable character U+FFFD.
 
-    So a name from a file can not forge lines or move the cursor.
+    So a text from a file can not forge lines or move the cursor.
     """
     return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
 
@@ -104,7 +104,7 @@ def print_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The value in the types of JSON."""
+    """Return the value in the types of JSON."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, float):
@@ -130,7 +130,7 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def print_sheet(sheet: Facts) -> None:
-    """Print the facts for people: pairs, the sentences about them, a table, then the parts below their titles."""
+    """Print a sheet of facts for people: pairs, sentences about them, a table, then further sheets with titles."""
     print_pairs(sheet.pairs())
     for sentence in sheet.notes:
         click.echo(f"  - {sentence}")
@@ -146,7 +146,7 @@ def print_sheet(sheet: Facts) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
-    """Print an aligned table. On a terminal long cells are folded to its width; other outputs get one line per row.
+    """Print an aligned table. On a terminal long cells are folded to its width. Other outputs get one line per row.
 
     Other outputs are aligned here, because a layout by rich takes a second for a thousand rows.
 
@@ -176,7 +176,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
 
 
 def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
-    """The rows as lines with two spaces between columns. Cells that a row lacks are empty.
+    """Yield the rows as lines with two spaces between columns. If a row lacks cells, they are empty.
 
     Args:
         rows: texts of the cells; the first row has as many as there are columns.
@@ -197,7 +197,7 @@ def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[s
 
 
 def _cell(value: object) -> str:
-    """The text of a cell."""
+    """Return the text of a cell."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return printable(str(value))
@@ -211,14 +211,15 @@ def _echo(text: str) -> None:
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
-    """Context manager that shows a progress bar on standard error, and removes it at the end of the block.
+    """Open a context that shows a progress bar on standard error, and removes it at its end.
 
     Args:
         what: text beside the bar.
         total: number of steps.
 
     Yields:
-        A callback, to be called with (steps done, total); None if standard error is no terminal: nothing is shown.
+        A callback, to be called with (steps done, total); None if standard error is no terminal, where nothing is
+        shown.
     """
     if not sys.stderr.isatty():
         yield None
@@ -233,7 +234,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | Non
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Context manager that shows the text ``what`` with an animation on standard error, until its block ends.
+    """Open a context that shows the text ``what`` with an animation on standard error until it ends.
 
     Nothing is shown if standard error is no terminal.
     """
@@ -247,12 +248,12 @@ def working(what: str) -> Iterator[None]:
 
 
 def counted(number: int, what: str, ending: str = "s") -> str:
-    """A number with the noun ``what``, which gets ``ending`` in the plural: ``1 report``, ``2 reports``."""
+    """Return a number with the noun ``what``, which gets ``ending`` in the plural: ``1 report``, ``2 reports``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}{ending}"
 
 
 def lasting(seconds: int) -> str:
-    """A duration of ``seconds`` in words, in the largest unit that gives a whole number: ``1 day``, ``90 minutes``."""
+    """Return ``seconds`` in words, in the largest unit that gives a whole number: ``1 day``, ``90 minutes``."""
     for unit, name in _UNITS:
         if seconds % unit == 0:
             return counted(seconds // unit, name)
@@ -260,7 +261,7 @@ def lasting(seconds: int) -> str:
 
 
 def when(seconds: int) -> str:
-    """Date and time, UTC, of a moment in ``seconds`` since 1970. Outside of Python's calendar: the seconds."""
+    """Return date and time, UTC, of a moment in ``seconds`` since 1970, or the number if no calendar has it."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
@@ -268,7 +269,7 @@ def when(seconds: int) -> str:
 
 
 def say(facts: Mapping[str, Any] | Iterable[Fact]) -> None:
-    """Print facts: one JSON object with ``--json``, else aligned lines. A map holds facts for both alike."""
+    """Print facts: one JSON object with ``--json``, else aligned lines. A map is printed in both ways."""
     given = (Fact(*pair) for pair in facts.items()) if isinstance(facts, Mapping) else facts
     told = Facts("", tuple(given))
     if as_json():
@@ -278,17 +279,17 @@ def say(facts: Mapping[str, Any] | Iterable[Fact]) -> None:
 
 
 def signatures(held: Signatures, key: str = "signatures") -> Fact:
-    """The fact about the valid signatures of a document."""
+    """Return the fact about the valid signatures of a document."""
     return Fact(key, held.to_output(as_json=True), held)
 
 
 def document_facts(item: Published) -> list[Fact]:
-    """The facts that name a document of a workspace."""
+    """Return the facts that name a document of a workspace."""
     return [Fact("kind", item.role), Fact("name", item.name), Fact("version", item.version)]
 
 
 def signed_facts(campaign: Campaign, output: Path) -> dict[str, Any]:
-    """Facts about every signed campaign: its file, name, version, id and family."""
+    """Return facts about every signed campaign: its file, name, version, id and family."""
     header = campaign.header
     return {
         "campaign": str(output),
@@ -301,7 +302,7 @@ def signed_facts(campaign: Campaign, output: Path) -> dict[str, Any]:
 
 
 def warn_of_end(campaign: Campaign) -> None:
-    """Print a warning if a campaign has expired, or will within a week. Of one that its publisher ended print none."""
+    """Print a warning if a campaign has expired, or will within a week. Print none if its publisher has ended it."""
     header = campaign.header
     then = "without a newer version devices answer it no more; hearsay renew signs it, into a store of its own"
     what = f"the campaign {quoted(header.name)}, version {header.version},"
@@ -311,7 +312,7 @@ def warn_of_end(campaign: Campaign) -> None:
 
 
 def warn_of_signed(made: SignedCampaign, output: Path) -> None:
-    """Print the warnings about a campaign that was signed and written, and one if it lacks signatures."""
+    """Print the warnings about a campaign that was signed and written, and another if it lacks signatures."""
     for warning in made.warnings:
         warn(warning)
     warn_of_draft(made.standing, output)

@@ -1,4 +1,4 @@
-"""Standard input, output and error of the program ``hearsay``: closed ones, and ones that can not be written."""
+"""Standard input, output and error of the program ``hearsay``: what to do if one is closed or can not be written."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def prepare_streams() -> None:
     - A closed descriptor of 0, 1 and 2 is opened on the null device. Otherwise the next file that the program opens
       would get its number, and what is printed would be written into that file.
     - Characters that the terminal's encoding lacks, such as ε, are printed as ``?``.
-    - A failed write to standard output raises ``output_failed``, or ``BrokenPipeError`` if the reader has ended.
-      A failed write to standard error is ignored: notes do not decide whether a command is carried out.
+    - A failed write to standard output raises ``output_failed``, or ``BrokenPipeError`` if the reader has ended. A
+      failed write to standard error is ignored, since notes do not decide whether a command is carried out.
 
     A stream that is not the one that Python began with, for example that of a test, stays as it is.
     """
@@ -38,7 +38,7 @@ def prepare_streams() -> None:
 
 
 def discard_output() -> None:
-    """Send what is still to be printed, and what Python prints at its end, to the null device."""
+    """Send all further output to the null device, also what Python prints at its end."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), OUTPUT)
     except OSError:  # the null device can not be opened
@@ -46,7 +46,7 @@ def discard_output() -> None:
 
 
 def _opened_on_null(number: int) -> io.TextIOWrapper | None:
-    """Open the null device as descriptor ``number`` if that is closed. Lower descriptors must be open.
+    """Open the null device as descriptor ``number`` if that descriptor is closed. Lower ones must be open.
 
     Without a null device, as in some containers, a folder takes the number, and what is printed is dropped.
 
@@ -112,7 +112,7 @@ class _Notes(io.FileIO):
 
 
 def _text(raw: io.FileIO, like: TextIO) -> TextIO:
-    """A text stream on ``raw`` that encodes and flushes as the stream ``like`` does."""
+    """Return a text stream on ``raw`` that encodes and flushes as the stream ``like`` does."""
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding=like.encoding,

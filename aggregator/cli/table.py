@@ -1,7 +1,7 @@
 """The commands of ``hearsay`` in this package: name → ``module:attribute`` of the command's function.
 
-Commands are in the order in which a campaign needs them, and ``docs/reference/cli.md`` keeps that order.
-``hearsay --help`` sorts them by name. The module of a command is imported when the command runs.
+Commands are in the order in which a campaign needs them, as in ``docs/reference/cli.md``. ``hearsay --help`` sorts them
+by name. The module of a command is imported when the command runs.
 
 How to add a command: ``docs/how-to/extending.md``.
 """

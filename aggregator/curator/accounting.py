@@ -1,10 +1,10 @@
-"""What a curator's queries cost: the division of ε in a fit, its sum, and whether one more query fits into a total.
+"""Costs of a curator's queries: how a fit divides its ε, how costs add up, and whether a total allows one more query.
 
-Vectors (:mod:`protocol.noise.sums`) of one fit compose sequentially: their ε add up. Within a vector the classes are
-disjoint parts of the records, which the sensitivity Δ (:data:`protocol.questions.SENSITIVITIES`) takes into
-account: a changed label touches two classes.
+A fit releases vectors, lists of noisy numbers (:mod:`protocol.noise.sums`). They compose sequentially: their ε add up.
+Within a vector the classes are disjoint parts of the records, which the sensitivity Δ
+(:data:`protocol.questions.SENSITIVITIES`) takes into account: a changed label touches two classes.
 
-Two accounts are kept of the queries of a budget, and one more is allowed if one of them still holds afterwards:
+A budget keeps two accounts of its queries. One more query is allowed if one of these accounts still holds afterwards:
 
     basic          Σ ε ≤ E
     concentrated   Σ ρ ≤ (√(L + E) − √L)²,  L = ln(1/δ_c)
@@ -36,9 +36,10 @@ from protocol.questions import CLASS, MOMENT, SENSITIVITIES, Subject
 
 
 class Cost(NamedTuple):
-    """Privacy cost of a query, exact: ε by sequential composition in millionths, and δ, 0 for pure privacy.
+    """The exact privacy cost of a query: ε in millionths, summed over its vectors; and δ, 0 for pure privacy.
 
-    ``rho`` is that of zero-concentrated differential privacy, Σ ε_j²/2 over the vectors; None if the method has none.
+    ``rho`` is the cost in zero-concentrated differential privacy, Σ ε_j²/2 over the vectors' ε_j; None if the method
+    states none.
     """
 
     epsilon_micro: int
@@ -59,36 +60,37 @@ class Share(NamedTuple):
 
 
 def cost_of(shares: Iterable[int]) -> Cost:
-    """The cost of vectors with pure ε by sequential composition; ``shares``: ε of each vector in millionths."""
+    """Return the cost of vectors with pure ε by sequential composition; ``shares``: ε of each vector in millionths."""
     shares = list(shares)
     rho = sum((Fraction(share * share, 2 * MICRO * MICRO) for share in shares), Fraction(0))
     return Cost(sum(shares), Fraction(0), rho)
 
 
 def divide(epsilon_micro: int, subjects: Sequence[Subject], classes: int, adjacency: str, division: str) -> list[int]:
-    """Divide ε among the vectors of a fit. The division never looks at the records.
+    """Return ε of each vector of a fit: parts of the total ε. The division never looks at the records.
 
     - ``equal``: the class counts and every feature get equal parts; the vectors of one feature share its part equally.
     - ``2:1``: the class counts and every category get one part, every number two: each vector has one part (a number
       that may be missing has three).
-    - ``worth``: ε_j ∝ (w_j Δ_j²)^(1/3) minimises Σ w_j Δ_j²/ε_j², the noise in a record's score to first order. w_j is
-      the variance that a unit of noise variance in an entry adds to the score, in units of (k/n)², at equal shares and
-      uniform numbers (variance v = 1/3 in [−1, 1]): 1 for class counts, A² for a table of A values, 1/v = 3 for a sum,
-      1/(2v²) = 4.5 for a sum of squares.
+    - ``worth``: ε_j ∝ (w_j Δ_j²)^(1/3) minimises Σ w_j Δ_j²/ε_j², the noise in a record's score to first order. Δ_j is
+      the sensitivity of vector j. w_j is the variance that a unit of noise variance in an entry adds to the score, in
+      units of (k/n)² for n records, if the k classes are equally large and numbers uniform (variance v = 1/3 in [−1,
+      1]): 1 for class counts, A² for a table of A values, 1/v = 3 for a sum, 1/(2v²) = 4.5 for a sum of squares.
 
     A vector of sensitivity 0 needs no noise and gets 0.
 
     Args:
         epsilon_micro: total ε in millionths.
-        subjects: one per vector.
-        classes: k.
-        adjacency, division: neighbours, and one of the three ways.
+        subjects: what each vector is about.
+        classes: k, number of classes.
+        adjacency: which data sets are neighbours.
+        division: one of the three ways above.
 
     Returns:
         ε of each vector in millionths, rounded down; their sum is at most ``epsilon_micro``.
 
     Raises:
-        InputError: ``epsilon_invalid``: a part is less than a millionth.
+        InputError: ``epsilon_invalid``: a vector's ε is less than a millionth.
     """
     sensitive = [SENSITIVITIES[one.kind, one.power][adjacency] > 0 for one in subjects]
     owners = [(one.kind == CLASS, one.feature) for one in subjects]
@@ -109,7 +111,10 @@ def divide(epsilon_micro: int, subjects: Sequence[Subject], classes: int, adjace
 
 
 def _worth(subject: Subject, classes: int, adjacency: str) -> Fraction:
-    """(w Δ²)^(1/3) of :func:`divide`, rounded to millionths. Sums of numbers have Δ in units of S."""
+    """Return (w Δ²)^(1/3) of :func:`divide` for one vector, rounded to millionths.
+
+    Of sums of numbers Δ is in units of S, 65536.
+    """
     delta = SENSITIVITIES[subject.kind, subject.power][adjacency]
     if subject.kind == MOMENT:
         weight, relative = (3.0, delta / SCALE) if subject.power == 1 else (4.5, delta / SCALE)
@@ -131,23 +136,23 @@ _JUST_BELOW_ONE = Decimal("0." + 45 * "9")
 
 
 class Spending(NamedTuple):
-    """The sums of the costs of some queries: Σ ε in millionths, Σ δ and Σ ρ."""
+    """The summed costs of some queries: Σ ε in millionths, Σ δ and Σ ρ."""
 
     epsilon_micro: int = 0
     delta: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
 
     def plus(self, cost: Cost) -> Spending:
-        """The sums with one more query, whose cost was checked by :func:`checked`."""
+        """Return the summed costs with one more query, whose cost was checked by :func:`checked`."""
         return Spending(
             self.epsilon_micro + cost.epsilon_micro, self.delta + cost.delta, self.rho + concentrated_cost(cost)
         )
 
 
 class Remainder(NamedTuple):
-    """What can still be spent: the largest ε of one further query with δ = 0, in millionths, its largest δ and ρ.
+    """What one further query may cost: the largest ε in millionths, if its δ is 0; the largest δ; the largest ρ.
 
-    ε is 0 if there is none; so is ρ without a concentrated account.
+    ε is 0 if nothing is left. ρ is 0 without a concentrated account.
     """
 
     epsilon_micro: int
@@ -179,12 +184,12 @@ class Total(NamedTuple):
         return self.delta - self.concentrated_delta
 
     def covers(self, spent: Spending) -> bool:
-        """Whether queries whose costs have the sums ``spent`` are together within this total."""
+        """Return whether the summed costs ``spent`` of some queries are within this total."""
         within = spent.epsilon_micro <= self.epsilon_micro or spent.rho <= self.rho
         return within and spent.delta <= self.spendable_delta
 
     def left(self, spent: Spending) -> Remainder:
-        """What can still be spent after queries with the sums ``spent``."""
+        """Return what one further query may cost after queries with the summed costs ``spent``."""
         rho = max(self.rho - spent.rho, Fraction(0))
         # ρ = ε²/2 of a query with δ = 0; the square root of an integer is exact and rounded down.
         by_rho = isqrt(int(2 * rho * MICRO**2))
@@ -192,7 +197,10 @@ class Total(NamedTuple):
         return Remainder(max(basic, by_rho), max(self.spendable_delta - spent.delta, Fraction(0)), rho)
 
     def concentrated_epsilon(self, spent: Spending) -> float | None:
-        """The ε of the concentrated account, ρ + 2√(ρL) with ρ = Σ ρ, for people; None without such an account."""
+        """Return the ε of the concentrated account, ρ + 2√(ρL) with ρ = Σ ρ of the queries, for people to read.
+
+        None without such an account.
+        """
         if not self.concentrated_delta:
             return None
         rho = float(spent.rho)
@@ -200,7 +208,7 @@ class Total(NamedTuple):
 
 
 def total(epsilon_micro: int, delta: Fraction, concentrated_delta: Fraction | None = None) -> Total:
-    """A checked total (E, D), E in millionths; ``concentrated_delta`` is δ_c, None for half of D.
+    """Check and return a total (E, D), E in millionths; δ_c is ``concentrated_delta``, or half of D for None.
 
     Raises:
         InputError: ``epsilon_invalid``: E is no integer from 1 to below :data:`MAX_MICRO`; ``delta_invalid``: D or
@@ -219,7 +227,7 @@ def total(epsilon_micro: int, delta: Fraction, concentrated_delta: Fraction | No
 
 
 def checked(cost: Cost) -> Cost:
-    """Check a query's cost, and round δ and ρ up to multiples of 10^−30.
+    """Return a query's cost with δ and ρ rounded up to multiples of 10^−30, after a check.
 
     Raises:
         InputError: ``epsilon_invalid``: ε is no integer from 1 to below :data:`MAX_MICRO` millionths;
@@ -233,7 +241,7 @@ def checked(cost: Cost) -> Cost:
 
 
 def concentrated_cost(cost: Cost) -> Fraction:
-    """ρ of a query: the stated one, or ε²/2 if none is stated or if it is less and δ is 0."""
+    """Return ρ of a query: the stated one; or ε²/2, if no ρ is stated, or if δ is 0 and ε²/2 is less."""
     of_epsilon = Fraction(cost.epsilon_micro**2, 2 * MICRO**2)
     if cost.rho is None:
         return of_epsilon
@@ -241,7 +249,10 @@ def concentrated_cost(cost: Cost) -> Fraction:
 
 
 def parse_delta(text: str) -> Fraction:
-    """δ as an exact number, from a decimal text such as ``1e-6`` of at most 40 characters; else ``delta_invalid``."""
+    """Return δ as an exact number, from a decimal text such as ``1e-6`` of at most 40 characters.
+
+    Any other text raises ``delta_invalid``.
+    """
     found = as_number(text)
     if not isinstance(found, Decimal):
         raise InputError("delta_invalid", "δ is a decimal number, for example 1e-6")
@@ -249,14 +260,17 @@ def parse_delta(text: str) -> Fraction:
 
 
 def read_decimal(text: object) -> Fraction:
-    """The number of a text that :func:`decimal_text` wrote; ``delta_invalid`` (``InputError``): it is no such text."""
+    """Return the number in a text that :func:`decimal_text` wrote.
+
+    Any other text raises ``delta_invalid`` (``InputError``).
+    """
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text):
         raise InputError("delta_invalid", "δ or ρ is not a decimal number of at most 12 digits and 30 decimal places")
     return Fraction(text)
 
 
 def decimal_text(number: Fraction) -> str:
-    """A multiple of 10^−30 as decimal text without an exponent, for example ``0.000001``."""
+    """Return a multiple of 10^−30 as decimal text without an exponent, for example ``0.000001``."""
     whole, part = divmod(int(number * _UNIT), _UNIT)
     return f"{whole}.{part:0{PLACES}d}".rstrip("0").rstrip(".")
 
@@ -271,7 +285,7 @@ def _rounded_up(number: Fraction) -> Fraction:
 
 
 def _log_of_inverse(delta: Fraction) -> Decimal:
-    """ln(1/δ), rounded up. δ is positive and below 1."""
+    """Return ln(1/δ), rounded up. δ is positive and below 1."""
     upwards = Context(prec=60, rounding=ROUND_CEILING, Emin=-999999, Emax=999999)
     ratio = upwards.divide(Decimal(delta.denominator), Decimal(delta.numerator))
     return _ARITHMETIC.divide(_ARITHMETIC.ln(ratio), _JUST_BELOW_ONE)

@@ -1,16 +1,17 @@
 """``hearsay schema --private``: bins of about equal frequency for a schema's numbers, which may be published.
 
 Values, classes and bounds of the schema are public and stay. Of ε each number gets an equal part, for all its edges.
-They are drawn by the exponential mechanism, exactly, level by level: first the middle edge, then the middle edge of
-either side, among the records of that side, and so on (Kaplan, Schnapp, Stemmer 2022). The sides are disjoint parts of
-the records, so a level costs what one of its draws costs. m edges have L = ⌈log₂(m + 1)⌉ levels, and each gets ε/L.
-Records without the number take no part: they are in no side.
+The edges are drawn exactly by the exponential mechanism, level by level. The first level is the middle edge; the second
+has the middle edge of the records below it and that of the records above it, and so on (Kaplan, Schnapp, Stemmer 2022).
+The draws of one level are about disjoint parts of the records, so a level costs what one of its draws costs. m edges
+have L = ⌈log₂(m + 1)⌉ levels, and each level gets ε/L, ε being the number's part. Records without the number take no
+part.
 
-One draw chooses an integer e of a range that was drawn before. Of the records x of this range, a share j/b is to be
+One draw chooses an integer e between edges that were drawn before. A share j/b of the records x between these is to be
 below e. An edge that misses by s(e) = |(b − j)·#{x < e} − j·#{x ≥ e}| is drawn with probability ∝ e^{−γ·min(s(e) − s⁎,
-T)}, where s⁎ is the least s of the range. One record more changes s(e), and so min(s(e), s⁎ + T), by at most
-Δ = max(j, b − j) at every e; so the draw costs 2γΔ. A replaced record is one record less in one side and one more in
-perhaps another, and costs twice as much. All adjacencies but ``add-remove`` take Δ = 2·max(j, b − j).
+T)}, where s⁎ is the least s between these edges, and T a limit. One record more changes s(e), and so min(s(e), s⁎ + T),
+by at most Δ = max(j, b − j) at every e; so the draw costs 2γΔ. A replaced record is one record less in one side and one
+more in perhaps another, and costs twice as much. All adjacencies but ``add-remove`` take Δ = 2·max(j, b − j).
 
 The weights are integers, 2^B e^{−γk} with a relative error of at most η, which adds at most 5η to the cost; γ ≤ 1 is
 chosen for ε − 10⁻²⁰, and η < 10⁻³⁰. Integers are drawn uniformly by rejection. No floating-point number takes part.
@@ -52,7 +53,7 @@ TAG = b"hearsay/1/central-bins"
 
 
 class BinTerms(NamedTuple):
-    """What is public about private bins: how many of every number, ε of everything in millionths, and the adjacency."""
+    """What is public about private bins: number of bins per number, ε of everything in millionths, and adjacency."""
 
     bins: int
     epsilon_micro: int
@@ -60,7 +61,7 @@ class BinTerms(NamedTuple):
 
 
 def cost_of_bins(schema: Schema, terms: BinTerms) -> Cost:
-    """The cost of the bins: ε, in equal parts for the numbers. It looks at no record.
+    """Return the cost of private bins: the ε of ``terms``. No record is read.
 
     Raises:
         InputError: ``no_numbers``; ``bins_invalid``; ``epsilon_invalid``: ε is too small to be divided;
@@ -76,9 +77,10 @@ def cost_of_bins(schema: Schema, terms: BinTerms) -> Cost:
 
 
 def bins_of(records: Records, terms: BinTerms, seed: bytes) -> Schema:
-    """The schema of the records with private bins. Run by the curator, after the cost was recorded.
+    """Return the schema of the records with private bins. Run by the curator, after the cost was recorded.
 
-    ``seed`` is 32 secret bytes from the operating system, used for these bins alone. Errors as of :func:`cost_of_bins`.
+    ``seed`` is 32 secret bytes from the operating system, used for these bins alone. Raises the errors of
+    :func:`cost_of_bins`.
     """
     cost_of_bins(records.schema, terms)
     stream = Stream(seed, TAG)
@@ -100,16 +102,16 @@ def bin_records(
     missing: Collection[str] = MISSING_TOKENS,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> SchemaFile:
-    """Pay from a budget, then make bins of about equal frequency: a schema file with their cost. Run by the curator.
+    """Pay from a budget, then return a schema file with private bins and their cost. Run by the curator.
 
-    ``file`` was decided without these records. Its bins are replaced, and what it asks about stays. The other
-    arguments are those of :func:`aggregator.curator.fitting.fit_records`.
+    The bins are of about equal frequency. ``file`` was decided without these records; its bins are replaced, and what
+    it asks about stays. The other arguments are those of :func:`aggregator.curator.fitting.fit_records`.
 
     Raises:
         InputError: ``adjacency_differs``; ``ask_invalid``: the table ``[ask]`` groups bins, which are about to change;
             the reasons of :func:`cost_of_bins`, :func:`aggregator.models.population.read_pilot` and
             :func:`aggregator.curator.records.read_records`.
-        PolicyError, StorageError: as :meth:`aggregator.curator.budget.BudgetFile.spend`.
+        PolicyError, StorageError: those of :meth:`aggregator.curator.budget.BudgetFile.spend`.
     """
     budget.check_adjacency(terms.adjacency)
     if any(asked.bins for asked in file.ask.values()):
@@ -124,7 +126,7 @@ def bin_records(
 
 
 def _binned(schema: Schema, edges: Mapping[int, Collection[int]]) -> Schema:
-    """The schema with other inner edges of some numbers."""
+    """Return the schema in which some numbers have other inner edges."""
     features: list[Feature] = list(schema.features)
     for index, inner in edges.items():
         old = features[index]
@@ -145,9 +147,9 @@ class Draw(NamedTuple):
     """The distribution of one edge.
 
     Attributes:
-        starts: shape (p,) int64: the first integer of each of p pieces of the range.
-        lengths: shape (p,) int64: number of integers of each piece, at least 1.
-        weights: p integers: the weight of every integer of a piece.
+        starts: shape (p,) int64: the range is cut into p intervals; the first integer of each.
+        lengths: shape (p,) int64: number of integers in each interval, at least 1.
+        weights: p integers: the weight of each integer of an interval.
     """
 
     starts: Integers
@@ -174,12 +176,15 @@ class Draw(NamedTuple):
 
 
 def levels(edges: int) -> int:
-    """L, the number of levels of the draws of ``edges`` edges."""
+    """Return L, the number of levels in which ``edges`` edges are drawn."""
     return edges.bit_length()
 
 
 def check_edges(bins: int, epsilon_micro: int) -> None:
-    """Refuse a number of bins (``bins_invalid``), or an ε in millionths (``epsilon_invalid``), without any edges."""
+    """Raise an error if private edges are impossible.
+
+    That is ``bins_invalid`` for the number of bins, and ``epsilon_invalid`` for ε in millionths.
+    """
     if not 2 <= bins <= MAX_EDGES + 1:
         raise InputError("bins_invalid", f"private bins of equal frequency are 2 to {MAX_EDGES + 1}")
     if epsilon_micro < 1:
@@ -194,11 +199,11 @@ def private_edges(
     stream: Stream,
     bounds: tuple[int, int] = (-SCALE, SCALE),
 ) -> list[int]:
-    """Inner edges of bins that hold about as many records each. Run by the curator, after the cost was recorded.
+    """Return inner edges of bins that hold about as many records each. Run by the curator, after the cost was recorded.
 
     ``numbers``, shape (n,) int64, are the records' numbers within the public ``bounds``; records that lack the number
-    are left out. ε is for all edges together. Returns at most ``bins`` − 1 rising integers above the least number;
-    there are fewer only if two drawn edges have too few integers between them.
+    are left out. ``epsilon_micro`` is ε of all edges together, in millionths. Returns at most ``bins`` − 1 rising
+    integers above the least number; there are fewer only if two drawn edges have too few integers between them.
     """
     check_edges(bins, epsilon_micro)
     share = Fraction(epsilon_micro, MICRO * levels(bins - 1))
@@ -209,7 +214,10 @@ def private_edges(
 def _below_and_above(
     ordered: Integers, bins: int, bounds: tuple[int, int], share: Fraction, adjacency: str, stream: Stream
 ) -> Iterator[int | None]:
-    """The edges of sorted numbers from ``bounds[0]`` to ``bounds[1]``, rising; None for edges without a place."""
+    """Yield the edges of sorted numbers from ``bounds[0]`` to ``bounds[1]``, rising.
+
+    None stands for an edge for which no integer is left.
+    """
     if bins < 2:
         return
     left = (bins + 1) // 2
@@ -227,7 +235,7 @@ def _below_and_above(
 def edge_law(
     ordered: Integers, ratio: tuple[int, int], bounds: tuple[int, int], epsilon: Fraction, adjacency: str
 ) -> Draw:
-    """The distribution of one edge, above ``bounds[0]`` and at most ``bounds[1]``, of rising (n,) int64 numbers.
+    """Return the distribution of one edge above ``bounds[0]`` and at most ``bounds[1]``, for rising numbers (n,) int64.
 
     ``ratio`` is (j, b): a share j/b of the records is to be below the edge. ``epsilon`` is that of this draw.
     """
@@ -249,10 +257,11 @@ def edge_law(
 
 
 def _weights(gamma: Fraction, depths: Sequence[int]) -> dict[int, int]:
-    """2^B e^{−γk} as an integer, for every k of ``depths``, which rise from 0 to at most 81/γ.
+    """Return 2^B e^{−γk} as an integer, for every k of ``depths``.
 
-    Each weight follows from the one before, in fixed point with 2B bits. The factors have a relative error of at most
-    82·10⁻⁵⁷, the roundings 2^−390; of at most 2^17 weights the last is wrong by less than 10⁻³⁰.
+    These rise from 0 to at most 81/γ; B is the number of bits. Each weight follows from the one before, in fixed point
+    with 2B bits. The factors have a relative error of at most 82·10⁻⁵⁷, the roundings 2^−390; of at most 2^17 weights
+    the last is wrong by less than 10⁻³⁰.
     """
     factors: dict[int, int] = {}
     found, last, product = {}, 0, 1 << 2 * _BITS

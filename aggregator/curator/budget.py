@@ -1,4 +1,4 @@
-"""The curator's ledger: which records were asked, at which cost, and how much of a total (ε, δ) is left.
+"""The curator's ledger: which records were queried, at which cost, and how much of a total (ε, δ) is left.
 
 A budget is one file. It belongs to people, not to one table of them: the owner assigns the keyed digest of every set
 of records about these people, and all queries to all these sets add up (:mod:`aggregator.curator.accounting`). Records
@@ -6,7 +6,7 @@ with an unknown digest are refused, so one added row buys nothing. Every query i
 is computed. Two processes may use one file; one waits for the other.
 
 A copy of the file, and an older one that was restored, can be read but pay for nothing (``budget_copied``), until the
-owner adopts it. What the file can not know: another budget for the same people, an older state of the whole disk, and
+owner adopts it. The file can not detect another budget for the same people, an older state of the whole disk, or
 changes by a program that computes seals anew. Whoever holds the file is its owner, and is trusted with the records
 anyway.
 
@@ -14,12 +14,12 @@ The digest tells whether records were seen before, whatever their order or file:
 
     digest = HMAC-SHA256(key, "set" ‖ m₁ ‖ … ‖ m_n),   m_i = HMAC-SHA256(key, "row" ‖ r_i), sorted as byte strings
 
-The key is in the file. Without it nobody can test a guess of the records against a digest.
+r_i is record i as bytes. The key is in the file. Without it nobody can test a guess of the records against a digest.
 
-A change is one transaction with full synchronisation: a power cut leaves the file before or after the change. Every row
-has a seal, a digest of its values and of the seal before it; the table ``counts`` has the number of rows. So accidents
-are found: a changed bit, a missing last row. Beside the file is its mark (:mod:`aggregator.common.databases`), which
-every change replaces. Layout: docs/formats.md, section 10.
+A change is one transaction with full synchronisation: after a power cut the file is as before or as after the change.
+Every row has a seal, a digest of its values and of the seal before it; the table ``counts`` has the number of rows. So
+accidents are found: a changed bit, a missing last row. Beside the file is its mark
+(:mod:`aggregator.common.databases`), which every change replaces. Layout: docs/formats.md, section 10.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ SCHEMA = Schema(
 
 
 class Data(NamedTuple):
-    """Records that the owner assigned: keyed digest of 32 bytes, the owner's note, seconds since 1970."""
+    """A set of records that the owner assigned: keyed digest of 32 bytes, the owner's note, and seconds since 1970."""
 
     digest: bytes
     note: str
@@ -87,9 +87,10 @@ class Data(NamedTuple):
 
 
 class Query(NamedTuple):
-    """One query that was paid: what was asked, in words, of which of :attr:`BudgetState.data` (an index), and when.
+    """One query that was paid: what was asked, in words, of which records, and when.
 
-    The cost has δ and ρ rounded up to multiples of 10^−30.
+    ``data`` is the index of the records in :attr:`BudgetState.data`. The cost has δ and ρ rounded up to multiples of
+    10^−30.
     """
 
     data: int
@@ -99,10 +100,10 @@ class Query(NamedTuple):
 
 
 class BudgetState(NamedTuple):
-    """Everything that a budget file says, but for its key. Times are in seconds since 1970.
+    """The content of a budget file without its key. Times are in seconds since 1970.
 
-    The adjacency says which data sets are neighbours, for every query's cost. ``closed_at`` is when the whole total
-    was counted as spent; 0 if it never was.
+    The adjacency says which data sets are neighbours, for every query's cost. ``closed_at`` is the time at which the
+    whole total was declared spent; 0 if it never was.
     """
 
     name: str
@@ -115,7 +116,7 @@ class BudgetState(NamedTuple):
 
     @property
     def spent(self) -> Spending:
-        """The sums of the costs of all queries."""
+        """The summed costs of all queries."""
         spent = Spending()
         for query in self.queries:
             spent = spent.plus(query.cost)
@@ -127,12 +128,12 @@ class BudgetState(NamedTuple):
         return Remainder(0, Fraction(0), Fraction(0)) if self.closed_at else self.total.left(self.spent)
 
     def covers(self, cost: Cost) -> bool:
-        """Whether one further query may cost this."""
+        """Return whether one further query may have this cost."""
         return not self.closed_at and self.total.covers(self.spent.plus(cost))
 
 
 class BudgetFile(Ledger):
-    """An open budget file. All methods may raise ``budget_damaged`` and ``budget_busy``.
+    """An open budget file. Every method may raise ``budget_damaged`` or ``budget_busy``.
 
     ``with BudgetFile.open(path) as budget:`` closes it at the end.
     """
@@ -160,11 +161,12 @@ class BudgetFile(Ledger):
         """Make a budget file that only its owner can read, and open it.
 
         Args:
-            path, name: of the new budget.
+            path, name: path and name of the new budget.
             epsilon_micro, delta: ε in millionths and δ of all queries together.
             adjacency: one of :data:`protocol.questions.ADJACENCIES`.
             concentrated_delta: the part of ``delta`` that is reserved for concentrated accounting; None for half.
-            random_bytes, clock: n random bytes, for the key of the digests; seconds since 1970.
+            random_bytes: ``random_bytes(n)`` returns n random bytes, for the key of the digests.
+            clock: returns seconds since 1970.
 
         Raises:
             InputError: ``name_invalid``; ``epsilon_invalid``; ``delta_invalid``; ``adjacency_unknown``;
@@ -182,7 +184,7 @@ class BudgetFile(Ledger):
 
     @classmethod
     def open(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> Self:
-        """Open the budget file at ``path``, and check it. ``clock`` gives seconds since 1970.
+        """Open the budget file at ``path``, and check it. ``clock`` returns seconds since 1970.
 
         Raises:
             InputError: ``file_not_found``, ``unreadable``.
@@ -198,11 +200,12 @@ class BudgetFile(Ledger):
 
     @classmethod
     def adopt(cls, path: str | Path, *, nothing_since: bool = False, clock: Callable[[], float] = time.time) -> Self:
-        """``hearsay budget adopt``: go on with a copy, or with a file that was moved or restored, and open it.
+        """``hearsay budget adopt``: make a copied, moved or restored file usable again, and open it.
 
         Another copy may have paid for queries that this one does not know, and nobody but the owner can say. So the
-        whole total counts as spent, unless ``nothing_since``: the owner knows that no query was paid since this copy
-        was made. No other copy is used from now on. Errors as of :meth:`open`, and of a file that can not be written.
+        whole total counts as spent, unless the owner knows that no query was paid since this copy was made
+        (``nothing_since``). No other copy may be used from now on. Raises the errors of :meth:`open`, and those of a
+        file that can not be written.
         """
         opened = cls.open(path, clock=clock)
         try:
@@ -222,7 +225,7 @@ class BudgetFile(Ledger):
 
     @contextmanager
     def transaction(self, *, adopting: bool = False) -> Iterator[None]:
-        """Run the body of ``with`` as one transaction, as that of :class:`aggregator.common.databases.Ledger`.
+        """Run the body of ``with`` as one transaction of the file (:class:`aggregator.common.databases.Ledger`).
 
         Raises:
             StorageError: ``budget_copied``; ``budget_lost``: the file was removed or replaced since it was opened;
@@ -248,7 +251,7 @@ class BudgetFile(Ledger):
         )
 
     def _mark_row(self) -> tuple[Mark, int]:
-        """The mark that the file names; and when the total was counted as spent, or 0."""
+        """Return the mark that the file names, and the time at which the total was declared spent, or 0."""
         found = self._checked("mark")
         named = as_mark(found[0][:3]) if len(found) == 1 else None
         if named is None:
@@ -265,7 +268,10 @@ class BudgetFile(Ledger):
         self._write("mark", _sealed("mark", 1, (*mark, closed_at), b""), "REPLACE")
 
     def close_total(self, now: int) -> None:
-        """Count the whole total as spent, at ``now`` in seconds since 1970. Called inside a transaction."""
+        """Declare the whole total spent, at ``now`` in seconds since 1970.
+
+        The caller must have opened a transaction.
+        """
         named, closed_at = self._mark_row()
         self._put_mark(named, closed_at or now)
 
@@ -275,29 +281,32 @@ class BudgetFile(Ledger):
         return self.state().adjacency
 
     def check_adjacency(self, adjacency: str) -> None:
-        """Refuse terms of another adjacency (``adjacency_differs``): their ε can not be added."""
+        """Raise ``adjacency_differs`` if terms have another adjacency than this budget: their ε could not be added."""
         if adjacency != self.adjacency:
             raise InputError("adjacency_differs", f"the budget is for '{self.adjacency}' and not '{adjacency}'")
 
     def pay(self, table: pd.DataFrame, query: str, cost: Cost) -> PilotCost:
-        """Pay for a query of all columns of a table (:meth:`spend`); the payment as campaigns and models state it."""
+        """Pay for a query of all columns of a table, and return the payment as campaigns and models state it.
+
+        Raises the errors of :meth:`spend`.
+        """
         self.spend(self.digest(record_bytes(table)), query, cost)
         return PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), self.adjacency, self.state().name)
 
     def state(self) -> BudgetState:
-        """What the file says now, also of other processes' queries."""
+        """Return the present content of the file, with other processes' queries."""
         return self._contents()[0]
 
     def remaining(self) -> Remainder:
-        """What one further query may cost."""
+        """Return what one further query may cost."""
         return self.state().left
 
     def digest(self, records: Iterable[bytes]) -> bytes:
-        """The digest of records under this file's key, 32 bytes (:func:`aggregator.curator.budget.digest_of`)."""
+        """Return the 32-byte digest of records under this file's key (:func:`aggregator.curator.budget.digest_of`)."""
         return digest_of(records, self._contents()[1])
 
     def parts(self, records: Iterable[bytes], sizes: Sequence[int]) -> list[int]:
-        """Parts of records under this file's key (:func:`aggregator.curator.budget.parts_of`)."""
+        """Return the part of each record under this file's key (:func:`aggregator.curator.budget.parts_of`)."""
         return parts_of(records, self._contents()[1], sizes)
 
     def assign(self, digest: bytes, note: str = "") -> bool:
@@ -307,7 +316,8 @@ class BudgetFile(Ledger):
             False if the records were assigned already. In both cases the assignment is on the disk.
 
         Raises:
-            InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: no digest.
+            InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: the digest is
+                none.
         """
         if not _is_note(note):
             raise InputError("name_invalid", "the note about the records is too long, or does not print")
@@ -322,12 +332,12 @@ class BudgetFile(Ledger):
     def spend(self, digest: bytes, query: str, cost: Cost) -> int:
         """Pay for a query, or refuse it. When this returns, the payment is on the disk, and the query may be answered.
 
-        A query is paid once it was begun: after a crash, asking again costs again, with new noise. Its words are
-        public: no value of a record. Its cost under this budget's adjacency does not depend on the records. Returns
-        its running number.
+        Returns the query's running number. After a crash the same query costs again, and gets new noise. The text
+        ``query`` is public and must hold no value of a record. The cost, for this budget's adjacency, must not depend
+        on the records.
 
         Raises:
-            StorageError: ``budget_copied``: this is a copy, or was restored; nothing is spent.
+            StorageError: ``budget_copied``: this file is a copy, or was restored; nothing is spent.
             PolicyError: ``data_unknown``: the records are not assigned to this budget; ``budget_exceeded``: the query
                 would exceed the total. Nothing is then spent.
             InputError: ``epsilon_invalid``, ``delta_invalid``; ``name_invalid``: the query's text is too long.
@@ -352,7 +362,7 @@ class BudgetFile(Ledger):
         return len(state.queries) + 1
 
     def _contents(self) -> tuple[BudgetState, bytes]:
-        """What the file says, and its key. Outside of a transaction the file is as one moment left it.
+        """Return the content of the file, and its key. Outside of a transaction all of it is from one moment.
 
         A value that this software never writes raises ``budget_damaged``.
         """
@@ -373,7 +383,7 @@ class BudgetFile(Ledger):
         return state, key
 
     def _add(self, table: str, values: Sequence[object]) -> None:
-        """Add a row to the table ``data`` or ``queries``. Called inside a transaction."""
+        """Add a row to the table ``data`` or ``queries``. The caller must have opened a transaction."""
         with self._errors():
             ((number,),) = self._run(f"SELECT count(*) FROM {table}")  # noqa: S608  # names of this software
             if number >= MAX_ROWS:
@@ -387,7 +397,10 @@ class BudgetFile(Ledger):
             self._write("counts", _sealed("counts", 1, counts, b""), "REPLACE")
 
     def _checked(self, table: str) -> tuple[tuple[Any, ...], ...]:
-        """The rows of a table, without number and seal. Numbers must follow each other from 1, and seals be right."""
+        """Return the rows of a table, without number and seal.
+
+        Raises ``budget_damaged`` if the numbers are not 1, 2, …, or a seal is wrong.
+        """
         before, found = b"", []
         statement = f"SELECT * FROM {table} ORDER BY number LIMIT {MAX_ROWS + 1}"  # noqa: S608
         for expected, (number, *values, sealed) in enumerate(self._run(statement), 1):
@@ -411,7 +424,7 @@ def _refusal(state: BudgetState, cost: Cost) -> str:
 
 
 def _parsed(row: tuple[Any, ...]) -> tuple[int, str, Cost, int]:
-    """A row of the table ``queries`` with fractions, and with the data's index in place of their number."""
+    """Return a row of the table ``queries`` as number of the records' index, text, cost with fractions, and time."""
     data, query, epsilon_micro, delta, rho, spent_at = row
     cost = Cost(epsilon_micro, read_decimal(delta), None if rho is None else read_decimal(rho))
     return data - 1, query, checked(cost), spent_at
@@ -433,12 +446,12 @@ def _plausible(state: BudgetState, key: object) -> bool:
 
 
 def _is_query(text: object) -> bool:
-    """Whether a value can be the text of a query."""
+    """Return whether a value is a valid text of a query."""
     return type(text) is str and len(text) <= MAX_QUERY_CHARACTERS and text.isprintable()
 
 
 def _is_note(text: object) -> bool:
-    """Whether a value can be a note about records. The empty text is no note, and is allowed."""
+    """Return whether a value is a valid note about records; the empty text is one."""
     return text == "" or is_text(text)
 
 
@@ -448,7 +461,7 @@ _MISSING = b"\0"
 
 
 def digest_of(records: Iterable[bytes], key: bytes) -> bytes:
-    """The digest of a multiset of records, 32 bytes: the same for every order, another one for other repetitions.
+    """Return the digest of a multiset of records, 32 bytes. Order does not change it; each repetition of a record does.
 
     ``records`` are the bytes of each record (:func:`record_bytes`), ``key`` is 32 bytes.
 
@@ -462,17 +475,17 @@ def digest_of(records: Iterable[bytes], key: bytes) -> bytes:
 
 
 def parts_of(records: Iterable[bytes], key: bytes, sizes: Sequence[int]) -> list[int]:
-    """Which part each record belongs to, by a keyed hash of the record alone.
+    """Return which part each record belongs to, by a keyed hash of the record alone.
 
-    So one record more or less changes one part, and the others stay as they are. Equal records are in the same part.
-    ``sizes`` are the expected sizes of the parts in 256ths of the records; their sum is 256.
+    So one record more or less changes only the part that it belongs to. Equal records are in the same part. ``sizes``
+    are the expected sizes of the parts in 256ths of the records; their sum is 256.
     """
     ends = list(accumulate(sizes))
     return [bisect_right(ends, hmac.digest(key, _PART + record, "sha256")[0]) for record in records]
 
 
 def record_bytes(frame: pd.DataFrame) -> Iterator[bytes]:
-    """The bytes of each record of a frame, which all files of the same records share.
+    """Return the bytes of each record of a frame: the same for all files of these records.
 
     The order of columns, the index, spaces around a cell and the spelling of a number (1, 1.0, 1e0) make no difference.
     Missing values are all equal: empty cells, ``?``, None and NaN. Two records with equal bytes may still differ, for
@@ -501,7 +514,10 @@ def _sized(raw: bytes) -> bytes:
 
 
 def _cell(value: object, missing: Collection[str]) -> bytes:
-    """The bytes of a cell: a number as an exact fraction, another value as text, a missing value as one zero byte."""
+    """Return the bytes of a cell.
+
+    They are a number as an exact fraction, another value as text, or one zero byte for a missing value.
+    """
     if isinstance(value, str):
         value = value.strip()
     if is_missing(value) or value in missing:
@@ -532,7 +548,7 @@ def _create_file(path: Path, budget: Sequence[object]) -> None:
 
 
 def _check_file(path: Path) -> os.stat_result:
-    """Refuse a path where there is no regular file of a size that a budget can have."""
+    """Return what the system says of a budget file. Raise an error if it is no regular file of a possible size."""
     found = None
     problem = InputError("unreadable", f"'{path}' is not a file that can be read")
     try:
@@ -549,5 +565,5 @@ def _check_file(path: Path) -> os.stat_result:
 
 
 def _sealed(table: str, number: int, values: Sequence[object], before: bytes) -> tuple[object, ...]:
-    """A row with its number, and with its seal, which covers the seal of the row before."""
+    """Return a row of the table ``table`` with its number, and with a seal, which covers the seal of the row before."""
     return number, *values, seal(table, (number, *values, before))

@@ -5,16 +5,15 @@
         made = fit_records("work", read_table("patients.csv"), load_schema("ward.toml").schema, terms, budget)
     made.signed.save("ward.hsm")
 
-What leaves is the signed model. :attr:`FittedModel.doubts` is about the exact records: it is for the curator's eyes.
-:func:`fit` alone neither pays nor signs. Its caller records the cost before (:func:`cost_of_fit` looks at no record),
-draws a fresh seed from the operating system for every fit, and never keeps it.
+Only the signed model leaves the curator. :attr:`FittedModel.doubts` is about the exact records, for the curator's eyes
+only. :func:`fit` alone neither pays nor signs. Its caller must record the cost first (:func:`cost_of_fit` reads no
+record), draw a new seed from the operating system for every fit, and never keep it.
 
-Family and post-processing may be left to :func:`settled`. A Gaussian model releases two numbers per class and feature,
-and needs little of shape; a discrete one releases a table of bins, and has the smaller noise per parameter where the
-classes are many or the records few. Which is more accurate depends on n·ε, the classes and the features above all, and
-all of these are public. So both families are fitted to invented records (:func:`aggregator.models.population.assumed`),
-with the noise of the terms, and classify other invented records. No record of the curator takes part, so the choice
-costs nothing (decision 98).
+Family and post-processing may be left to :func:`settled`. A Gaussian model releases two numbers per class and feature;
+a discrete one releases a table of bins. Which is more accurate depends above all on the classes, the features, and the
+number of records times ε, and all of these are public. So both families are fitted to invented records
+(:func:`aggregator.models.population.assumed`), with the noise that the terms prescribe, and classify other invented
+records. No record of the curator takes part, so the choice costs nothing (decision 98).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ TAG = b"hearsay/1/central"
 
 
 class CentralFit(NamedTuple):
-    """Everything that leaves the curator after one fit: noisy statistics, what they cost, and the terms."""
+    """Everything that leaves the curator after one fit: noisy statistics, their cost, and the terms of the fit."""
 
     statistics: Statistics
     cost: Cost
@@ -77,11 +76,11 @@ class CentralFit(NamedTuple):
 
 
 class FittedModel(NamedTuple):
-    """A model that was fitted to a curator's records: signed, to be published; what was paid, and what is left.
+    """A signed model that was fitted to a curator's records, with what was paid and what is left of the budget.
 
     ``query`` is the running number of the payment in the budget file, ``chosen`` says how ``auto`` chose the family.
     ``doubts`` are sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
-    with hardly a record, constant features. They are for the curator alone: no noise hides them.
+    with hardly a record, constant features. They are for the curator alone, since they have no noise.
     """
 
     signed: SignedModel
@@ -93,7 +92,7 @@ class FittedModel(NamedTuple):
 
 
 def cost_of_fit(schema: Schema, terms: FitTerms) -> Cost:
-    """The cost of a fit, before any record is read. Run by the curator, who records it durably.
+    """Return the cost of a fit, before any record is read. Run by the curator, who must record it durably.
 
     Raises:
         InputError: ``method_unknown``, ``postprocess_unknown``; ``delta_invalid``, the terms have a δ that the method
@@ -133,18 +132,21 @@ _LARGEST_MICRO = MICRO * MICRO - 1
 
 
 class SettledTerms(NamedTuple):
-    """Terms without ``auto``, and how the family was chosen: a sentence with public numbers only; empty if named."""
+    """Terms of a fit without ``auto``, and a sentence, with public numbers only, on how the family was chosen.
+
+    The sentence is empty if the terms named the family.
+    """
 
     terms: FitTerms
     why: str
 
 
 def settled(terms: FitTerms, schema: Schema, records: int | None) -> SettledTerms:
-    """Choose what the terms leave to ``auto``. Run before a curator's records are read or paid for.
+    """Replace each ``auto`` in the terms by a choice. Run before a curator's records are read or paid for.
 
-    The post-processing is ``floored`` for the sums of the default method, ``posterior`` for others. The family is
-    chosen by invented records for the default method; other methods are for normal numbers. ``records`` is about how
-    many records there are, if that is public.
+    The post-processing becomes ``floored`` for sums of the method ``sums``, else ``posterior``. The family is
+    ``discrete`` for a schema without numbers. Else the method ``sums`` gets that of the better fits to invented
+    records, and other methods ``gaussian``. ``records`` is about how many records there are, if that is public.
     """
     if terms.postprocess == AUTO:
         terms = terms._replace(postprocess=FLOORED if terms.method == DEFAULT else POSTERIOR)
@@ -172,7 +174,7 @@ def settled(terms: FitTerms, schema: Schema, records: int | None) -> SettledTerm
 
 
 def _accuracies(terms: FitTerms, schema: Schema, records: int) -> Floats:
-    """Accuracies of :data:`FITS` fits to invented records with the noise of the terms: float64."""
+    """Return the accuracies of :data:`FITS` fits to invented records, with the terms' noise: float64."""
     rows = max(1, min(records, MOST_RECORDS))
     rng = np.random.default_rng(0)
     people = assumed(schema, EFFECT, rng, rows + TESTED)
@@ -211,16 +213,16 @@ def fit_records(
     now: int | None = None,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> FittedModel:
-    """``hearsay fit``: pay from a budget, fit a model to records with noise, and sign it. Run by the curator.
+    """``hearsay fit``: pay from a budget, fit a model to records with noise, and sign the model. Run by the curator.
 
     Everything that can be refused without the records is refused before anything is paid, by a rehearsal on made-up
-    records. What the records themselves make impossible is refused before, too; that a model appeared or not then tells
-    about them, but only to those who know that it was tried.
+    records. So is a fit that the records themselves make impossible. Whether a model appears then tells something about
+    the records, but only to those who know that a fit was tried.
 
     Args:
         workspace: the workspace that signs the model, or its folder.
-        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns. The budget knows
-            them by all columns, also those that the schema leaves out.
+        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns. The budget's
+            digest covers all columns, also those that the schema leaves out.
         schema: label and features with public bounds and values, decided without these records.
         terms: terms of the fit, with the budget's adjacency. Family and post-processing may be ``auto``
             (:func:`aggregator.curator.fitting.settled`).
@@ -230,7 +232,7 @@ def fit_records(
         strict: refuse numbers outside the bounds, in place of clipping them.
         days: lifetime of the model.
         about: about how many records there are, if that is public; for the family ``auto`` under ``add-remove``, where
-            their exact number is private. Other adjacencies take their number.
+            their exact number is private. With other adjacencies the exact number is used.
         pilots: private results that the schema holds, such as bins, and what they cost; the card says so.
         now: seconds since 1970; None asks the clock.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
@@ -267,7 +269,7 @@ def fit_records(
 
 
 def _with_payments(statistics: Statistics, budget: BudgetFile, pilots: Sequence[PilotCost]) -> Statistics:
-    """The statistics with the budget's name, and what private pilots cost, in the entries of the model's card."""
+    """Return the statistics with entries for the model's card: the budget's name, and what private pilots cost."""
     paid: dict[str, Any] = {"budget": budget.state().name}
     if pilots:
         paid["pilots"] = [one.shown for one in pilots]
@@ -279,7 +281,7 @@ def _with_payments(statistics: Statistics, budget: BudgetFile, pilots: Sequence[
 
 
 def made_up_records(schema: Schema) -> Records:
-    """Records of a schema that are about nobody, for a rehearsal: uniform and always the same.
+    """Return records of a schema that are about nobody, for a rehearsal. They are uniform and always the same.
 
     There are :data:`REHEARSED` records, or more if some class would have fewer than :data:`FEWEST`.
     """
@@ -296,7 +298,7 @@ def made_up_records(schema: Schema) -> Records:
 
 
 def doubts_of(records: Records) -> Iterator[str]:
-    """Sentences about the exact records that a curator should read before the model is given away."""
+    """Yield sentences about the exact records that a curator should read before the model is given away."""
     for name, count in records.clipped.items():
         if count:
             yield f"numbers of {quoted(name)} outside the schema's bounds, counted as the nearer bound: {count}"

@@ -40,7 +40,7 @@ LARGEST = 64
 class Admissible(PureLaw):
     """Density ∝ 1/(1 + |z|^γ), γ > 1 a fraction, for pure ε. γ = 2 is the Cauchy law; only γ > 3 has a variance.
 
-    A shift by Δ costs at most (γ−1)^(1−1/γ)·Δ, a stretch by e^λ at most max(1, γ−1)·|λ|.
+    A shift of the noise by Δ costs at most (γ−1)^(1−1/γ)·Δ, a stretch by the factor e^λ at most max(1, γ−1)·|λ|.
     """
 
     def __init__(self, gamma: Fraction) -> None:
@@ -58,23 +58,23 @@ class Admissible(PureLaw):
         return Signed(stream, power_tail_magnitude(stream, self.gamma))
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """(γ−1)^(1−1/γ)/k + max(1, γ−1)·β; ``delta`` is not needed."""
+        """Return (γ−1)^(1−1/γ)/k + max(1, γ−1)·β, with k = ``multiplier``; ``delta`` is not needed."""
         del delta
         return self._shift() / multiplier + self._stretch * beta
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """Half of ε for β, unless β is given."""
+        """Return this law, k and β: β takes half of ε, unless it is given."""
         del delta
         stretch = float(self._stretch)
         beta = epsilon / (2 * stretch) if beta is None else beta
         return self, float(self._shift()) / left_for_shift(epsilon, stretch * beta), beta
 
     def published(self, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-        """K = 2(γ+1)/ε and β = ε/(2(γ+1)) of Nissim, Raskhodnikova and Smith."""
+        """Return k = 2(γ+1)/ε and β = ε/(2(γ+1)) of Nissim, Raskhodnikova and Smith."""
         return 2 * (self.gamma + 1) / epsilon, epsilon / (2 * (self.gamma + 1))
 
     def _shift(self) -> Fraction:
-        """(γ−1)^(1−1/γ), rounded up: the steepest slope of ln(1 + z^γ)."""
+        """Return (γ−1)^(1−1/γ), rounded up: the steepest slope of ln(1 + z^γ)."""
         less = self.gamma - 1
         return exp_above(less / self.gamma * log_above(less))
 
@@ -91,7 +91,7 @@ class Cauchy(Admissible):
         self.name = "cauchy"
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """The larger of the hyperbolic distances for equal scales and for scales in the ratio e^β."""
+        """Return the larger of the hyperbolic distances for equal scales and for scales in the ratio e^β."""
         del delta
         square = 1 / (2 * multiplier**2)
         cosh = (exp_above(beta) + exp_above(-beta)) / 2
@@ -99,9 +99,9 @@ class Cauchy(Admissible):
         return log_above(largest + root_above(largest**2 - 1))
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """β = max(ε/2, ln(2 cosh ε − 1)), but at most 0.99 ε, unless β is given.
+        """Return this law, k and β = max(ε/2, ln(2 cosh ε − 1)), but at most 0.99 ε, unless β is given.
 
-        k is then at most 1.16/ε, where 1/ε is the least of all for small ε. A β up to ln(2 cosh ε − 1) costs nothing.
+        k is then at most 1.16/ε; for small ε no β gives less than 1/ε. A β up to ln(2 cosh ε − 1) costs nothing.
         """
         del delta
         beta = min(max(epsilon / 2, log(2 * cosh(epsilon) - 1)), 0.99 * epsilon) if beta is None else beta
@@ -121,14 +121,14 @@ class RealLaplace(Law):
         return Signed(stream, exponential(stream))
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """1/k + max(β, (e^β − 1)·ln((1 − e^−β)/δ) − β)."""
+        """Return 1/k + max(β, (e^β − 1)·ln((1 − e^−β)/δ) − β), with k = ``multiplier``."""
         if delta == 0:
             raise needs_delta(self.name)
         tail = log_above((1 - exp_below(-beta)) / delta)
         return 1 / multiplier + max(beta, (exp_above(beta) - 1) * tail - beta)
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """Half of ε for β, unless β is given; the equation for β is solved by bisection."""
+        """Return this law, k and β: β takes half of ε, unless it is given. Bisection finds β."""
         if delta == 0:
             raise needs_delta(self.name)
 
@@ -144,7 +144,7 @@ class RealLaplace(Law):
         return self, 1 / left_for_shift(epsilon, spent(beta)), beta
 
     def published(self, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """K = 2/ε and β = ε/(2 ln(2/δ)) of Nissim, Raskhodnikova and Smith, β rounded down."""
+        """Return k = 2/ε and β = ε/(2 ln(2/δ)) of Nissim, Raskhodnikova and Smith, β rounded down."""
         return 2 / epsilon, epsilon / (2 * log_above(2 / delta))
 
 
@@ -159,7 +159,7 @@ class Gaussian(Law):
         return Signed(stream, normal_magnitude(stream))
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """1/(2k²) + max(τ/k + β, e^β·τ/k + (e^(2β) − 1)·τ²/2)."""
+        """Return 1/(2k²) + max(τ/k + β, e^β·τ/k + (e^(2β) − 1)·τ²/2), with k = ``multiplier``."""
         if delta == 0:
             raise needs_delta(self.name)
         square = 2 * log_above(1 / delta)
@@ -168,7 +168,7 @@ class Gaussian(Law):
         return 1 / (2 * multiplier**2) + max(slope + beta, larger)
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """Half of ε for β, unless β is given."""
+        """Return this law, k and β: β takes half of ε, unless it is given."""
         if delta == 0:
             raise needs_delta(self.name)
         square = 2 * log(1 / delta)
@@ -179,7 +179,7 @@ class Gaussian(Law):
         return self, (slope + sqrt(slope**2 + 2 * left)) / (2 * left), beta
 
     def published(self, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """K = 5√(2 ln(2/δ))/ε and β = ε/(4(1 + ln(2/δ))) of Nissim, Raskhodnikova and Smith, rounded to be safe."""
+        """Return k = 5√(2 ln(2/δ))/ε and β = ε/(4(1 + ln(2/δ))) of Nissim, Raskhodnikova and Smith, safely rounded."""
         tail = log_above(2 / delta)
         return 5 * root_above(2 * tail) / epsilon, epsilon / (4 * (1 + tail))
 
@@ -187,7 +187,8 @@ class Gaussian(Law):
 class LaplaceLogNormal(Law):
     """The law of X·e^(σY), X Laplace, Y normal, σ a fraction: all moments are finite.
 
-    A release costs ρ = ½·(β/σ + e^(3σ²/2)/k)² of zero-concentrated differential privacy (zCDP).
+    A release with the constants k and β costs ρ = ½·(β/σ + e^(3σ²/2)/k)² of zero-concentrated differential privacy
+    (zCDP).
     """
 
     name = "laplace-log-normal"
@@ -203,25 +204,25 @@ class LaplaceLogNormal(Law):
         return Signed(stream, TimesExponential(x, y, self.sigma))
 
     def rho_above(self, multiplier: Fraction, beta: Fraction) -> Fraction:
-        """½·(β/σ + e^(3σ²/2)/k)², rounded up."""
+        """Return ½·(β/σ + e^(3σ²/2)/k)², rounded up; k is ``multiplier``."""
         return (beta / self.sigma + exp_above(self.sigma**2 * 3 / 2) / multiplier) ** 2 / 2
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """ρ + 2√(ρ·ln(1/δ)) (Bun and Steinke, "Concentrated Differential Privacy", 2016, Proposition 1.3)."""
+        """Return ρ + 2√(ρ·ln(1/δ)) (Bun and Steinke, "Concentrated Differential Privacy", 2016, Proposition 1.3)."""
         if delta == 0:
             raise needs_delta(self.name)
         rho = self.rho_above(multiplier, beta)
         return rho + 2 * root_above(rho * log_above(1 / delta))
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """The law with the σ of the least noise variance for this β; the default of β is √(2ρ)/6."""
+        """Return the law whose σ gives the least noise variance for this β, k and β. The default of β is √(2ρ)/6."""
         if delta == 0:
             raise needs_delta(self.name)
         tail = log(1 / delta)
         return self.fitted_to_rho((epsilon / (sqrt(tail + epsilon) + sqrt(tail))) ** 2, beta)
 
     def fitted_to_rho(self, rho: float, beta: float | None) -> tuple[Law, float, float]:
-        """As :meth:`fitted`, for a budget of ρ.
+        """Return law, k and β as :meth:`fitted` does, for a budget of ρ.
 
         The noise variance ∝ e^(5σ²)/(c − β/σ)², c = √(2ρ), is least where 5cσ³ − 5βσ² − β = 0.
         """
@@ -248,7 +249,7 @@ class TimesExponential(LazyReal):
         self._sigma = sigma
 
     def bounds(self, bits: int) -> tuple[int, int]:
-        """Products of the bounds of both factors, rounded outwards."""
+        """Return the products of both factors' bounds, rounded outwards."""
         x_low, x_high = self._x.bounds(bits)
         y_low, y_high = self._y.bounds(bits)
         digits = bits // 3 + 24
@@ -262,7 +263,7 @@ NAMES = ("cauchy", "gamma4", "student-t", "laplace", "gaussian", "laplace-log-no
 
 
 def law(name: str) -> Law:
-    """The law of the given name.
+    """Return the law of the given name.
 
     Raises:
         InputError: ``noise_unknown``: no law has this name.
@@ -279,13 +280,13 @@ def law(name: str) -> Law:
 
 
 def calibrate(name: str, epsilon: Fraction, delta: Fraction = Fraction(0), beta: Fraction | None = None) -> Calibration:
-    """The constants of a noise whose release is (``epsilon``, ``delta``)-differentially private.
+    """Return the constants k and β of a noise whose release is (``epsilon``, ``delta``)-differentially private.
 
     Args:
         name: ``cauchy``, ``gamma4`` (any fraction above 1 for the 4), ``student-t``, ``laplace``, ``gaussian`` or
             ``laplace-log-normal``. The last three need δ > 0; the others do not use δ and cost none.
         epsilon, delta: the budget of this one release.
-        beta: the smoothing β. None leaves about half of ε to β.
+        beta: β of the smooth sensitivity. For None it takes about half of ε.
 
     Raises:
         InputError: ``noise_unknown``: no law has this name; ``noise_unfit``: the noise needs δ > 0;
@@ -295,13 +296,13 @@ def calibrate(name: str, epsilon: Fraction, delta: Fraction = Fraction(0), beta:
 
 
 def calibrate_to_rho(name: str, rho: Fraction, delta: Fraction, beta: Fraction | None = None) -> Calibration:
-    """The constants of a noise whose release is ρ-zero-concentrated differentially private.
+    """Return the constants k and β of a noise whose release is ρ-zero-concentrated differentially private.
 
-    Laws of pure privacy get ε = √(2ρ). Of Laplace-log-normal noise ``delta`` > 0 chooses which of the pairs (ε, δ) that
-    follow from ρ the calibration states.
+    Laws of pure privacy get ε = √(2ρ). Of Laplace-log-normal noise many pairs (ε, δ) follow from ρ: the result states
+    that of ``delta`` > 0.
 
     Raises:
-        InputError: ``noise_unfit``: the law has no ρ, or ``delta`` is 0; others as :func:`calibrate`.
+        InputError: ``noise_unfit``: the law has no ρ, or ``delta`` is 0; and those of :func:`calibrate`.
     """
     check_budget(rho, delta)
     found = law(name)
@@ -316,10 +317,10 @@ def calibrate_to_rho(name: str, rho: Fraction, delta: Fraction, beta: Fraction |
 
 
 def published(name: str, epsilon: Fraction, delta: Fraction = Fraction(0)) -> Calibration:
-    """The constants that Nissim, Raskhodnikova and Smith published. They give more noise than :func:`calibrate`.
+    """Return the constants that Nissim, Raskhodnikova and Smith published. They give more noise than :func:`calibrate`.
 
     Raises:
-        InputError: ``noise_unfit``: the paper has no constants for this noise, or they do not give (ε, δ); others as
+        InputError: ``noise_unfit``: the paper has no constants for this noise, or they do not give (ε, δ); and those of
             :func:`calibrate`.
     """
     check_budget(epsilon, delta)

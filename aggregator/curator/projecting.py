@@ -5,17 +5,20 @@ bounds of the inputs. The bins are of equal width; or, for half of ε, of about 
 (:mod:`aggregator.curator.binning`), where each of K components gets a K-th of that half. The shares of clipped records,
 the largest rounding error on the records and counts of numbers outside the bounds are exact, so none is computed.
 
-Three integer vectors are released, each with noise for its own sensitivity: the counts of the classes, the sums of u
-by class, and for i ≤ j the sums of ⌊u_i u_j/S⌋ over all records. PCA takes all records as one class, and so looks at no
-label. Records with a missing number take no part. All else follows from these vectors:
+Three integer vectors are released, each with noise for its own sensitivity: the counts of the classes, the sums by
+class of a record's scaled numbers u_1 … u_d, and for i ≤ j the sums of ⌊u_i u_j/S⌋ over all records (S: 65536). PCA
+takes all records as one class, and so looks at no label. Records with a missing number take no part. All else follows
+from these vectors. With p_c and m_c the share and mean of class c, m the mean and M/n the mean product of all n
+records:
 
     S_B = Σ_c p_c (m_c − m)(m_c − m)ᵀ − its expected noise,   S̄ = M/n − m mᵀ
 
 S_B is made positive semidefinite. Eigenvalues of the within-class scatter S̄ − S_B below 2σ√d are raised to that: a
 symmetric matrix of nothing but noise of standard deviation σ has a largest eigenvalue near 2σ√d (Wigner), and a
-direction of too little variance would look as if it told the classes apart. S̄ is the sum of both.
+direction of too little variance would look as if it told the classes apart. S̄ becomes the sum of the raised scatter
+and S_B.
 
-Largest difference of neighbours, for d numbers in units of S (s = 1 + 1/S for the rounding down; docs/math.md, 7):
+Largest L1 and squared L2 distances of neighbours, in units of S (s = 1 + 1/S for the rounding down; docs/math.md, 7):
 
     vector                  add-remove        change                change-features
                             L1       L2²      L1         L2²        L1         L2²
@@ -23,7 +26,7 @@ Largest difference of neighbours, for d numbers in units of S (s = 1 + 1/S for t
     sums of u by class      d        d        2d         4d         2d         4d
     sums of ⌊u_i u_j/S⌋     d(d+1)/2 d(d+1)/2 s·d(d+1)/2 s²(d²+d/2) as change
 
-Noise: discrete Laplace for δ = 0. With δ > 0 discrete Gaussian noise, if the sums of products have less noise by it.
+Noise: discrete Laplace for δ = 0. With δ > 0 discrete Gaussian noise, if this gives the sums of products less noise.
 """
 
 from __future__ import annotations
@@ -85,7 +88,7 @@ class ProjectionTerms(NamedTuple):
     """What is public about a private projection, before the records are seen.
 
     Attributes:
-        method, components: ``pca`` or ``dca``, and K.
+        method, components: ``pca`` or ``dca``, and number of components.
         epsilon_micro, delta: ε of everything in millionths, and δ; 0 for pure differential privacy.
         adjacency: the budget's.
         ridge: ρ of DCA, in units of variance.
@@ -122,7 +125,7 @@ class PrivateProjection(NamedTuple):
         schema: the schema with the projection.
         directions: with their noisy qualities.
         facts: how it was made, what it cost and how good it seems; every number is public or has noise.
-        paid: None if nobody paid.
+        paid: the payment from a budget; None if nobody paid.
     """
 
     schema: Schema
@@ -137,7 +140,7 @@ class PrivateProjection(NamedTuple):
 
 
 def cost_of_projection(schema: Schema, terms: ProjectionTerms) -> Cost:
-    """The cost of a projection. It looks at no record.
+    """Return the cost of a private projection. No record is read.
 
     Raises:
         InputError: ``no_numbers``; ``bounds_invalid``; ``bins_invalid``; ``delta_invalid``; the reasons of
@@ -197,13 +200,13 @@ def project_records(
 ) -> PrivateProjection:
     """Pay from a budget, then fit a projection to records with noise. Run by the curator.
 
-    Everything that can be refused without the records is refused before anything is paid. Arguments as of
+    Everything that can be refused without the records is refused before anything is paid. The arguments are those of
     :func:`aggregator.curator.fitting.fit_records`.
 
     Raises:
         InputError: ``adjacency_differs``; the reasons of :func:`cost_of_projection`, :func:`project`,
             :func:`aggregator.models.population.read_pilot` and :func:`aggregator.curator.records.read_records`.
-        PolicyError, StorageError: as :meth:`aggregator.curator.budget.BudgetFile.spend`.
+        PolicyError, StorageError: those of :meth:`aggregator.curator.budget.BudgetFile.spend`.
     """
     budget.check_adjacency(terms.adjacency)
     cost = cost_of_projection(schema, terms)
@@ -225,7 +228,10 @@ def _moment_terms(schema: Schema, terms: ProjectionTerms) -> MomentTerms:
 
 
 def _bounds(directions: Directions, total: Floats, terms: ProjectionTerms) -> tuple[Floats, Floats]:
-    """Bounds of the outputs: those that no input exceeds; of ``moments`` not beyond :data:`REACH` deviations."""
+    """Return lower and upper bounds of the outputs: those that no input exceeds.
+
+    With ``moments`` they are not farther from the mean than :data:`REACH` standard deviations.
+    """
     low, high = bounds_of_inputs(directions)
     if terms.bounds == INPUTS:
         return low, high
@@ -234,7 +240,7 @@ def _bounds(directions: Directions, total: Floats, terms: ProjectionTerms) -> tu
 
 
 def _facts(noisy: NoisyMoments, directions: Directions, terms: ProjectionTerms, cost: Cost) -> dict[str, Any]:
-    """Facts for the projection file. Every number follows from ``terms`` or from noisy moments."""
+    """Return facts for the projection file. Every number follows from ``terms`` or from noisy moments."""
     facts: dict[str, Any] = {
         "method": terms.method,
         "private": True,
@@ -257,7 +263,7 @@ LAPLACE, GAUSSIAN = "discrete Laplace", "discrete Gaussian"
 
 
 class MomentTerms(NamedTuple):
-    """What is public about a release of moments of d inputs of so many classes; 1 for PCA.
+    """What is public about a release of moments: number of inputs, of classes (1 for PCA), and the privacy.
 
     ``has_missing`` says whether a record may lack a number.
     """
@@ -274,7 +280,7 @@ class Noise(NamedTuple):
     """The noise of one vector.
 
     Attributes:
-        sensitivity: Δ, the largest L1 distance of neighbours in units of the vector; 0 means exact.
+        sensitivity: Δ, the largest L1 distance of neighbours in the vector's integers; 0 for exact numbers.
         epsilon_micro: ε of discrete Laplace noise in millionths; 0 if the noise is Gaussian.
         variance: σ² of discrete Gaussian noise; 0 if the noise is Laplace.
     """
@@ -296,7 +302,7 @@ class Noise(NamedTuple):
         return float(self.variance) if self.variance else laplace_variance(self.rate)
 
     def added(self, values: Integers, stream: Stream) -> Floats:
-        """Exact integers of any shape with noise, as float64 of the same shape."""
+        """Return exact integers of any shape with noise, as float64 of the same shape."""
         if not self.sensitivity:
             return values.astype(np.float64)
         exact = [int(value) for value in values.ravel()]
@@ -309,7 +315,7 @@ class Noise(NamedTuple):
 
 
 class MomentNoise(NamedTuple):
-    """The noise of counts, sums of u and sums of products, :data:`LAPLACE` or :data:`GAUSSIAN`, and their cost."""
+    """The noise of counts, sums and sums of products, its kind (:data:`LAPLACE` or :data:`GAUSSIAN`), and its cost."""
 
     name: str
     counts: Noise
@@ -319,9 +325,9 @@ class MomentNoise(NamedTuple):
 
 
 class NoisyMoments(NamedTuple):
-    """Moments with noise of the numbers in [−1, 1], which may leave the curator; S̄ and S_B are positive semidefinite.
+    """Noisy moments of numbers in [−1, 1], which may leave the curator. The scatter matrices are positive semidefinite.
 
-    ``records`` is the number of those with all numbers, with noise unless it is public; at least 1.
+    ``records`` is the number of records that lack no number; it has noise unless it is public, and is at least 1.
     """
 
     moments: Moments
@@ -330,9 +336,10 @@ class NoisyMoments(NamedTuple):
 
 
 def noise_of(terms: MomentTerms) -> MomentNoise:
-    """The noise of a release and its cost. They depend on ``terms`` alone, never on records.
+    """Return the noise of a release and its cost. They depend on ``terms`` alone, never on records.
 
-    ε is divided ∝ Δ^(2/3), ρ of Gaussian noise ∝ Δ₂: both minimise the sum of the variances of one entry per vector.
+    ε is divided ∝ Δ^(2/3), ρ of Gaussian noise ∝ Δ₂ (Δ, Δ₂: a vector's L1 and L2 sensitivities). Both minimise the sum
+    of the variances of one entry per vector.
 
     Raises:
         InputError: ``epsilon_invalid``, ε is too small to be divided; ``adjacency_unknown``.
@@ -346,11 +353,11 @@ def noise_of(terms: MomentTerms) -> MomentNoise:
 
 
 def release(numbers: Integers, labels: Integers, terms: MomentTerms, stream: Stream) -> NoisyMoments:
-    """Moments of records with noise. Run by the curator, after the cost was recorded. Errors as of :func:`noise_of`.
+    """Return moments of records with noise. Run by the curator, after the cost was recorded.
 
-    ``numbers`` have the shape (n, d) int64, u in [−S, S], of records that lack no number; ``labels`` (n,) int64, class
-    codes from 0 to below ``terms.classes``, not read for one class. The seed of ``stream`` is used once and kept
-    secret.
+    Raises the errors of :func:`noise_of`. ``numbers`` are scaled numbers in [−S, S] (S: 65536), shape (n, d) int64, of
+    records that lack none. ``labels`` are class codes, shape (n,) int64, from 0 to below ``terms.classes``; they are
+    not read if there is one class. The seed of ``stream`` is used once and kept secret.
     """
     noise = noise_of(terms)
     d, k = terms.inputs, terms.classes
@@ -368,7 +375,7 @@ def release(numbers: Integers, labels: Integers, terms: MomentTerms, stream: Str
 
 
 def _moments(counts: Floats, sums: Floats, second: Floats, variances: tuple[float, float]) -> Moments:
-    """Moments from noisy float64 counts (k,), sums (k, d) and sums of products (d, d) of numbers in [−1, 1].
+    """Return moments from noisy float64 counts (k,), sums (k, d) and sums of products (d, d) of numbers in [−1, 1].
 
     ``variances`` are those of the noise of an entry of ``sums`` and of ``second``.
     """
@@ -386,13 +393,13 @@ def _moments(counts: Floats, sums: Floats, second: Floats, variances: tuple[floa
 
 
 def at_least(matrix: Floats, least: float) -> Floats:
-    """A symmetric matrix, (d, d) float64, with eigenvalues below ``least`` raised to ``least``."""
+    """Return a symmetric matrix, (d, d) float64, with eigenvalues below ``least`` raised to ``least``."""
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray(vectors * np.maximum(values, least) @ vectors.T)
 
 
 def _sensitivities(terms: MomentTerms) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """L1 distances and squared L2 distances of neighbours: of counts, sums and products, in units of the vectors."""
+    """Return largest L1, then squared L2, distances of neighbours: of counts, sums and products, as integers."""
     d, pairs = terms.inputs, terms.inputs * (terms.inputs + 1) // 2
     if terms.adjacency == ADD_REMOVE:
         return (1, d * SCALE, pairs * SCALE), (1, d * SCALE**2, pairs * SCALE**2)
@@ -429,7 +436,7 @@ def _gaussian(sensitivities: Sequence[int], squares: Sequence[int], terms: Momen
 
 
 def _rho_below(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """A ρ close to the largest for which ρ-zero-concentrated privacy is (ε, δ): ρ + 2√(ρ ln(1/δ)) ≤ ε."""
+    """Return a ρ close to the largest for which ρ-zero-concentrated privacy is (ε, δ): ρ + 2√(ρ ln(1/δ)) ≤ ε."""
     inverse = log_above(1 / delta)
     root = root_above(inverse)
     # √ρ = √(L + ε) − √L = ε/(√(L + ε) + √L) solves the equality. A divisor that is rounded up is on the safe side.

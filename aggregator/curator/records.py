@@ -28,7 +28,7 @@ class Records(NamedTuple):
     Attributes:
         labels: shape (n,) int64, class codes; a missing label has the code of the label's substitute.
         codes: shape (n, observed features) int64, value codes as in reports; a missing value has its own code.
-        numbers: shape (n, observed features) int64, scaled numbers u in [−S, S], clipped to the bounds;
+        numbers: shape (n, observed features) int64, scaled numbers in [−S, S] (S: 65536), clipped to the bounds;
             :data:`aggregator.models.encoding.NO_NUMBER` for categories and for missing numbers without a substitute.
         clipped: per feature with bounds, the number of cells outside the bounds, by name.
         at_bounds: names of the features whose bounds equal the smallest and the largest number of the records: such
@@ -57,9 +57,9 @@ class Records(NamedTuple):
         )
 
     def part(self, rows: NDArray[np.bool_] | Integers) -> Records:
-        """The records of ``rows``: a mask of shape (n,) bool or indices of shape (m,) int64.
+        """Return some records: ``rows`` is a mask of shape (n,) bool, or indices of shape (m,) int64.
 
-        ``clipped`` and ``at_bounds`` stay those of all records.
+        ``clipped`` and ``at_bounds`` remain those of all records.
         """
         return self._replace(labels=self.labels[rows], codes=self.codes[rows], numbers=self.numbers[rows])
 
@@ -92,6 +92,6 @@ def read_records(frame: pd.DataFrame, schema: Schema, *, strict: bool = False) -
 
 
 def _fills(feature: Numeric, column: pd.Series[Any]) -> bool:
-    """Whether the bounds are the smallest and the largest number of a column."""
+    """Return whether the bounds of a feature are the smallest and the largest number of its column."""
     numbers = numbers_of(column)  # Not the scaled numbers, which are rounded.
     return bool(numbers.min() == float(feature.low) and numbers.max() == float(feature.high))

@@ -1,4 +1,4 @@
-"""Exact draws: exponential and normal numbers, integers below any bound, discrete Gaussian noise, report-noisy-max.
+"""Exact draws: exponential and normal numbers, integers below any bound, discrete Gaussian noise, the noisy maximum.
 
 Real numbers come from comparisons of uniform numbers, without exp or log. :class:`protocol.stream.Stream` draws
 integers below 2^64; a curator's noise needs larger bounds: variances of sums of squares.
@@ -23,7 +23,8 @@ def exponential(stream: Stream) -> LazyReal:
     """Draw a number with density e^−x, x > 0.
 
     A run u₁ > u₂ > … of uniform numbers has odd length with probability e^−u₁, given u₁ (the sum over odd lengths k of
-    u₁^(k−1)/(k−1)! − u₁^k/k!). The number is u₁ of the first run of odd length, plus the count of even runs before.
+    u₁^(k−1)/(k−1)! − u₁^k/k!). The result is u₁ of the first run of odd length, plus the number of runs of even length
+    before it.
     """
     whole = 0
     while True:
@@ -62,22 +63,22 @@ def exp_coin(share: Callable[[int], bool]) -> bool:
 
 
 def _coin_of_half(stream: Stream) -> bool:
-    """True with probability e^(−1/2)."""
+    """Draw True with probability e^(−1/2)."""
     return exp_coin(lambda k: stream.below(2 * k) == 0)
 
 
 def _coin_of(stream: Stream, x: Uniform) -> bool:
-    """True with probability e^−x."""
+    """Draw True with probability e^−x."""
     return exp_coin(lambda k: stream.below(k) == 0 and is_below(Uniform(stream), x))
 
 
 def _coin_of_half_square(stream: Stream, x: Uniform) -> bool:
-    """True with probability e^(−x²/2)."""
+    """Draw True with probability e^(−x²/2)."""
     return exp_coin(lambda k: stream.below(2 * k) == 0 and _square_exceeds(x, Uniform(stream)))
 
 
 def _square_exceeds(x: Uniform, other: Uniform) -> bool:
-    """Whether x² > ``other``."""
+    """Return whether x² > ``other``."""
 
     def certain(bits: int) -> bool | None:
         low, high = x.bounds(bits)
@@ -90,7 +91,8 @@ def _square_exceeds(x: Uniform, other: Uniform) -> bool:
 def below(stream: Stream, bound: int) -> int:
     """Draw an integer uniformly from {0 … ``bound`` − 1}, exactly, for any positive bound.
 
-    Reads as many whole bytes as the bound has, keeps as many bits, and repeats until the integer is below the bound.
+    It reads as many bytes as the bound has, keeps as many bits as the bound has, and repeats until the integer is below
+    the bound.
     """
     bits = (bound - 1).bit_length()
     count = -(-bits // 8)
@@ -123,10 +125,10 @@ def discrete_gaussian(stream: Stream, variance: int) -> int:
 def noisy_max(counts: Sequence[int], rate: Fraction, stream: Stream) -> int:
     """Draw the index of a count that is probably the largest. Run by the curator, after the cost was recorded.
 
-    Every count gets exponential noise of rate r, and the index of the largest sum is released, nothing else. One record
-    more raises each count by 0 or 1. So it moves the value that an index needs to win by at most 1 either way, and
-    P(index) changes by at most the factor e^r, however many counts there are. A replaced record is one record less and
-    one more: a factor of e^2r.
+    Every count gets exponential noise of rate r, and only the index of the largest sum is released. One record more
+    raises each count by 0 or 1. So it moves the noise that an index needs to win by at most 1 either way, and P(index)
+    changes by at most the factor e^r, however many counts there are. A replaced record is one record less and one more,
+    so the factor is e^2r.
 
     The index is drawn without noise on real numbers, by permute-and-flip, which has the same distribution: in random
     order, an index with q records less than the best count is taken with probability e^−rq.

@@ -1,4 +1,4 @@
-"""Smooth sensitivity of the trimmed mean and of the variance: exact statistics, proven bounds, fast.
+"""Smooth sensitivity of the trimmed mean and of the variance, computed fast, with proven bounds.
 
 Run by whoever holds the values in the clear. In: n integers within public bounds. Out: the statistic as a fraction, and
 a number S by which noise for it is scaled (``aggregator.curator.noise``). docs/smooth.md derives the formulas and shows
@@ -33,7 +33,7 @@ _LARGEST_SUM = 1 << 61
 
 
 class BoundedValues:
-    """n integers within public bounds, sorted. All statistics of this module read such a value.
+    """n integers within public bounds, sorted. All functions of this module read such an object.
 
     Real values are first rounded to a public grid, for example multiples of 0.01: integers make every sum exact, so no
     rounding error depends on the data. ``ordered``, (n,) int64, are the values minus ``low`` in increasing order.
@@ -42,7 +42,7 @@ class BoundedValues:
     __slots__ = ("_sums", "high", "low", "n", "ordered", "width")
 
     def __init__(self, values: ArrayLike, low: int, high: int) -> None:
-        """Check, sort and add up integers of any order and integer dtype, within bounds chosen without looking at them.
+        """Check, sort and add up integers. The bounds must be chosen without looking at the values.
 
         Raises:
             InputError: ``range_invalid``: the bounds are no integers or not in order, or n·(high − low) is above 2⁶¹;
@@ -62,17 +62,17 @@ class BoundedValues:
         self._sums: Integers = np.concatenate([[0], np.cumsum(self.ordered)]).astype(np.int64)
 
     def sum_of_smallest(self, count: Integers) -> Integers:
-        """Sums of the ``count`` smallest values minus ``low``; ``count`` is ``(k,) int64`` in 0 … n."""
+        """Return the sums of the ``count`` smallest values minus ``low``; ``count`` is ``(k,) int64`` in 0 … n."""
         found: Integers = self._sums[count]
         return found
 
     def mirrored(self) -> BoundedValues:
-        """The same values, reflected at the middle of the bounds: v becomes low + high − v."""
+        """Return the same values, reflected at the middle of the bounds: v becomes low + high − v."""
         return BoundedValues(self.width - self.ordered, 0, self.width)
 
 
 def trimmed_mean(data: BoundedValues, trim: int = 0) -> Fraction:
-    """The mean without the ``trim`` smallest and the ``trim`` largest values, exactly; trim 0 is the plain mean.
+    """Return the mean without the ``trim`` smallest and the ``trim`` largest values, exactly; trim 0 is the plain mean.
 
     Raises:
         InputError: ``trim_invalid``: no value is left, or ``trim`` is negative.
@@ -83,7 +83,7 @@ def trimmed_mean(data: BoundedValues, trim: int = 0) -> Fraction:
 
 
 def variance(data: BoundedValues) -> Fraction:
-    """The population variance (divisor n), exactly.
+    """Return the population variance (divisor n), exactly.
 
     Raises:
         InputError: ``class_too_small``: there are fewer than two values.
@@ -94,19 +94,19 @@ def variance(data: BoundedValues) -> Fraction:
 
 
 def global_sensitivity_of_mean(n: int, width: int, trim: int = 0) -> Fraction:
-    """The largest change of the trimmed mean over all neighbours, (high − low)/(n − 2·trim): a public number."""
+    """Return the largest change of the trimmed mean over all neighbours, (high − low)/(n − 2·trim): a public number."""
     _check_trim(n, trim)
     return Fraction(width, n - 2 * trim)
 
 
 def global_sensitivity_of_variance(n: int, width: int) -> Fraction:
-    """The largest change of the variance over all neighbours, (n − 1)/n²·(high − low)²: a public number."""
+    """Return the largest change of the variance over all neighbours, (n − 1)/n²·(high − low)²: a public number."""
     _check_two(n)
     return Fraction((n - 1) * width * width, n * n)
 
 
 def smooth_sensitivity_of_mean(data: BoundedValues, beta: Fraction, trim: int = 0) -> SmoothSensitivity:
-    """Smooth sensitivity of :func:`trimmed_mean` with m = ``trim``, in O(n log n).
+    """Return the smooth sensitivity of :func:`trimmed_mean` with m = ``trim``, in O(n log n).
 
         A(t) = max over 0 ≤ l ≤ t+1 of (x_(n−m+1+t−l) − x_(m+1−l))/(n − 2m)
 
@@ -126,7 +126,7 @@ def smooth_sensitivity_of_mean(data: BoundedValues, beta: Fraction, trim: int = 
 
 
 def smooth_sensitivity_of_variance(data: BoundedValues, beta: Fraction) -> SmoothSensitivity:
-    """Smooth sensitivity of :func:`variance`, in O(n log n + (1/β) log n).
+    """Return the smooth sensitivity of :func:`variance`, in O(n log n + (1/β) log n).
 
     The search needs no t above 1 + ln 4/β, since A(1) is at least a quarter of the global sensitivity.
 
@@ -146,7 +146,7 @@ def smooth_sensitivity_of_variance(data: BoundedValues, beta: Fraction) -> Smoot
 
 
 def _variance_factors(data: BoundedValues, distances: Integers) -> list[tuple[Integers, Integers]]:
-    """Three candidates for A(t)·n²·(n − 1), t in ``distances`` (``(k,) int64``), as products of two ``(k,) int64``.
+    """Return three candidates for A(t)·n²·(n − 1), t in ``distances``, each as two factors; all ``(k,) int64``.
 
     Let W be the width and P(c) the sum of the c smallest values. With r the mean of n − 1 values of which t or t − 1
     are at the lower bound, the candidates are (n − 1)² times
@@ -174,7 +174,7 @@ def _variance_factors(data: BoundedValues, distances: Integers) -> list[tuple[In
 
 
 class _Pairs(NamedTuple):
-    """Pairs of values for the trimmed mean, each weighted by its distance.
+    """Pairs of values for the trimmed mean, each weighted by its distance t; K is the largest a and b.
 
         F(a, b) = e^(−β(a + b − 1))·(upper[a] − lower[b]),   0 ≤ a, b ≤ K,  t = a + b − 1 ≥ 0
 
@@ -192,33 +192,33 @@ class _Pairs(NamedTuple):
 
     @classmethod
     def of(cls, data: BoundedValues, beta: float, trim: int) -> _Pairs:
-        """All pairs up to the distance beyond which :data:`FLOOR_BITS` makes the weight irrelevant."""
+        """Return all pairs up to the distance beyond which the weight is too small to matter (:data:`FLOOR_BITS`)."""
         reach = min(trim + 1, ceil(FLOOR_BITS * log(2) / beta) + 1)
         upper = np.append(data.ordered[data.n - trim - 1 :], data.width)
         lower = np.append(data.ordered[trim::-1], 0)
         return cls(upper[: reach + 1], lower[: reach + 1], np.exp(-beta * np.arange(reach + 1)))
 
     def up_to(self, reach: int) -> _Pairs:
-        """The pairs with a, b ≤ ``reach`` alone."""
+        """Return the pairs with a, b ≤ ``reach`` only."""
         return _Pairs(self.upper[: reach + 1], self.lower[: reach + 1], self.weights[: reach + 1])
 
     def weighted(self, a: Integers, b: Integers) -> Floats:
-        """F(a, b)·e^(−β) for ``(k,) int64`` a and b; 0 for a = b = 0, which is no pair."""
+        """Return F(a, b)·e^(−β) for ``(k,) int64`` a and b; 0 for a = b = 0, which is no pair."""
         found: Floats = self.weights[a] * self.weights[b] * (self.upper[a] - self.lower[b])
         found[(a == 0) & (b == 0)] = 0
         return found
 
     def edges(self) -> tuple[Integers, Integers]:
-        """The pairs (a, b) with a or b in {0, 1, K}, and those with a = b: 7·(K + 1) pairs."""
+        """Return the 7·(K + 1) pairs (a, b) with a or b in {0, 1, K}, and those with a = b."""
         every = np.arange(len(self.upper))
         fixed = [np.full(len(every), each) for each in (0, 1, len(every) - 1)]
         return np.concatenate([*fixed, *3 * [every], every]), np.concatenate([*3 * [every], *fixed, every])
 
     def partners(self) -> Integers:
-        """For every a the b with the largest F(a, b), ``(K + 1,) int64``, in O(K log K).
+        """Return for every a the b with the largest F(a, b), ``(K + 1,) int64``, in O(K log K).
 
-        F(a, b)·F(a', b') ≤ F(a, b')·F(a', b) for a < a' and b < b', so the best b falls as a rises. Row by row from the
-        middle, each row is searched between the best b of the rows above and below that are known.
+        F(a, b)·F(a', b') ≤ F(a, b')·F(a', b) for a < a' and b < b', so the best b falls as a rises. The middle a is
+        searched first; every further a only between the best b of the nearest smaller and larger a that were searched.
         """
         size = len(self.upper)
         best = np.zeros(size, dtype=np.int64)
@@ -232,7 +232,7 @@ class _Pairs(NamedTuple):
         return best
 
     def _best_within(self, rows: Integers, lowest: Integers, highest: Integers) -> Integers:
-        """For every a of ``rows`` the b of ``lowest`` … ``highest`` with the largest F(a, b); all ``(k,) int64``."""
+        """Return for each a of ``rows`` the b in ``lowest`` … ``highest`` of largest F(a, b), all ``(k,) int64``."""
         lengths = highest - lowest + 1
         starts = np.cumsum(lengths) - lengths
         b = np.arange(lengths.sum()) + np.repeat(lowest - starts, lengths)
@@ -243,7 +243,7 @@ class _Pairs(NamedTuple):
 
 
 def _widest_pair(data: BoundedValues, beta: float, trim: int) -> tuple[int, int]:
-    """upper[a] − lower[b] and t of the pair with the largest F(a, b), up to a factor 1 − η."""
+    """Return upper[a] − lower[b] and t of the pair with the largest F(a, b), up to a factor 1 − η with a tiny η."""
     pairs = _Pairs.of(data, beta, trim)
     a, b = pairs.edges()
     values = pairs.weighted(a, b)
@@ -259,14 +259,14 @@ def _widest_pair(data: BoundedValues, beta: float, trim: int) -> tuple[int, int]
 
 
 def _sum_of_squares(values: Integers) -> int:
-    """Σv² of non-negative ``(n,) int64``, exactly."""
+    """Return Σv² of non-negative ``(n,) int64``, exactly."""
     if values.size and int(values[-1]) ** 2 * values.size >= 1 << 63:
         return sum(value * value for value in values.tolist())
     return int(values @ values)
 
 
 def _is_whole(number: object) -> bool:
-    """Whether a number is an integer of any type, for example numpy's."""
+    """Return whether a number is an integer of any type, for example numpy's."""
     return isinstance(number, Integral)
 
 

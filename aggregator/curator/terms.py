@@ -37,10 +37,11 @@ class FitTerms(NamedTuple):
 
     Attributes:
         method: a key of :data:`aggregator.curator.methods.table.METHODS`.
-        epsilon_micro, delta: of the whole fit, ε in millionths; δ is 0 for pure differential privacy.
-        adjacency, division: one of :data:`protocol.questions.ADJACENCIES`, and of :data:`DIVISIONS`.
+        epsilon_micro, delta: ε of the whole fit in millionths, and its δ, 0 for pure differential privacy.
+        adjacency: which data sets are neighbours, one of :data:`protocol.questions.ADJACENCIES`.
+        division: how ε is divided among the released vectors, one of :data:`DIVISIONS`.
         noise: kind of noise of the methods with smooth sensitivity; None for the other methods.
-        family, postprocess: of the model, and the name of the step from estimates to probabilities.
+        family, postprocess: family of the model, and name of the step from estimates to probabilities.
         variance_floor_micro: smallest variance of a number scaled to [−1, 1], in millionths; normal families only.
         trim_micro: share of the values that trimmed means leave out at either end, in millionths; less than half.
     """
@@ -62,7 +63,7 @@ class FitTerms(NamedTuple):
         return Fit(self.family, self.postprocess, 0 if self.family == DISCRETE else self.variance_floor_micro)
 
     def to_dict(self) -> dict[str, Any]:
-        """The terms as text and integers, for a model's card and for :func:`terms_id`."""
+        """Return the terms as text and integers, for a model's card and for :func:`terms_id`."""
         return {
             "method": self.method,
             "epsilon_total": format_micro(self.epsilon_micro),
@@ -78,7 +79,7 @@ class FitTerms(NamedTuple):
 
 
 def terms_id(terms: FitTerms, schema: Schema) -> bytes:
-    """32 bytes: SHA-256 of the canonical terms with the schema. A curator's model names its origin by it.
+    """Return 32 bytes: SHA-256 of the canonical terms with the schema. A curator's model names its origin by it.
 
     The digest is of ``hearsay terms of a curator's fit v1`` and the canonical map of ``terms``
     (:meth:`FitTerms.to_dict`), ``label``, ``features`` and ``projection``, as models carry them, and ``groups`` (a
@@ -97,7 +98,7 @@ def terms_id(terms: FitTerms, schema: Schema) -> bytes:
 
 
 def check_terms(terms: FitTerms) -> None:
-    """Refuse terms with a value that no method can have. Methods check the rest.
+    """Raise an error if a term has a value that no method allows. Each method checks more.
 
     Raises:
         InputError: ``epsilon_invalid``, ε is not positive or 10⁶ or more; ``delta_invalid``, δ is not in [0, 1);

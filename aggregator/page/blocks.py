@@ -1,4 +1,4 @@
-"""What a page consists of: sections of blocks. Every text is bounded, and free of characters that can not be seen.
+"""The parts of a page: sections of blocks. Every text is bounded in length, and has no invisible characters.
 
 Names of campaigns, features and classes, and the cards of models, come from files of other people. Every text of a
 block passes :func:`clipped`. The template escapes markup.
@@ -27,14 +27,14 @@ class Paragraph(NamedTuple):
 
 
 class Items(NamedTuple):
-    """A list of sentences, with a line above."""
+    """A list of sentences, with an introductory line."""
 
     lead: str
     texts: tuple[str, ...]
 
 
 class Facts(NamedTuple):
-    """Pairs of a name and a value, with a caption for readers of the table alone."""
+    """Pairs of a name and a value, with a caption for readers who see the table only."""
 
     caption: str
     rows: tuple[tuple[str, str], ...]
@@ -93,7 +93,7 @@ class Section(NamedTuple):
 
 
 def clipped(value: object, most: int = MOST_CHARACTERS) -> str:
-    """A value as text on one line, of at most ``most`` characters and a note of how many are left out.
+    """Return a value as text on one line, of at most ``most`` characters and a note of how many are left out.
 
     Control characters, invisible characters and those that change the direction of writing are escaped.
     """
@@ -107,12 +107,12 @@ def clipped(value: object, most: int = MOST_CHARACTERS) -> str:
 
 
 def paragraph(text: object, tone: str = "plain") -> Paragraph:
-    """A paragraph of bounded text."""
+    """Return a paragraph of bounded text."""
     return Paragraph(clipped(text, 2 * MOST_CHARACTERS), tone)
 
 
 def items(lead: str, texts: Iterable[object]) -> Items:
-    """A list of at most :data:`MOST_ROWS` bounded sentences."""
+    """Return a list of at most :data:`MOST_ROWS` bounded sentences."""
     found = list(texts)
     shown = [clipped(text) for text in found[:MOST_ROWS]]
     if len(found) > len(shown):
@@ -121,7 +121,10 @@ def items(lead: str, texts: Iterable[object]) -> Items:
 
 
 def facts(caption: str, pairs: Mapping[str, object], more: str = "") -> Facts:
-    """Bounded names and values; at most :data:`MOST_ROWS` of them. ``more``: the command that prints the others."""
+    """Return bounded names and values; at most :data:`MOST_ROWS` of them.
+
+    ``more``: the command that prints the others.
+    """
     listed = list(pairs.items())
     rows = tuple((clipped(name, MOST_CELL), clipped(value)) for name, value in listed[:MOST_ROWS])
     return Facts(clipped(caption), rows, _left_out(len(listed) - len(rows), more))
@@ -137,7 +140,7 @@ def table(
     folded: bool = False,
     most: int = MOST_ROWS,
 ) -> Table:
-    """A table of bounded cells, with at most ``most`` rows. Floats have four significant digits.
+    """Return a table of bounded cells, with at most ``most`` rows. Floats have four significant digits.
 
     Args:
         caption: says what the table is about.
@@ -156,14 +159,14 @@ def table(
 
 
 def _left_out(number: int, command: str) -> str:
-    """A sentence about rows that are left out; empty if there are none."""
+    """Return a sentence about rows that are left out; empty if there are none."""
     if number <= 0:
         return ""
     return f"{number} more rows are left out" + (f"; {command} prints them" if command else "")
 
 
 def _cell(value: object) -> str:
-    """The text of a cell; None is empty."""
+    """Return the text of a cell; None is empty."""
     if value is None:
         return ""
     return clipped(f"{value:.4g}" if isinstance(value, float) else value, MOST_CELL)

@@ -30,8 +30,8 @@ _WIDTHS = (("iljtfrI.,:;'|!()[] -/", 4.8), ("mwMW@%&", 12.0))
 class Bar(NamedTuple):
     """One bar: a name, a value, and the ends of its 95 % interval.
 
-    Both ends are None where no interval is determined. ``value`` is None where there is no value either. ``noise`` is
-    the most that noise alone would show, drawn as a line across the bar; None for no line.
+    Both ends are None if there is no interval; then ``value`` may be None, too. ``noise`` is the largest value that
+    noise alone would show, drawn as a line across the bar; None for no line.
     """
 
     name: str
@@ -86,7 +86,10 @@ def whiskers(
 
 
 def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str, left: float) -> list[str]:
-    """The parts of one row: name, bar, whisker, value. Bars begin at ``left``, beside their names or below them."""
+    """Return the parts of one row: name, bar, whisker, value.
+
+    Bars begin at ``left``, beside their names or below them.
+    """
     middle = top + _ROW / 2
     name = svg_text(_LEFT - 6, middle + 4, row.name, "end")
     if left == _NEAR:
@@ -112,14 +115,14 @@ def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str, left: float)
 
 
 def _fits(name: str, width: float) -> bool:
-    """Whether a name is at most so wide."""
+    """Return whether a name is at most ``width`` pixels wide."""
     return len(name) <= _MOST_CUT and sum(map(_width, name)) <= width
 
 
 def _label(name: str) -> str:
-    """A name, cut so that it is as wide as the chart. A cut name keeps both ends: many names begin alike.
+    """Return a name, cut so that it is as wide as the chart. A cut name keeps both ends: many names begin alike.
 
-    The whole name shows where the pointer rests.
+    The whole name appears when the pointer rests on it.
     """
     if _fits(name, _WIDTH):
         return name
@@ -133,7 +136,7 @@ def _label(name: str) -> str:
 
 
 def _width(character: str) -> float:
-    """About the width of a character at 12 pixels, rather too large than too small."""
+    """Return about the width of a character at 12 pixels, rather too large than too small."""
     for characters, width in _WIDTHS:
         if character in characters:
             return width
@@ -143,7 +146,7 @@ def _width(character: str) -> float:
 
 
 def _in_words(row: Bar, unit: str, without: str) -> str:
-    """Name, value and interval of a row as one text."""
+    """Return name, value and interval of a row as one text."""
     value = "no value" if row.value is None else _shown(row.value, unit, 1)
     if row.low is None or row.high is None:
         alone = "" if row.noise is None else f", noise alone up to {_shown(row.noise, unit, 1)}"
@@ -152,12 +155,12 @@ def _in_words(row: Bar, unit: str, without: str) -> str:
 
 
 def _place(axis: Axis, value: float, left: float) -> float:
-    """The horizontal position of a value, cut to the ends of the axis, which begins at ``left``."""
+    """Return the horizontal position of a value, cut to the ends of the axis, which begins at ``left``."""
     return left + min(max(axis.share(value), 0.0), 1.0) * (_WIDTH - left - _RIGHT)
 
 
 def _shown(value: float, unit: str, digits: int) -> str:
-    """A number with its unit; a share in percent where the unit is ``%``, with so many digits after the point."""
+    """Return a number with its unit; shares in percent if the unit is ``%``; ``digits`` after the point."""
     if unit == "%":
         return f"{100 * value:.{digits}f}%"
     if abs(value) < _LARGE:

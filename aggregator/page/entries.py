@@ -18,12 +18,12 @@ _NUMBER = re.compile(r"-?[0-9]{1,6}(?:\.[0-9]{1,9})?")
 
 
 def text_of(card: Mapping[str, object], key: str) -> str:
-    """An entry in words; empty if there is none."""
+    """Return an entry of the card in words, or an empty text if there is none."""
     return in_words(card[key]) if key in card else ""
 
 
 def rows_of(card: Mapping[str, object], title: str, leave: Iterable[str] = ()) -> dict[str, str]:
-    """The entries of one section of the card's words (``aggregator.cards.card_words``): name → text.
+    """Return the entries of one section of the card's words (``aggregator.cards.card_words``): name → text.
 
     Args:
         card: the card.
@@ -36,13 +36,13 @@ def rows_of(card: Mapping[str, object], title: str, leave: Iterable[str] = ()) -
 
 
 def mapping(card: Mapping[str, object], key: str) -> dict[str, object]:
-    """An entry that is a map of names; empty if it is none."""
+    """Return an entry of the card that is a map with texts as keys, or an empty map."""
     found = card.get(key)
     return {name: value for name, value in found.items() if isinstance(name, str)} if isinstance(found, dict) else {}
 
 
 def interval(text: object) -> tuple[float, float] | None:
-    """The ends of an interval such as ``0.509 to 0.539``, in [−1, 1]; None for any other value."""
+    """Return the ends of an interval such as ``0.509 to 0.539``, in [−1, 1]; None for any other value."""
     match = _RANGE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         return None
@@ -51,14 +51,14 @@ def interval(text: object) -> tuple[float, float] | None:
 
 
 def number(value: object) -> float | None:
-    """A number written in decimal digits, or a small integer; None for any other value."""
+    """Return a number written in decimal digits, or a small integer; None for any other value."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return float(value)
     return float(value) if type(value) is int and abs(value) < 1_000_000 else None
 
 
 def foresight(card: Mapping[str, object]) -> Foresight | None:
-    """How often the model is expected to be right; None if the card does not say so in the known form."""
+    """Return how often the model is expected to be right; None if the card does not say so in the known form."""
     try:
         found = Foresight.of_card(card)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
@@ -73,7 +73,7 @@ def foresight(card: Mapping[str, object]) -> Foresight | None:
 
 
 def _is_fair(found: Recall) -> bool:
-    """Whether an entry of a class's recall can be shown: a name, and shares in order or none."""
+    """Return whether an entry of a class's recall can be shown: a name, and shares in order or none."""
     if not isinstance(found.name, str):
         return False
     if found.expected is None or found.least is None or found.most is None:
@@ -82,7 +82,7 @@ def _is_fair(found: Recall) -> bool:
 
 
 def influence_of(card: Mapping[str, object]) -> dict[str, tuple[float, float | None]]:
-    """Feature → bits that it tells about the class, and the most that noise alone would show; None if not stated."""
+    """Return for each feature the bits that it tells about the class, and the most that noise alone shows, or None."""
     noise = mapping(card, "influence_noise")
     found: dict[str, tuple[float, float | None]] = {}
     for name, value in mapping(card, "influence").items():

@@ -66,5 +66,5 @@ MEANINGS: Final = {
 
 
 def meaning(reason: str) -> str:
-    """The sentence of a reason; where it is found for a reason that files of reports do not have."""
+    """Return the sentence of a reason; for a reason that files of reports do not have, where to find it."""
     return MEANINGS.get(reason, "See docs/reference/reasons.md.")

@@ -38,8 +38,8 @@ class Page(NamedTuple):
 
     Attributes:
         title: heading of the page.
-        standing: whether signatures were verified, in words.
-        subtitle: one sentence below.
+        standing: a text that says whether signatures were verified.
+        subtitle: one sentence below the heading.
         sections: at most :data:`MOST_SECTIONS`.
         foot: the last line.
     """
@@ -51,7 +51,7 @@ class Page(NamedTuple):
     foot: str
 
     def html(self) -> str:
-        """The text of the HTML file.
+        """Return the text of the HTML file.
 
         Raises:
             InputError: ``missing_extra``: Jinja2 is not installed.
@@ -80,7 +80,7 @@ class Page(NamedTuple):
 
 
 def _fitting(blocks: Sequence[Block], left: int) -> list[Markup]:
-    """The blocks of a section as HTML, as many as fit in ``left`` bytes.
+    """Return the blocks of a section as HTML, as many as fit in ``left`` bytes.
 
     A chart that does not fit leaves its table, if that fits.
     """
@@ -101,14 +101,17 @@ def _fitting(blocks: Sequence[Block], left: int) -> list[Markup]:
 
 
 def _shown(block: Block | Table) -> Markup:
-    """One block as HTML."""
+    """Return one block as HTML."""
     kind = type(block).__name__.lower()
     return Markup(_environment().get_template("block.html").render(kind=kind, block=block))  # noqa: S704 - the template escapes
 
 
 @cache
 def _environment() -> Environment:
-    """Jinja2 with this package's templates. It escapes every value unless a template says otherwise."""
+    """Return a Jinja2 environment with this package's templates.
+
+    It escapes every value unless a template says otherwise.
+    """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
@@ -120,5 +123,5 @@ def _environment() -> Environment:
 
 @cache
 def _style() -> str:
-    """The style sheet of all pages."""
+    """Return the style sheet of all pages."""
     return files("aggregator.page").joinpath("style.css").read_text(encoding="utf-8")

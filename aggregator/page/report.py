@@ -64,7 +64,7 @@ class Report(NamedTuple):
         """Write the page to a file. ``force`` replaces an existing file.
 
         Raises:
-            InputError, StorageError: as :func:`aggregator.common.files.write_output`.
+            InputError, StorageError: those of :func:`aggregator.common.files.write_output`.
         """
         write_output(Path(path), self.html.encode(), force=force)
 
@@ -90,15 +90,17 @@ def report(
             "UNVERIFIED".
         schema: of a store: the schema file that ``hearsay design`` or ``refine`` wrote, whose decision is shown; None
             takes the decision that the workspace kept. A model's decision is in its card.
-        periods: for example ``2026-11-01..2026-11-30``; None for all. Only for stores.
-        one_population, disjoint: the analyst's declarations about several stores.
+        periods: the periods to count, such as ``2026-11-01..2026-11-30``; None for all. Only for stores.
+        one_population, disjoint: the analyst's declarations that several stores are about one population, or about
+            different devices.
         now: the present, in seconds since 1970; None asks the clock.
 
     Raises:
         InputError: ``not_reportable``: a file is no model, or several models are given; ``trust_ambiguous``;
             ``other_model``: an evaluation is not of the page's model; ``schema_differs``: the schema file is not that
             of the stores' campaigns.
-        InputError, DocumentError, StorageError: a store or file can not be read, or is not signed by these keys.
+        InputError, DocumentError, StorageError: a store or file can not be read, or is not signed by keys that the root
+            trusts.
     """
     clock = present(now)
     listed = [given] if isinstance(given, Store | EnvelopeStore | str | Path) else list(given)
@@ -127,7 +129,7 @@ def report(
 def _of_stores(
     found: StoreSubject, measured: list[Measured], decision: Decision, now: int, *, is_verified: bool
 ) -> Report:
-    """The page of stores."""
+    """Return the page of stores."""
     names = ", ".join(dict.fromkeys(quoted(campaign.header.name) for campaign in found.campaigns))
     counted = [_status(store) for store in found.stores]
     sheets = [
@@ -160,7 +162,7 @@ def _of_stores(
 
 
 def _of_model(found: ModelSubject, measured: list[Measured], now: int, *, is_verified: bool) -> Report:
-    """The page of a model."""
+    """Return the page of a model."""
     card = found.card
     influences = {name: bits for name, (bits, _) in influence_of(card).items()}
     sheets = [promises.sheet_of(campaign, raw, None) for campaign, raw in found.campaigns]
@@ -182,18 +184,18 @@ def _of_model(found: ModelSubject, measured: list[Measured], now: int, *, is_ver
 
 
 def _status(store: AnyStore) -> Status | NodeStatus:
-    """The status of a store of either kind."""
+    """Return the status of a store of either kind."""
     return store_status(store) if isinstance(store, Store) else node_status(store)
 
 
 def _card(found: Statistics, decision: Decision) -> dict[str, object]:
-    """The card that a model of these statistics would have."""
+    """Return the card that a model of these statistics would have."""
     postprocess = found.fit.postprocess
     return {**full_card(found, postprocess, chosen=decision), **foresee(found, postprocess).to_card()}
 
 
 def _decision(schema: SchemaFile | str | Path, found: StoreSubject) -> Decision:
-    """What ``hearsay design`` or ``refine`` decided, from the schema file that the campaigns are made from."""
+    """Return what ``hearsay design`` or ``refine`` decided, from the schema file that the campaigns are made from."""
     file = load_schema(schema) if isinstance(schema, str | Path) else schema
     names = {feature.name for feature in file.schema.features}
     for campaign in found.campaigns:
@@ -209,7 +211,7 @@ def _decision(schema: SchemaFile | str | Path, found: StoreSubject) -> Decision:
 
 
 def _made(kind: str, title: str, sections: Sequence[Section], now: int, *, is_verified: bool) -> Report:
-    """Render the page."""
+    """Render the sections as the page."""
     page = Page(
         title,
         VERIFIED if is_verified else UNVERIFIED,

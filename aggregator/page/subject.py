@@ -53,7 +53,7 @@ class ModelSubject(NamedTuple):
 
     Attributes:
         file: name of the file, for commands on the page.
-        digest: SHA-256 of the payload, which is the id of the model.
+        digest: SHA-256 of the file's payload, which is the id of the model.
         document: the parsed model.
         campaigns: the campaigns that it comes from, each with its file, as far as a workspace has them.
         card: the map in the model that says how it was made. Anybody who signs models can write anything in it.
@@ -93,12 +93,12 @@ def open_stores(
 ) -> StoreSubject:
     """Open stores, check the signatures of their campaigns if a trust root is at hand, and count their reports.
 
-    ``given``, ``periods`` and the declarations are those of :func:`aggregator.report`. ``workspace`` or ``trust`` says
-    whose signatures the campaigns must have; at most one of them is given.
+    ``given``, ``periods``, ``one_population`` and ``disjoint`` are those of :func:`aggregator.report`. ``workspace`` or
+    ``trust`` says whose signatures the campaigns must have; at most one of them is given.
 
     Raises:
-        InputError, DocumentError, StorageError: a store can not be opened or counted, a campaign is not signed by
-            these keys, or the stores do not fit together.
+        InputError, DocumentError, StorageError: a store can not be opened or counted, the root does not accept a
+            campaign, or the stores do not fit together.
     """
     stores = tuple(_opened(each) for each in given)
     for store in stores:
@@ -117,11 +117,11 @@ def open_stores(
 def open_model(given: str | Path, workspace: Workspace | None, trust: bytes | None, now: int) -> ModelSubject:
     """Read a model file, or with a workspace a name, NAME@VERSION or id of a model, and check its signatures.
 
-    ``workspace`` or ``trust`` says whose signatures the model must have at the time ``now``; without one none is
-    checked.
+    ``workspace`` or ``trust`` says whose signatures the model must have at the time ``now``; without both no signature
+    is checked.
 
     Raises:
-        InputError: ``not_reportable``: the file is another document; and as :func:`.naming.document_bytes`.
+        InputError: ``not_reportable``: the file is another document; and the errors of :func:`.naming.document_bytes`.
         DocumentError: the file is no valid model, or the root does not accept it.
     """
     path = Path(given)
@@ -138,7 +138,7 @@ def open_model(given: str | Path, workspace: Workspace | None, trust: bytes | No
 
 
 def _campaigns(document: ModelDocument, workspace: Workspace) -> tuple[tuple[Campaign, bytes], ...]:
-    """The newest campaign of a model, if the workspace signed it."""
+    """Return the newest campaign of a model, if the workspace signed it."""
     for item in workspace.history():
         if item.role == "campaign" and item.digest == document.campaign:
             raw = workspace.copy(item)
@@ -156,7 +156,7 @@ def open_evaluations(
     Raises:
         InputError: ``other_model``: an evaluation is of another model, or of a model from another campaign;
             ``not_an_evaluation``: a store's campaign evaluates nothing.
-        InputError, DocumentError, StorageError: as :func:`open_stores`.
+        InputError, DocumentError, StorageError: those of :func:`open_stores`.
     """
     found = []
     for each in given:
@@ -168,7 +168,7 @@ def open_evaluations(
 
 
 def measured_of(subject: StoreSubject) -> list[Measured]:
-    """What the stores of a page themselves measured; empty if their campaigns evaluate nothing."""
+    """Return what the stores of a page themselves measured; empty if their campaigns evaluate nothing."""
     return [
         _measured(store, _evaluated(store.campaign))
         for store in subject.stores
@@ -177,7 +177,7 @@ def measured_of(subject: StoreSubject) -> list[Measured]:
 
 
 def _measured(store: AnyStore, about: str, periods: str | None = None) -> Measured:
-    """Count one evaluation's store."""
+    """Count the store of one evaluation, and return the result."""
     name = store.campaign.header.name
     if isinstance(store, EnvelopeStore):
         raise InputError("not_an_evaluation", "the store has summaries of nodes; an evaluation asks devices")
@@ -188,12 +188,12 @@ def _measured(store: AnyStore, about: str, periods: str | None = None) -> Measur
 
 
 def _evaluated(campaign: Campaign) -> str:
-    """A sentence that names the models which a campaign evaluates."""
+    """Return a sentence that names the models which a campaign evaluates."""
     return f"Evaluated: {', '.join(digest.hex() for digest in campaign.evaluated)} (digests of models)."
 
 
 def _whose(campaign: Campaign, about: StoreSubject | ModelSubject, workspace: Workspace | None) -> str:
-    """A sentence about which model a campaign evaluates, and how that is known."""
+    """Return a sentence that says which model a campaign evaluates, and how that is known."""
     if isinstance(about, ModelSubject):
         if about.digest not in campaign.evaluated:
             raise InputError("other_model", f"the evaluation '{campaign.header.name}' is of another model")
@@ -215,14 +215,14 @@ def _whose(campaign: Campaign, about: StoreSubject | ModelSubject, workspace: Wo
 
 
 def is_store(given: Given) -> bool:
-    """Whether a page of the given thing is about a store: an open store, or a folder."""
+    """Return whether a page of the given thing is about a store: an open store, or a folder."""
     return isinstance(given, Store | EnvelopeStore) or Path(given).is_dir()
 
 
 def trusted(
     workspace: Workspace | str | Path | None, trust: bytes | str | Path | None
 ) -> tuple[Workspace | None, bytes | None]:
-    """The open workspace or the bytes of the trust root; both None if signatures are not to be checked.
+    """Return the open workspace or the bytes of the trust root; both None if signatures are not to be checked.
 
     Raises:
         InputError: ``trust_ambiguous``: both are given; a file can not be read.
@@ -236,7 +236,7 @@ def trusted(
 
 
 def _opened(given: Given) -> AnyStore:
-    """An open store unchanged; else the store in a folder."""
+    """Return an open store unchanged, or open the store in a folder."""
     if isinstance(given, Store | EnvelopeStore):
         return given
     return open_node_store(given) if is_node_store(given) else open_store(given)

@@ -4,16 +4,16 @@
                                         [--repeats 20]
     python -m benchmarks.asking.designs --drawn --design all refine …
 
-Each repetition has a new random fifth of the records as test. The fleet's records are drawn with replacement from the
+Each repetition tests on a new random fifth of the records. The fleet's records are drawn with replacement from the
 other four fifths, less the pilot. Campaigns, report files, stores, evaluations, candidates and the final model are
 those of ``hearsay simulate --design``; only the devices' code is replaced by numpy. One answer per device in the whole
 series, ε = 1 by default, mechanism ``auto``, no question about the class alone. With ``--drawn`` only the decisions,
-estimates and fits are real: the counts are drawn from their law (``asking_drawn.py``).
+estimates and fits are real: the counts are drawn from their law (``drawn.py``).
 
 The columns are the mean, its standard error over repetitions, the mean minus two of these, the mean number of features
-of the model, the mean part of the fleet that evaluated, the number of repetitions, and the mean difference to the
-design ``all`` on the same divisions with its standard error, where ``all`` was measured before. Standard errors are of
-repeated splits of one data set.
+of the model, the mean share of the fleet that evaluated models, the number of repetitions, and the mean difference to
+the design ``all`` on the same divisions with its standard error, where ``all`` was measured before. Standard errors are
+of repeated splits of one data set.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PILOTS = {"votes": "pilot:100"}
 
 
 class Row(NamedTuple):
-    """One cell of the table: accuracies in points, and of each trial the model's size and the part that evaluated."""
+    """One row of the table: for each trial accuracy in points, size of the model, share of devices that evaluated."""
 
     data: str
     devices: int
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 
 class TrialResult(NamedTuple):
-    """One trial: accuracy in points, number of features of the model, and the part of the fleet that evaluated."""
+    """One trial: accuracy in points, number of features of the model, and share of the fleet that evaluated models."""
 
     accuracy: float
     size: int
@@ -81,7 +81,7 @@ class TrialResult(NamedTuple):
 
 
 def drawn(data: Data, devices: int, design: str, epsilon: str, key: Sequence[int]) -> TrialResult:
-    """One trial on counts that are drawn from their law, of the design ``all`` or ``refine``.
+    """Run one trial of the design ``all`` or ``refine``, on counts that are drawn from their law.
 
     ``key`` is the seed. Equal keys give the same test part, for every number of devices, design and ε.
     """
@@ -94,14 +94,14 @@ def drawn(data: Data, devices: int, design: str, epsilon: str, key: Sequence[int
 def through_files(
     data: Data, frame: pd.DataFrame, devices: int, design: str, epsilon: str, key: Sequence[int], number: int
 ) -> TrialResult:
-    """One trial of any design through report files, stores and signed documents.
+    """Run one trial of any design through report files, stores and signed documents.
 
     Args:
         data, frame: the same records (:func:`frame_of`).
         devices: size of the fleet.
         design: ``all``, ``refine`` or ``pilot:K``.
         epsilon: ε of the one answer of a device.
-        key: the seed, as of :func:`drawn`.
+        key: the seed, as in :func:`drawn`.
         number: number of the trial, for the names of its documents.
     """
     [split] = Division(test_share=TEST_SHARE).splits(frame, np.random.default_rng(key))
@@ -118,7 +118,7 @@ def through_files(
 
 
 def measure(name: str, devices: int, design: str, repeats: int, options: argparse.Namespace) -> Row:
-    """All repetitions of one cell. Every repetition has seeds of its own; all designs have the same test parts."""
+    """Run all repetitions of one row. Every repetition has its own seeds; all designs have the same test parts."""
     data = made_up(name) if MADE.fullmatch(name) else load(name)
     frame = frame_of(data)
     began = time.perf_counter()
@@ -134,7 +134,7 @@ def measure(name: str, devices: int, design: str, repeats: int, options: argpars
 
 
 def show(row: Row, everything: Row | None) -> None:
-    """One line of the table. ``everything``: the row of the design ``all``, with the same divisions."""
+    """Print one row of the table. ``everything``: the row of the design ``all``, with the same divisions."""
     mean = float(np.mean(row.accuracies))
     versus = ""
     if everything is not None and row.design != ALL and len(row.accuracies) > 1:

@@ -1,7 +1,7 @@
 """The series of ``hearsay refine`` on counts that are drawn from their law: no reports, files or signatures.
 
 The decisions, estimates and fits are the aggregator's own. A trial takes a fifth of the time of a series through report
-files, which ``asking.py`` runs without ``--drawn``.
+files, which ``designs.py`` runs without ``--drawn``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class DrawnFleet:
         self._counts = [np.zeros(question.size, np.int64) for question in self._campaign.questions]
 
     def ask(self, asked: FeatureCampaign) -> None:
-        """The devices of a share answer about some features."""
+        """Let the campaign's share of the devices answer about its features."""
         weights = np.array(asked.weights or (1,) * len(asked.features), np.float64)
         numbers = self._rng.multinomial(round(asked.share.part * self._fleet.devices), weights / weights.sum())
         for feature, n in zip(asked.features, numbers.tolist(), strict=True):
@@ -70,15 +70,15 @@ class DrawnFleet:
             self._counts[feature] += self._laws[feature].counts(n, self._rng)
 
     def tables(self, summed: int | None = None) -> Tables:
-        """P(class) and P(value | class) from all answers so far, for a model of ``summed`` features; None: of all."""
+        """Estimate P(class) and P(value | class) from all answers, for a model of ``summed`` features; None: all."""
         counts = tuple(tuple(each.tolist()) for each in self._counts)
         statistics = estimate(self._campaign, Tally(self._campaign.id, tuple(self.answers), counts))
         return posterior_tables(statistics, range(self.features), summed)
 
     def evaluate(self, step: Step) -> Evaluation:
-        """The devices of a share tell of one candidate each whether it is right, by randomised response.
+        """Let a share of the devices tell, by randomised response, whether one candidate model is right.
 
-        Candidates are made of the answers so far: no campaign asks about features between evaluations.
+        Candidates are made of the answers so far, since no campaign asks about features between evaluations.
         """
         assert step.share is not None
         keep = 1 / (1 + exp(-self._fleet.epsilon_micro / MICRO))
@@ -98,11 +98,11 @@ RECORDS = 20_000
 
 
 def made_up(name: str) -> Data:
-    """Records of k classes with independent features of four values, always the same for a name (:data:`MADE`).
+    """Return records of k classes with independent features of four values, the same for equal names (:data:`MADE`).
 
     P(value | class) is drawn from Dirichlet(a): the smaller a, the more a feature tells. ``even`` has a = 1.5 for all,
     ``weak`` a = 8, ``falling`` from 0.3 to 60; ``few`` has 0.3 for an eighth of the features, and the others tell
-    nothing; of ``copies`` a sixth has a = 0.6, and the others repeat these in nine of ten records.
+    nothing; in ``copies`` a sixth has a = 0.6, and the other features repeat this sixth in nine of ten records.
     """
     found = MADE.fullmatch(name)
     assert found is not None
@@ -131,7 +131,7 @@ def made_up(name: str) -> Data:
 
 
 def predicted(tables: Tables, features: Sequence[int], codes: Integers) -> Integers:
-    """The class that a model of some features predicts: shape (records,) int64."""
+    """Return the class that a model of some features predicts: shape (records,) int64."""
     score = np.tile(np.log(tables.prior), (len(codes), 1))
     for feature in features:
         score += np.log(tables.likelihood[feature])[codes[:, feature]]
@@ -141,7 +141,7 @@ def predicted(tables: Tables, features: Sequence[int], codes: Integers) -> Integ
 def drawn_trial(
     data: Data, people: Integers, test: Integers, fleet: SeriesFleet, rng: np.random.Generator, *, refines: bool
 ) -> tuple[float, int, float]:
-    """Accuracy in points, number of features of the model, and part of the fleet that evaluated.
+    """Run a trial: return accuracy in points, number of features of the model, share of the fleet that evaluated.
 
     ``people`` and ``test`` are indices of records, int64. Without ``refines`` all features are asked about.
     """

@@ -2,14 +2,14 @@
 
     python -m benchmarks.central.accuracy [--data adult …] [--methods sums …] [--repeats 5] [--as-reference] [--json]
 
-Ten folds, repeated. A row holds if its mean is not more than 2 points plus three standard errors below the
-reference's; ``=`` says that it is not above it by more than that either. The adjacency is ``change-features``, which
-all methods cover.
+Ten folds, repeated. A row holds if its mean is not more than 2 points plus three standard errors below the reference's;
+``=`` says that the mean is not above the reference's by more than that either. The adjacency is ``change-features``,
+which all methods cover.
 
 With the product's settings most rows with numbers are above the reference: variances have a floor of 0.01 (of a range
 of 2), smooth methods have the proven constants of ``aggregator.curator.noise``, which are up to five times as small as
-the published ones, and ``posterior`` knows the noise. ``--as-reference`` undoes the three: a floor of 0.0003, the
-published constants (for ``bun-steinke``, which has none, Cauchy noise), ``add-one``.
+the published ones, and ``posterior`` knows the noise. ``--as-reference`` undoes these three differences: a floor of
+0.0003, the published constants (for ``bun-steinke``, which has none, Cauchy noise), ``add-one``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LOW_FLOOR_MICRO = 300
 
 
 class FitComparison(Comparison):
-    """A row that may be better than the reference's."""
+    """A measured row that may be better than the reference's row."""
 
     @property
     def verdict(self) -> str:
@@ -79,7 +79,7 @@ class Data(NamedTuple):
         return GAUSSIAN if self.records.schema.numeric else DISCRETE
 
     def accuracies(self, terms: FitTerms, repeats: int, seed: int) -> list[float]:
-        """Accuracy on each of ten folds of a model of the other nine, ``repeats`` times."""
+        """Return the accuracy on each of ten folds of a model of the other nine, ``repeats`` times."""
         found = []
         for repeat in range(repeats):
             folds = np.random.default_rng([seed, repeat]).permutation(self.records.rows) % FOLDS
@@ -92,7 +92,7 @@ class Data(NamedTuple):
 
 
 def measured(case: Case, data: Data, options: argparse.Namespace) -> FitComparison:
-    """One row of the reference."""
+    """Measure one row of the reference."""
     method = METHODS[case.mechanism]
     noise = NOISE.get(method)
     if options.as_reference:
@@ -111,7 +111,7 @@ def measured(case: Case, data: Data, options: argparse.Namespace) -> FitComparis
 
 
 def printed(row: Comparison, seconds: float) -> str:
-    """One line of the table."""
+    """Return a row as one line of the table."""
     case = row.case
     return (
         f"{case.data:10} {METHODS[case.mechanism]:15} {case.epsilon_total:>4}"
@@ -121,7 +121,7 @@ def printed(row: Comparison, seconds: float) -> str:
 
 
 def use_published_constants() -> None:
-    """Let the smooth methods use the constants of Nissim, Raskhodnikova and Smith, and ``bun-steinke`` Cauchy noise."""
+    """Make smooth methods use the constants of Nissim, Raskhodnikova and Smith, and ``bun-steinke`` Cauchy noise."""
     smooth.calibrate = published  # type: ignore[assignment]
     BunSteinke.noises = ("cauchy",)
 

@@ -68,19 +68,19 @@ NO_NOISE = "100000"
 
 
 def accuracy(data: Data, terms: FitTerms, options: argparse.Namespace) -> TableRow:
-    """Mean accuracy, its standard error over all folds, and the seconds of all fits and their scores."""
+    """Return mean accuracy, its standard error over all folds, and the seconds of all fits and their scores."""
     began = time.perf_counter()
     found = data.accuracies(terms, options.repeats, options.seed)
     return {**spread(found), "seconds": round(time.perf_counter() - began, 1)}
 
 
 def made(frame: pd.DataFrame, schema: Schema) -> Data:
-    """A frame for fits and for scoring."""
+    """Return the records of a frame in the forms for fits and for scoring."""
     return Data(read_records(frame, schema), recognise(frame, schema))
 
 
 def data_of(name: str, options: argparse.Namespace) -> Data:
-    """The data set ``name``, a synthetic one, or a state of a Census extract."""
+    """Return the data set ``name``, a synthetic one, or a state of a Census extract."""
     if name == MIXED[1]:
         return made(*synthetic(CATEGORICAL, seed=options.seed))
     if name == MIXED[2]:
@@ -91,7 +91,7 @@ def data_of(name: str, options: argparse.Namespace) -> Data:
 
 
 def compared(options: argparse.Namespace) -> Iterator[Job]:
-    """The rows of ``methods``."""
+    """Yield the rows of ``methods``."""
     for name in options.data:
         data = data_of(name, options)
         ways = [(method, CHANGE_FEATURES) for method in METHODS.values()] + [("sums", CHANGE)]
@@ -105,7 +105,7 @@ def compared(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def weighted(weight: Fraction) -> Callable[..., list[int]]:
-    """A function in place of :func:`divide`: one part for class counts and categories, ``weight`` parts for numbers.
+    """Return a substitute for :func:`divide`: one part for class counts and categories, ``weight`` parts for numbers.
 
     The vectors of one number share its part equally.
     """
@@ -126,7 +126,7 @@ def weighted(weight: Fraction) -> Callable[..., list[int]]:
 
 
 def weight_of_worth(schema: Schema, family: str) -> float:
-    """ε of the mean number over ε of the mean category in the division ``worth``."""
+    """Return ε of the mean number over ε of the mean category in the division ``worth``."""
     terms = FitTerms("sums", 1000 * MICRO, division=WORTH, family=family)
     subjects = summed_subjects(schema, terms.family)
     parts = divide(terms.epsilon_micro, subjects, len(schema.label.classes), terms.adjacency, WORTH)
@@ -137,7 +137,7 @@ def weight_of_worth(schema: Schema, family: str) -> float:
 
 
 def weighed(options: argparse.Namespace) -> Iterator[Job]:
-    """The rows of ``weights``: divisions by name, then the sweep of the weight."""
+    """Yield the rows of ``weights``: divisions by name, then the sweep of the weight."""
     for name in options.data:
         data = data_of(name, options)
         schema = data.records.schema
@@ -154,16 +154,16 @@ def weighed(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def swept(data: Data, terms: FitTerms, weight: str, options: argparse.Namespace) -> TableRow:
-    """The accuracy with a weight in place of the terms' division."""
+    """Return the accuracy if a weight replaces the terms' division of ε."""
     with patch.object(sums, "divide", weighted(Fraction(weight))):
         return accuracy(data, terms, options)
 
 
 def timed(options: argparse.Namespace) -> Iterator[Job]:
-    """The rows of ``time``: all methods in turn on the same records, so a slow moment of the machine concerns all.
+    """Yield the rows of ``time``: all methods in turn on the same records, so that slow moments affect all of them.
 
-    ``times_sums``: seconds over those of ``sums`` for the same records. ``growth``: a if seconds grow by n^a from the
-    row's number of records to the one before.
+    ``times_sums``: seconds divided by those of ``sums`` for the same records. ``growth``: a if seconds grow by n^a from
+    the number of records before to that of the row.
     """
     before: dict[str, tuple[int, float]] = {}
     for rows in options.rows or (ROWS[:2] if options.quick else ROWS):
@@ -172,7 +172,7 @@ def timed(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def seconds_of(rows: int, before: dict[str, tuple[int, float]], options: argparse.Namespace) -> list[TableRow]:
-    """Processor seconds of every method, and of reading. ``before``: method → the last rows and seconds."""
+    """Return processor seconds of every method, and of reading. ``before``: method → the last rows and seconds."""
     frame, schema = synthetic(NUMERIC, rows, options.seed)
     began = time.process_time()
     records = read_records(frame, schema)
@@ -190,12 +190,12 @@ def seconds_of(rows: int, before: dict[str, tuple[int, float]], options: argpars
 
 
 def growth(first: tuple[int, float], second: tuple[int, float]) -> str:
-    """The a of seconds ~ n^a between two points (n, seconds)."""
+    """Return the exponent a of seconds ~ n^a between two points (n, seconds)."""
     return f"{log(second[1] / first[1]) / log(second[0] / first[0]):.2f}"
 
 
 def draw_methods(rows: list[TableRow]) -> str:
-    """Accuracy against ε, one chart per data set."""
+    """Draw the accuracy against ε, one chart per data set."""
     charts = []
     for (name,), of_data in grouped(rows, "data").items():
         limit = next(row for row in of_data if row["epsilon"] == NO_NOISE)
@@ -211,7 +211,7 @@ def draw_methods(rows: list[TableRow]) -> str:
 
 
 def draw_weights(rows: list[TableRow]) -> str:
-    """Points lost by noise, against the weight, one chart per data set; the divisions by name as marks."""
+    """Draw the points that noise costs, against the weight, a chart per data set; the named divisions as marks."""
     charts = []
     for (name,), of_data in grouped(rows, "data").items():
         limit = float(next(row for row in of_data if row["epsilon"] == NO_NOISE)["accuracy"])
@@ -231,7 +231,7 @@ def draw_weights(rows: list[TableRow]) -> str:
 
 
 def draw_time(rows: list[TableRow]) -> str:
-    """Seconds against records."""
+    """Draw the seconds against the number of records."""
     lines = [line(method, chosen, "rows", "seconds", 1) for (method,), chosen in grouped(rows, "method").items()]
     title = "One fit: five categories, five numbers, two classes"
     return line_chart(title, lines, x_label="records n", y_label="processor seconds", log_x=True, log_y=True)

@@ -1,4 +1,4 @@
-"""Records for the figures of a curator's fits beside the UCI sets: two synthetic sets, and extracts of the 1940 Census.
+"""Further records for the figures of a curator's fits: two synthetic sets, and extracts of the 1940 Census.
 
 The Census is not part of the project: IPUMS gives it to registered readers, who may not pass it on. A reader who has
 an account at IPUMS USA orders an extract of the sample ``1940 100%`` as *comma delimited (.csv)* with the variables of
@@ -51,12 +51,12 @@ CHUNK = 500_000
 
 
 def synthetic(informative: str, rows: int = ROWS, seed: int = 1) -> tuple[pd.DataFrame, Schema]:
-    """Records with two classes, five categories of eight values, and five numbers in [−1, 1]; one kind is informative.
+    """Return two classes, five categories of eight values, and five numbers in [−1, 1]; one kind is informative.
 
-    Classes are equally likely. A number is normal with standard deviation 0.3 and cut off at the bounds; its mean is
-    ±0.15 in the two classes if numbers are informative, else 0. A category has P(v) ∝ e^{±x/2}, x the value's number
-    scaled to mean 0 and standard deviation 1, if categories are informative, else P(v) = 1/8. So one informative
-    feature tells the classes apart about as well as another, whatever its kind.
+    Classes are equally likely. A number is normal with standard deviation 0.3, cut off at the bounds. If numbers are
+    informative, its mean is +0.15 in one class and −0.15 in the other, else 0. If categories are informative, P(v) ∝
+    e^{±x/2}, where the sign is the class's and x is the value's number scaled to mean 0 and standard deviation 1; else
+    P(v) = 1/8. So one informative feature tells the classes apart about as well as another, whatever its kind.
 
     Args:
         informative: ``categorical`` or ``numeric``.
@@ -87,7 +87,7 @@ def synthetic(informative: str, rows: int = ROWS, seed: int = 1) -> tuple[pd.Dat
 
 
 def census(extract: Path, state: int, wage: int = 1000) -> tuple[pd.DataFrame, Schema]:
-    """People of one state in an IPUMS extract: aged 14 and more, with a wage. The label: a wage of ``wage`` or more.
+    """Return the people of one state, aged 14 or more, with a wage. The label: a wage of at least ``wage``.
 
     Args:
         extract: comma-separated file with a header, as IPUMS USA makes it; other columns are ignored.

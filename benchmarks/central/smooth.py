@@ -1,10 +1,10 @@
-"""Time of the smooth sensitivity of variance and trimmed mean over n, beside the O(n²) definition, and the growth.
+"""Time of the smooth sensitivity of variance and trimmed mean by n, its growth, and the time of the O(n²) definition.
 
     python -m benchmarks.central.smooth [--largest 1000000] [--runs 5] [--json]
 
-A time is the slowest of four kinds of values: uniform over the bounds, normal in their middle, all equal, and half of
-them at either bound. It contains everything: checks, sorting, the exact statistic, the sensitivity. ε is 0.1 and
-β = ε/6, which is the published choice for Cauchy noise. The definition is that of
+A time is that of the slowest of four kinds of n values: uniform between the bounds, normal around their middle, all
+equal, half at the lower and half at the upper bound. It contains everything: checks, sorting, the exact statistic, the
+sensitivity. ε is 0.1 and β = ε/6, which is the published choice for Cauchy noise. The definition is that of
 ``tests/support/smooth_definition.py``, array by array with numpy. Times are those of the processor, so that other
 programs do not count.
 """
@@ -49,7 +49,7 @@ LEAST_TO_FIT = 2
 
 
 def kinds(n: int) -> list[Integers]:
-    """Four data sets of n integers within the bounds."""
+    """Return four data sets of n integers within the bounds."""
     random = np.random.default_rng(n)
     normal = np.clip(random.normal(0, HIGH / 20, n), LOW, HIGH).astype(np.int64)
     halves = np.where(np.arange(n) % 2 == 0, LOW, HIGH)
@@ -57,14 +57,14 @@ def kinds(n: int) -> list[Integers]:
 
 
 def fast_variance(values: Integers) -> float:
-    """The exact variance and its smooth sensitivity."""
+    """Compute the exact variance and its smooth sensitivity."""
     data = BoundedValues(values, LOW, HIGH)
     variance(data)
     return float(smooth_sensitivity_of_variance(data, BETA).value)
 
 
 def fast_mean(values: Integers) -> float:
-    """The exact trimmed mean and its smooth sensitivity."""
+    """Compute the exact trimmed mean and its smooth sensitivity."""
     data = BoundedValues(values, LOW, HIGH)
     trim = data.n // TRIM_PARTS
     trimmed_mean(data, trim)
@@ -72,29 +72,29 @@ def fast_mean(values: Integers) -> float:
 
 
 def defined_variance(values: Integers) -> float:
-    """The definition for the variance, array by array."""
+    """Compute the variance's smooth sensitivity by its definition, array by array."""
     return smooth(changes_of_variance(np.sort(values - LOW).astype(float), HIGH - LOW), float(BETA))
 
 
 def defined_mean(values: Integers) -> float:
-    """The definition for the trimmed mean, array by array."""
+    """Compute the trimmed mean's smooth sensitivity by its definition, array by array."""
     x = np.sort(values - LOW).astype(float)
     return smooth(changes_of_mean(x, HIGH - LOW, len(x) // TRIM_PARTS), float(BETA))
 
 
 def seconds(action: Callable[[], object], runs: int) -> float:
-    """Median of the processor time of an action, after one run that does not count."""
+    """Return the median of the processor time of an action, after one run that does not count."""
     action()
     return interleaved_seconds([action], runs, time.process_time)[0]
 
 
 def slowest(action: Callable[[Integers], float], n: int, runs: int) -> float:
-    """Median seconds of ``action``, of the slowest kind of values."""
+    """Return the median seconds of ``action`` for the slowest kind of values."""
     return max(seconds(partial(action, values), runs) for values in kinds(n))
 
 
 def growth(sizes: list[int], taken: list[float]) -> float:
-    """The exponent p of the power law n^p that fits the times best, by least squares of logarithms."""
+    """Return the exponent p of the power law n^p that fits the times best, by least squares of logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(taken), 1)[0])
 
 
@@ -107,7 +107,7 @@ class Statistic(NamedTuple):
 
 
 def rows_of(statistic: Statistic, sizes: list[int], runs: int) -> list[Row]:
-    """Times of one statistic at all sizes, its growth, and the time of its definition."""
+    """Return the times of one statistic at all sizes, their growth, and the time of its definition."""
     name, least = statistic.name, sizes[0]
     found = [slowest(statistic.fast, n, runs) for n in sizes]
     rows = [Row(f"{name}, n = {n:,}", 1e3 * taken, "ms") for n, taken in zip(sizes, found, strict=True)]
@@ -121,7 +121,7 @@ def rows_of(statistic: Statistic, sizes: list[int], runs: int) -> list[Row]:
 
 
 def hard_rows(n: int, runs: int) -> list[Row]:
-    """The slowest settings: a tiny β for the variance; the median of equal values, where all pairs are searched."""
+    """Measure the slowest settings: a tiny β for the variance; the median of equal values, with all pairs searched."""
     data = BoundedValues(np.full(n, 7), LOW, HIGH)
     wide = BoundedValues(kinds(n)[1], LOW, HIGH)
     settings: list[tuple[str, Callable[[], object]]] = [
@@ -133,21 +133,21 @@ def hard_rows(n: int, runs: int) -> list[Row]:
 
 
 def draw(name: str, count: int) -> None:
-    """``count`` draws of a noise, each rounded to a grid of 10⁻⁹ of its scale."""
+    """Draw a noise ``count`` times, each number rounded to a grid of 10⁻⁹ of its scale."""
     found = law(name)
     for index in range(count):
         rounded(Fraction(0), Fraction(10**9), found.draw(Stream(index.to_bytes(32, "big"), b"benchmark")))
 
 
 def noise_rows(runs: int) -> list[Row]:
-    """Time of one draw of every noise."""
+    """Return the time of one draw of every noise."""
     count = 500
     times = [seconds(partial(draw, name, count), runs) / count for name in NAMES]
     return [Row(f"{name} noise", 1e6 * taken, "µs a draw") for name, taken in zip(NAMES, times, strict=True)]
 
 
 def main() -> None:
-    """Measure, print."""
+    """Measure and print."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--largest", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)

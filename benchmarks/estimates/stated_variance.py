@@ -1,11 +1,11 @@
-"""Stated variances over exact ones, for every mechanism, question and number of a campaign.
+"""Ratios of stated to exact variances of estimates, for every mechanism and question.
 
     python -m benchmarks.estimates.stated_variance [--json]
 
-The tally holds the expected counts of many answers, so estimates are the truth and nothing is random. The exact
-variance of one answer is computed from the mechanism's distribution (values) or from its variance at every input
-(numbers), and from the population's true values. The campaigns are those of ``drawn_campaigns``, with one and three
-answers per device.
+The counts are the expected ones of many answers, so estimates equal the truth and nothing is random. The exact variance
+of one answer is computed from the mechanism's distribution (values) or from its variance at every input (numbers), and
+from the population's true values. The campaigns are those of ``drawn_campaigns``, with one and three answers per
+device.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Setting(NamedTuple):
 
 
 def setting(mechanism: str, epsilon: float, answers: int, periods: int) -> Setting:
-    """A campaign of three questions for one answer per device, or of two questions per stratum for several answers.
+    """Return a campaign: three questions for one answer per device, two per stratum (question group) for several.
 
     Numeric mechanisms ask for one number and one category with two values.
     """
@@ -91,7 +91,7 @@ def _category(name: str, size: int) -> Categorical:
 
 
 def clipped_laws(mechanism: SummedHistogram) -> tuple[Floats, Floats]:
-    """Distributions on 0 … M of a component that is held and of one that is not, clipped to [0, M]."""
+    """Return two distributions on 0 … M, of components clipped to [0, M]: of the true value, and of another value."""
     q = np.exp(-mechanism.s / mechanism.t)
     other = (1 - q) / (1 + q) * q ** np.arange(GRID + 1)
     other[0] = 1 / (1 + q)
@@ -102,7 +102,7 @@ def clipped_laws(mechanism: SummedHistogram) -> tuple[Floats, Floats]:
 
 
 def shares_of(subject: Subject, found: list[tuple[Floats, Floats]]) -> Floats:
-    """True shares or means of a question, in the order of its cells: shape (K,) float64."""
+    """Return the true shares or means of a question's K cells (value by class), in order: shape (K,) float64."""
     classes, table = found[subject.feature or 0]
     if subject.kind == CLASS:
         return classes
@@ -113,7 +113,7 @@ def shares_of(subject: Subject, found: list[tuple[Floats, Floats]]) -> Floats:
 
 
 def supports(mechanism: Mechanism, value: int) -> Floats:
-    """Exact probability that an answer about ``value`` supports each value: shape (K,) float64."""
+    """Return exact probability that an answer about ``value`` supports each value: shape (K,) float64."""
     size = mechanism.size
     if mechanism.layout == SINGLE:
         law = mechanism.distribution(value)
@@ -125,7 +125,7 @@ def supports(mechanism: Mechanism, value: int) -> Floats:
 
 
 def of_values(mechanism: Mechanism, shares: Floats) -> tuple[list[int], Floats]:
-    """Expected counts of N answers about values, and the exact variance of the estimate of a share from one answer."""
+    """Return expected counts of N answers about values, and the exact variance of an estimated share per answer."""
     if isinstance(mechanism, SummedHistogram):
         grid = np.arange(GRID + 1)
         own, other = ((law @ grid, law @ grid**2) for law in clipped_laws(mechanism))
@@ -140,7 +140,7 @@ def of_values(mechanism: Mechanism, shares: Floats) -> tuple[list[int], Floats]:
 
 
 def of_numbers(question: Question, joint: Floats) -> tuple[list[int], Floats]:
-    """Expected counts of N answers about numbers, and the exact variance of the estimate of each mean.
+    """Return expected counts of N answers about numbers, and the exact variance of the estimate of each mean.
 
     ``joint``: shape (values, 4) float64, shares of all pairs of number and class.
     """
@@ -170,7 +170,7 @@ def of_numbers(question: Question, joint: Floats) -> tuple[list[int], Floats]:
 
 
 def ratios(given: Setting) -> dict[str, Floats]:
-    """Stated over exact variance of all numbers of all questions, by kind of question."""
+    """Return the ratios of stated to exact variance of all estimates, by kind of question."""
     campaign = given.campaign
     truth = [(CLASSES, table * CLASSES) for table in given.tables]
     counts, exact = [], []
@@ -191,7 +191,7 @@ def ratios(given: Setting) -> dict[str, Floats]:
 
 
 def main() -> None:
-    """Compute, print."""
+    """Compute and print."""
     options = arguments(__doc__.splitlines()[0] if __doc__ else "").parse_args()
     rows = []
     for mechanism in (*FREQUENCY, *NUMERIC):

@@ -1,4 +1,4 @@
-"""Plot of the worst-case variance of the numeric mechanisms by ε, from their integers: docs/plots/variance.svg.
+"""Plot of the worst variance of numeric mechanisms by ε, from the mechanisms' integers: docs/plots/variance.svg.
 
     python -m benchmarks.estimates.variance [--out FILE] [--points 41] [--json]
 
@@ -7,7 +7,8 @@ other mechanisms answer about r of them with ε/r each, scaled by d/r; r is the 
 
     V(d, r) = max over x of  (d/r)·(Var_{ε/r}(x) + x²) − x²
 
-Source: Wang et al., ICDE 2019, section IV; docs/math.md, section 2.
+Source: Wang et al., ICDE 2019, section IV; docs/math.md, section 2. Var_{ε/r}(x) is the variance of one answer at ε/r
+about the number x.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ EQUAL = 1e-6
 
 
 class Crossing(NamedTuple):
-    """A crossing: above ``epsilon`` the first mechanism has the smaller worst variance, below it the second."""
+    """Equal variances: above ``epsilon`` the first mechanism has the smaller worst variance, below it the second."""
 
     dimensions: int
     better_above: str
@@ -49,14 +50,14 @@ class Crossing(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def moments(name: str, epsilon_micro: int) -> tuple[float, float]:
-    """Variances of one number's estimate at x = 0 and x = 1; one of them is the largest variance."""
+    """Return the variances of one number's estimate at x = 0 and x = 1; one of these is the largest of all x."""
     mechanism = mechanisms.from_micro(name, epsilon_micro, 1)
     assert isinstance(mechanism, NumericMechanism)
     return float(mechanism.variance(0) / SCALE**2), float(mechanism.variance(SCALE) / SCALE**2)
 
 
 def worst_variance(name: str, epsilon: float, dimensions: int) -> float:
-    """V(d, r) of one mechanism with its best r, d = ``dimensions``."""
+    """Return V(d, r) of one mechanism with its best r; d is ``dimensions``."""
     micro = round(epsilon * MICRO)
     if name == "duchi":
         mechanism = mechanisms.from_micro(name, micro, dimensions)
@@ -72,7 +73,7 @@ def worst_variance(name: str, epsilon: float, dimensions: int) -> float:
 
 
 def crossings(grid: list[float], dimensions: int) -> list[Crossing]:
-    """The crossings of all pairs of mechanisms, by bisection between points of a grid of ε."""
+    """Return the crossings of all pairs of mechanisms, by bisection between points of a grid of ε."""
     found = []
     for place, first in enumerate(NAMES):
         for second in NAMES[place + 1 :]:
@@ -102,7 +103,7 @@ def _bisect(first: str, second: str, low: float, high: float, before: int, dimen
 
 
 def chart(grid: list[float], dimensions: int, found: list[Crossing]) -> str:
-    """One panel of the plot, with marks at the crossings with ``piecewise``."""
+    """Return one panel of the plot, with marks at the crossings with ``piecewise``."""
     lines = [Line(name, grid, [worst_variance(name, epsilon, dimensions) for epsilon in grid]) for name in NAMES]
     marks = [
         (c.epsilon, worst_variance(c.better_above, c.epsilon, dimensions), f"{c.better_above} from {c.epsilon:.2f}")

@@ -1,16 +1,16 @@
-"""Ten of a hundred nodes lie: what plain addition, a trimmed mean, the median and Krum make of it, on adult.
+"""Accuracy on adult if ten of a hundred nodes lie: plain addition, trimmed mean, median and Krum.
 
     python -m benchmarks.federated.byzantine [--epsilons 1 10] [--repeats 20] [--most 2 10]
 
 Records are dealt to 100 nodes at random. Liars know the campaign and send any numbers within the range that intake
-accepts: from −H to max_records + H for counts, H = ⌈64Δ/ε_q⌉. ``max_records`` is 2 or 10 times a node's share of the
-records: the larger the allowed range, the more a liar can do.
+accepts: from −H to max_records + H for counts, H = ⌈64Δ/ε_q⌉ (Δ, ε_q: sensitivity and ε of the vector). ``max_records``
+is 2 or 10 times a node's share of the records: the larger the allowed range, the more a liar can do.
 
     random     every number uniform within its range
     scaled     the node's exact sums times −5, clipped to the range
     targeted   the sums of records with the classes exchanged, as many as the range allows: every count, sum and sum of
                squares of a class is the honest mean of the other class, scaled up to max_records
-    hidden     the same direction, but only as far as honest nodes go: every number is the honest mean and 1.28 standard
+    hidden     as targeted, but only as far as honest nodes go: every number is the honest mean and 1.28 standard
                deviations between honest nodes, so that a trimmed mean does not leave it out
 
 Rules see noisy sums only. The share of the trimmed mean is that of the liars, or twice as much; Krum is told the number
@@ -51,7 +51,7 @@ ALLOWED = 0.03
 
 
 def limits(campaign: Campaign) -> tuple[Integers, Integers]:
-    """Smallest and largest allowed number of every place: shape (M,) int64 each."""
+    """Return the smallest and the largest allowed value of each of the M sums: shape (M,) int64 each."""
     sizes = [subject.size for subject in released_vectors(campaign)]
     ends = ranges(campaign)
     low, high = (np.repeat(np.array([pair[side] for pair in ends], np.int64), sizes) for side in (0, 1))
@@ -59,26 +59,26 @@ def limits(campaign: Campaign) -> tuple[Integers, Integers]:
 
 
 def random(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> Integers:
-    """Every number of :data:`LIARS` nodes uniform within its range: shape (LIARS, M) int64."""
+    """Return M sums for each of :data:`LIARS` nodes, uniform within their ranges: shape (LIARS, M) int64."""
     low, high = limits(campaign)
     return rng.integers(low, high, (LIARS, exact.shape[1]), endpoint=True)
 
 
 def scaled(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> Integers:
-    """The liars' exact sums times :data:`SCALED`, within the range: shape (LIARS, M) int64."""
+    """Return the liars' exact sums times :data:`SCALED`, within the range: shape (LIARS, M) int64."""
     del rng
     return np.clip(SCALED * exact[:LIARS], *limits(campaign))
 
 
 def targeted(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> Integers:
-    """Sums of records with exchanged classes, as many as the range allows: shape (LIARS, M) int64."""
+    """Return sums of as many records as the range allows, with exchanged classes: shape (LIARS, M) int64."""
     del rng
     sums = np.rint(exchanged(exact, campaign)).astype(np.int64)
     return np.tile(np.clip(sums, *limits(campaign)), (LIARS, 1))
 
 
 def hidden(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> Integers:
-    """The honest means, shifted by 1.28 standard deviations towards exchanged classes: shape (LIARS, M) int64."""
+    """Return the honest means, moved 1.28 standard deviations towards exchanged classes: shape (LIARS, M) int64."""
     honest = released(exact, campaign, rng)
     mean, spread = honest.mean(axis=0), honest.std(axis=0)
     shifted = mean + HIDDEN * spread * np.sign(exchanged(exact, campaign) - mean)
@@ -86,7 +86,7 @@ def hidden(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> Int
 
 
 def exchanged(exact: Integers, campaign: Campaign) -> Floats:
-    """The sums of max_records average records, each with the next class in place of its own: shape (M,) float64."""
+    """Return the sums of max_records average records whose class is replaced by the next one: shape (M,) float64."""
     assert campaign.nodes is not None
     classes = released_vectors(campaign)[0].size
     honest = exact.mean(axis=0).reshape(-1, classes)  # every vector ends with the classes
@@ -103,7 +103,7 @@ ATTACKS: dict[str, Callable[[Integers, Campaign, np.random.Generator], Integers]
 
 
 def by_rule(data: Data, epsilon: str, attack: str, repeats: int, most: int) -> list[TableRow]:
-    """Accuracies of every rule, on the same noisy sums."""
+    """Return the accuracies of all rules on the same noisy sums."""
     rng = np.random.default_rng()
     found: dict[str, list[float]] = {rule: [] for rule in RULES}
     for _ in range(repeats):
@@ -125,7 +125,7 @@ def by_rule(data: Data, epsilon: str, attack: str, repeats: int, most: int) -> l
 
 
 def jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """One row per ε, allowed number of records, attack and rule."""
+    """Yield one row per ε, allowed number of records, attack and rule."""
     for name in options.data or ["adult"]:
         data = Data.load(name)
         for epsilon, most, attack in product(options.epsilons or ["1", "10"], options.most, ATTACKS):
@@ -135,12 +135,12 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def accuracies(rows: list[TableRow]) -> dict[tuple[str, str], float]:
-    """(attack, rule) → accuracy."""
+    """Return (attack, rule) → accuracy."""
     return {(row["attack"], row["rule"]): float(row["accuracy"]) for row in rows}
 
 
 def reached(rows: list[TableRow], folder: Path) -> bool:
-    """Print by how many points each rule is below honest plain addition. Returns whether the target is reached."""
+    """Print by how many points each rule is below honest plain addition. Return whether the target is reached."""
     del folder
     good = True
     for (epsilon, most), chosen in grouped(rows, "epsilon", "most").items():
@@ -154,7 +154,7 @@ def reached(rows: list[TableRow], folder: Path) -> bool:
 
 
 def draw(rows: list[TableRow]) -> str:
-    """Bars of the accuracy by attack, one colour per rule, one chart per ε and allowed number of records."""
+    """Draw bars of the accuracy by attack, one colour per rule, one chart per ε and allowed number of records."""
     charts = []
     for (epsilon, most), chosen in grouped(rows, "epsilon", "most").items():
         own = accuracies(chosen)

@@ -1,4 +1,4 @@
-"""Records of a data set as nodes see them, splits, and noisy totals by the simulation's vector engine."""
+"""Records of a data set as nodes see them, with splits, and statistics of noisy sums by the vector engine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Data(NamedTuple):
     """One data set.
 
     Attributes:
-        name: its name.
+        name: name of the data set.
         schema: features and label with public bounds.
         observed, recognised: codes and numbers of the rows, for sums and for scoring.
         labels: shape (rows,) int64, class codes.
@@ -73,7 +73,7 @@ class Data(NamedTuple):
         return cls(name, schema, observe(frame, schema), recognise(frame, schema), labels, training_rows(name))
 
     def split(self, rng: np.random.Generator) -> Split:
-        """The predefined parts; without these a random tenth of the rows for tests."""
+        """Return the predefined parts, or without these a random tenth of the rows for tests."""
         rows = len(self.labels)
         if self.training is not None:
             return Split(np.arange(self.training), np.arange(self.training, rows))
@@ -88,7 +88,7 @@ class Data(NamedTuple):
     def campaign(
         self, epsilon: str, most: int = MAX_RECORDS // (1 << 16), masked: MaskedTerms | None = None
     ) -> Campaign:
-        """A campaign for nodes, unsigned.
+        """Return an unsigned campaign for nodes.
 
         Args:
             epsilon: ε of a summary or of an encrypted message.
@@ -114,12 +114,12 @@ class Data(NamedTuple):
     def exact(
         self, campaign: Campaign, rows: Integers, nodes: int, rng: np.random.Generator, owners: Integers | None = None
     ) -> Integers:
-        """The exact sums of N nodes: shape (N, M) int64.
+        """Return M exact sums for each of N nodes: shape (N, M) int64.
 
         Args:
             campaign: says what is summed.
             rows: shape (n,) int64, row numbers of the records.
-            nodes: N.
+            nodes: N, number of nodes.
             rng: deals the records to nodes.
             owners: shape (n,) int64, the node of every record; None deals the records at random.
         """
@@ -129,11 +129,11 @@ class Data(NamedTuple):
 
     @property
     def records(self) -> Records:
-        """All rows as records of a curator, for the centralised rival."""
+        """Return all rows as records of a curator, with whom the nodes are compared."""
         return Records(self.schema, self.labels, self.observed.codes, self.observed.numbers, {}, ())
 
     def curator_accuracy(self, epsilon: str, split: Split, postprocess: str) -> float:
-        """Accuracy of a curator's fit with the method ``sums``, at ε for adding or removing a record."""
+        """Return the accuracy of a curator's fit with the method ``sums``, at ε for adding or removing a record."""
         terms = FitTerms(
             "sums", micro_epsilon(epsilon), adjacency=ADD_REMOVE, family=self.family, variance_floor_micro=FLOOR_MICRO
         )
@@ -142,22 +142,22 @@ class Data(NamedTuple):
         )
 
     def accuracy(self, statistics: Statistics, postprocess: str, test: Integers) -> float:
-        """Share of the test rows that a model of the statistics classifies rightly."""
+        """Return the share of the test rows that a model of the statistics classifies rightly."""
         return self.accuracy_of(model_of(statistics, postprocess), test)
 
     def accuracy_of(self, model: Model, test: Integers) -> float:
-        """Share of the test rows that a model classifies rightly."""
+        """Return the share of the test rows that a model classifies rightly."""
         scores = model.scores_of(part(self.recognised, test))
         return float((scores.argmax(axis=1) == self.labels[test]).mean())
 
 
 def part(encoded: EncodedFrame, rows: Integers) -> EncodedFrame:
-    """Some rows of an encoded frame."""
+    """Return some rows of an encoded frame."""
     return EncodedFrame(encoded.codes[rows], encoded.numbers[rows])
 
 
 def noisy_statistics(
     exact: Integers, campaign: Campaign, rng: np.random.Generator, rule: Rule | None = None
 ) -> Statistics:
-    """Statistics of the sums of nodes, shape (N, M) int64, after every node has added its noise."""
+    """Add every node's noise to its exact sums, shape (N, M) int64, and return statistics of the noisy sums."""
     return statistics_of(released(exact, campaign, rng), campaign, PERIOD, rule)

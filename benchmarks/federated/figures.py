@@ -8,14 +8,14 @@ Each writes ``benchmarks/results/federated-COMMAND.csv`` and ``docs/plots/federa
 (:mod:`benchmarks.shared.study`).
 
 ``accuracy`` (figure 1): accuracy by ε for 1 to 1000 nodes and three kinds of noise and model: ``floored`` and
-``printed`` on the same private sums, and for numbers ``not_private_local_sensitivity``. The rival ``central`` is one
-curator who has all records, with the method ``sums`` at the same ε and the same adjacency ``add-remove``.
+``printed`` on the same private sums, and for numbers ``not_private_local_sensitivity``. For comparison, ``central`` is
+one curator who has all records, with the method ``sums`` at the same ε and adjacency ``add-remove``.
 ``sensitivity`` (figure 2): local sensitivity of the sums of x and x² over a node's records of one class, in units of
 the public bound, averaged over nodes and classes.
 ``means`` (figure 3): median error of the class means, in units of half the public range.
 
 The paper scales noise to the *local* sensitivity, the largest |x| among a node's own records. That noise depends on the
-records, so it is not differentially private. It is here for comparison alone and nowhere in the product.
+records, so it is not differentially private. It is here for comparison only, and not in the product.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ LEAST_RECORDS = 2
 
 
 def local_sensitivities(data: Data, rows: Integers, owners: Integers, nodes: int) -> Floats:
-    """Largest |u| of every node, numeric feature and class: shape (nodes, features, k) float64; 0 without records.
+    """Return the largest |u| of each node, numeric feature and class: (nodes, features, k) float64; 0 without records.
 
-    It is the local sensitivity of Σu to removing one of these records. That of Σu² is its square.
+    u are the scaled numbers. This is the local sensitivity of Σu to removing one of these records. That of Σu² is its
+    square.
     """
     classes, numeric = len(data.schema.label.classes), data.schema.numeric
     found = np.zeros((len(numeric), nodes * classes))
@@ -76,10 +77,11 @@ def local_sensitivities(data: Data, rows: Integers, owners: Integers, nodes: int
 def not_private_local_sensitivity(
     data: Data, campaign: Campaign, rows: Integers, nodes: int, rng: np.random.Generator
 ) -> Integers:
-    """Sums of nodes with the paper's noise, shape (N, M) int64. NOT PRIVATE: the noise depends on the records.
+    """Return the sums of nodes with the paper's noise, shape (N, M) int64.
 
-    Counts have the noise of the private sums. A node's sum over one class has Laplace noise of scale Δ/ε_q, Δ the local
-    sensitivity of that sum among the node's own records; none at all if the node has no record of the class.
+    NOT PRIVATE: the noise depends on the records. Counts have the noise of the private sums. A node's sum over one
+    class has Laplace noise of scale Δ/ε_q, Δ being the local sensitivity of that sum in the node's own records. It has
+    no noise if the node has no record of the class.
     """
     owners = deal(len(rows), nodes, rng)
     noisy = data.exact(campaign, rows, nodes, rng, owners)
@@ -98,7 +100,7 @@ def not_private_local_sensitivity(
 
 
 def accuracy_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """The rows of ``accuracy``."""
+    """Yield the rows of ``accuracy``."""
     for name in options.data or NAMES:
         data = Data.load(name)
         repeats = options.repeats if name in LARGE else 5 * options.repeats
@@ -115,7 +117,7 @@ def accuracy_jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def of_nodes(data: Data, epsilon: str, nodes: int, repeats: int) -> list[TableRow]:
-    """Accuracies on the same splits: two models of private sums, and one with the paper's noise, not private."""
+    """Return accuracies on the same splits: two models of private sums, and one with the paper's noise, not private."""
     campaign, rng = data.campaign(epsilon), np.random.default_rng()
     found: dict[str, list[float]] = {"floored": [], "printed": []} | ({NOT_PRIVATE: []} if data.schema.numeric else {})
     for _ in range(repeats):
@@ -130,13 +132,13 @@ def of_nodes(data: Data, epsilon: str, nodes: int, repeats: int) -> list[TableRo
 
 
 def rival(data: Data, epsilon: str, repeats: int) -> TableRow:
-    """Accuracy of a curator's fits with the method ``sums``, at ε for adding or removing a record."""
+    """Return the accuracy of a curator's fits with the method ``sums``, at ε for adding or removing a record."""
     rng = np.random.default_rng()
     return spread([data.curator_accuracy(epsilon, data.split(rng), "posterior") for _ in range(repeats)])
 
 
 def sensitivity_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """The rows of ``sensitivity``."""
+    """Yield the rows of ``sensitivity``."""
     rng = np.random.default_rng(options.seed)
     for name in options.data or NUMERIC:
         data = Data.load(name)
@@ -149,13 +151,13 @@ def sensitivity_jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def mean_sensitivities(largest: Floats) -> list[TableRow]:
-    """Means over nodes and classes of the local sensitivities of Σx and Σx², by feature."""
+    """Return the mean local sensitivities of Σx and Σx² over nodes and classes, by feature."""
     each = [largest[:, place] for place in range(largest.shape[1])]
     return [{"sum": f"{one.mean():.4f}", "squares": f"{(one**2).mean():.4f}"} for one in each]
 
 
 def means_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """The rows of ``means``."""
+    """Yield the rows of ``means``."""
     for name in options.data or NUMERIC:
         data = Data.load(name)
         for epsilon in ("0.1", "1", "10"):
@@ -166,7 +168,7 @@ def means_jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def error_of_mean(data: Data, epsilon: str, nodes: int, noise: str, repeats: int) -> TableRow:
-    """Median, over repeats, of the mean |S/n − exact mean| over features and classes; means are clipped to [−1, 1]."""
+    """Return the median over repeats of the mean error of class means, which are clipped to [−1, 1]."""
     campaign, rng = data.campaign(epsilon), np.random.default_rng()
     errors = []
     for _ in range(repeats):
@@ -181,7 +183,7 @@ def error_of_mean(data: Data, epsilon: str, nodes: int, noise: str, repeats: int
 
 
 def class_means(values: Integers, campaign: Campaign) -> Floats:
-    """Mean of every number in every class from the sums of nodes, shape (N, M): shape (numbers, k) float64."""
+    """Return the mean of each number in each class from the sums of nodes, (N, M): shape (numbers, k) float64."""
     totals, start = values.sum(axis=0).astype(np.float64), 0
     counts, found = np.ones(1), []
     for subject in released_vectors(campaign):
@@ -195,7 +197,7 @@ def class_means(values: Integers, campaign: Campaign) -> Floats:
 
 
 def draw_accuracy(rows: list[TableRow]) -> str:
-    """Accuracy of ``floored`` against ε, a line for each number of nodes and for the rival; a chart per data set."""
+    """Draw the accuracy of ``floored`` and of ``central`` against ε, a line per number of nodes; a chart per data."""
     words = {CENTRAL: "central", "1": "1 node"}
     charts = []
     for (name,), own in grouped((row for row in rows if row["model"] in ("floored", "posterior")), "data").items():
@@ -206,7 +208,7 @@ def draw_accuracy(rows: list[TableRow]) -> str:
 
 
 def draw_sensitivity(rows: list[TableRow]) -> str:
-    """Local sensitivity of Σx against the number of nodes, a line per feature, a chart per data set."""
+    """Draw local sensitivity of Σx against the number of nodes, a line per feature, a chart per data set."""
     charts = []
     for (name,), own in grouped(rows, "data").items():
         lines = [line(feature, chosen, "nodes", "sum", 1) for (feature,), chosen in grouped(own, "feature").items()]

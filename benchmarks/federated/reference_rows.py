@@ -5,13 +5,13 @@
 
 A row holds (``=``) if its mean differs from the reference's by at most 2 points plus three standard errors of the
 difference of the two means. The reference has one random split of each data set, while every repeat here has its own:
-its standard deviation of one run on skin at ε = 10 is 0.0000, and that on votes 0.014, where random splits into 43 test
-records alone give 0.033 at least. So a mean of the reference also has the chance of its one split, which its stated
-error leaves out. ``(=)`` says that a row holds only if the standard deviation between splits, measured here without
-noise, is added to that error.
+the reference's standard deviation of one run on skin at ε = 10 is 0.0000, and that on votes 0.014, where random splits
+into 43 test records alone give 0.033 at least. So a mean of the reference also depends on its one split, which its
+stated error leaves out. ``(=)`` says that a row holds only if the standard deviation between splits, measured here
+without noise, is added to the error.
 
-``--like-votes`` compares votes on those random splits alone whose model without noise classifies as many of the 43 test
-records rightly as the reference's must at ε = 10: 41.
+``--like-votes`` compares votes only on random splits like the reference's: the model without noise is right about 41 of
+the 43 test records, as the reference's must be at ε = 10.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIKE_VOTES = (0.94, 0.96)
 
 
 def line(found: Comparison) -> str:
-    """One line of the table."""
+    """Return a row as one line of the table."""
     return f"{found.case.data:13} {found.case.answers:>10} ε = {found.case.epsilon_total:>4} {found.text}"
 
 
@@ -46,7 +46,7 @@ def accuracies(
     splits: Iterator[Split],
     noise_seed: int | None = None,
 ) -> dict[str, list[float]]:
-    """Accuracies of every post-processing on the same noisy sums, a new split and new noise each time.
+    """Return the accuracies of every post-processing on the same noisy sums. Each repeat has a new split and new noise.
 
     ``noise_seed`` fixes which node has which record, and the noise; None takes entropy of the operating system.
     """
@@ -61,14 +61,17 @@ def accuracies(
 
 
 def random_splits(data: Data, seed: int) -> Iterator[Split]:
-    """Endless random splits; equal seeds give equal splits. With predefined parts they are all the same."""
+    """Yield endless random splits; equal seeds give equal splits.
+
+    If the data set has predefined parts, all splits are equal.
+    """
     rng = np.random.default_rng(seed)
     while True:
         yield data.split(rng)
 
 
 def without_noise(data: Data, split: Split, postprocess: str = "printed") -> float:
-    """Accuracy on one split of the exact sums, with the statistics that a very large ε gives."""
+    """Return the accuracy on one split without noise: exact sums, and statistics as for a very large ε."""
     campaign, rng = data.campaign("100000"), np.random.default_rng(0)
     return data.accuracy(
         statistics_of(data.exact(campaign, split.learning, 1, rng), campaign, 20_000), postprocess, split.test
@@ -76,7 +79,7 @@ def without_noise(data: Data, split: Split, postprocess: str = "printed") -> flo
 
 
 def between_splits(data: Data, seed: int, number: int = 20) -> float:
-    """Variance of the accuracy without noise over random splits; 0 with predefined parts."""
+    """Return the variance of the accuracy without noise over random splits; 0 with predefined parts."""
     if data.training is not None:
         return 0.0
     rng = np.random.default_rng(seed)
@@ -84,7 +87,7 @@ def between_splits(data: Data, seed: int, number: int = 20) -> float:
 
 
 def rows(options: argparse.Namespace) -> bool:
-    """All rows of the chosen data sets. Returns whether every row holds."""
+    """Measure all rows of the chosen data sets. Return whether every row holds."""
     good = True
     for name in options.data or NAMES:
         data = Data.load(name)
@@ -101,7 +104,7 @@ def rows(options: argparse.Namespace) -> bool:
 
 
 def like_votes(options: argparse.Namespace) -> bool:
-    """The rows of votes, on splits like the reference's. Returns whether every row holds."""
+    """Measure the rows of votes, on splits like the reference's. Return whether every row holds."""
     data, drawn = Data.load("votes"), 0
     alike: list[Split] = []
     for split in random_splits(data, options.seed):

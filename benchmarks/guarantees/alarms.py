@@ -1,4 +1,4 @@
-"""Alarms of honest campaigns, and of campaigns with 1 % of liars, through real report bytes, decoding and tally.
+"""How often alarms ring, in honest campaigns and with 1 % of liars, through real report bytes, decoding and tally.
 
     python -m benchmarks.guarantees.alarms [--honest 1000] [--lying 100] [--reports 100000] [--settings 0,1]
         [--kinds 'one bit,choose'] [--json]
@@ -57,12 +57,12 @@ class Setting(NamedTuple):
     """One kind of campaign.
 
     Attributes:
-        mechanism: its name.
+        mechanism: name of the mechanism.
         epsilon: ε as text.
         sizes: numbers of values of the features.
         periods: number of periods with reports.
         answers: number of answers of a device.
-        part: share of the benchmark's number of reports.
+        part: the setting's share of the number of reports in ``--reports``.
     """
 
     mechanism: str
@@ -95,12 +95,12 @@ SETTINGS = (
 
 
 def campaign_of(setting: Setting) -> Campaign:
-    """A campaign of this setting."""
+    """Return a campaign of this setting."""
     return parse_campaign(payload_of(setting))
 
 
 def payload_of(setting: Setting) -> bytes:
-    """The payload of a campaign of this setting."""
+    """Return the payload of a campaign of this setting."""
     features = [Categorical(f"f{i}", [f"v{j}" for j in range(size)]) for i, size in enumerate(setting.sizes)]
     schema = build_schema(Label("label", ["a", "b"]), features)
     parameters = CampaignParameters(
@@ -115,7 +115,7 @@ def payload_of(setting: Setting) -> bytes:
 
 
 def honest_rows(campaign: Campaign, reports: int, rng: np.random.Generator, periods: int = 5) -> Rows:
-    """Reports of honest devices in the last periods: (about ``reports``, L) uint8."""
+    """Return about ``reports`` reports of L bytes of honest devices in the last periods: (reports, L) uint8."""
     sizes = np.array([feature.size for feature in campaign.schema.observed])
     now = campaign.period_at(NOW)
     parts = []
@@ -129,7 +129,7 @@ def honest_rows(campaign: Campaign, reports: int, rng: np.random.Generator, peri
 
 
 def lie(campaign: Campaign, rows: Rows, kind: str, rng: np.random.Generator) -> None:
-    """Replace 1 % of the reports by lies, in place. See the module's text for the kinds."""
+    """Replace 1 % of the reports by lies, in place. The module's docstring explains the kinds."""
     head = len(campaign.layout.prefix)
     liars = rng.permutation(len(rows))[: int(len(rows) * LIARS)]
     some = rows[liars]
@@ -156,7 +156,7 @@ def lie(campaign: Campaign, rows: Rows, kind: str, rng: np.random.Generator) -> 
 
 
 def alarms_of(campaign: Campaign, rows: Rows) -> Alarms:
-    """The alarms of these reports, through their bytes."""
+    """Return the alarms that the bytes of these reports cause."""
     decoded = decode_batches(batch(campaign, rows), campaign, now=NOW)
     assert not decoded.rejected, decoded.rejected
     records = settle(decoded.records).records
@@ -167,7 +167,7 @@ def alarms_of(campaign: Campaign, rows: Rows) -> Alarms:
 
 
 def main() -> None:
-    """Count alarms, print."""
+    """Count alarms and print."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--honest", type=int, default=1000, help="honest campaigns, over all settings")
     parser.add_argument("--lying", type=int, default=100, help="campaigns per setting and kind of lies")

@@ -50,7 +50,7 @@ NUMBERS = build_schema(Label("label", ["a", "b"]), [Numeric("x", "0", "1", [0]),
 
 
 class Attack(NamedTuple):
-    """One attack: kind of lies, fleet, share of lying devices."""
+    """One attack: kind of lies, open or closed fleet, share of lying devices."""
 
     kind: str
     fleet: str
@@ -58,7 +58,7 @@ class Attack(NamedTuple):
 
 
 def campaign_of(mechanism: str, epsilon: str, answers: int) -> Campaign:
-    """A campaign with one mechanism: cells of two features and three classes, or moments of two numbers."""
+    """Return a campaign with one mechanism, about two features and three classes, or about two numbers."""
     values = issubclass(mechanisms.kind(mechanism), ValueMechanism)
     parameters = CampaignParameters(
         "attacked",
@@ -72,7 +72,7 @@ def campaign_of(mechanism: str, epsilon: str, answers: int) -> Campaign:
 
 
 def fleet_rows(campaign: Campaign, devices: int, rng: np.random.Generator) -> Rows:
-    """Honest reports of a fleet with random records of uneven shares: (devices·answers, L) uint8."""
+    """Return honest reports, L bytes each, of random records with uneven shares: (devices·answers, L) uint8."""
     classes = len(campaign.schema.label.classes)
     labels = (rng.random(devices) ** 2 * classes).astype(np.int64)
     sizes = np.array([feature.size for feature in campaign.schema.observed])
@@ -82,7 +82,7 @@ def fleet_rows(campaign: Campaign, devices: int, rng: np.random.Generator) -> Ro
 
 
 def lies(mechanism: Mechanism, kind: str, classes: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Answers of ``count`` liars: (count,) or (count, answers) int64."""
+    """Return answers of ``count`` liars: (count,) or (count, answers) int64."""
     size = mechanism.answers
     if mechanism.layout not in (BITS, INTEGERS):
         if kind == "random":
@@ -106,7 +106,7 @@ def lies(mechanism: Mechanism, kind: str, classes: int, count: int, rng: np.rand
 
 
 def write_answers(campaign: Campaign, rows: Rows, question: int, answers: NDArray[np.int64]) -> None:
-    """Put answers into the records of one question, (M, L) uint8, in place."""
+    """Write answers in place into M reports of L bytes to one question, (M, L) uint8."""
     mechanism, start = campaign.questions[question].mechanism, len(campaign.layout.prefix) + FIXED_BYTES
     rows[:, start:] = 0
     if mechanism.layout == BITS:
@@ -120,7 +120,7 @@ def write_answers(campaign: Campaign, rows: Rows, question: int, answers: NDArra
 
 
 def attacked(campaign: Campaign, rows: Rows, attack: Attack, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """The reports with lies, and the reports that they are compared with."""
+    """Return the reports with lies, and the reports without lies for the comparison."""
     head = len(campaign.layout.prefix)
     devices = len(rows) // campaign.answers
     liars = rng.permutation(devices)[: int(np.ceil(attack.share * devices))]
@@ -145,14 +145,14 @@ def attacked(campaign: Campaign, rows: Rows, attack: Attack, rng: np.random.Gene
 
 
 def counted(campaign: Campaign, rows: Rows) -> Statistics:
-    """The statistics of the reports, through their bytes."""
+    """Return the statistics that the bytes of the reports give."""
     decoded = decode_batches(batch(campaign, rows), campaign, now=NOW)
     assert not decoded.rejected, decoded.rejected
     return estimate(campaign, count(campaign, settle(decoded.records).records))
 
 
 def moves(after: Statistics, before: Statistics) -> list[float]:
-    """The largest move of a share or mean per question, then of the combined shares of the classes."""
+    """Return the largest move of a share or mean for each question, then of the combined shares of the classes."""
     found, votes, old = [], [], []
     for one, other in zip(after.questions, before.questions, strict=True):
         found.append(float(np.abs(one.estimate / one.n - other.estimate / other.n).max()) if one.n and other.n else 0.0)
@@ -166,7 +166,7 @@ def moves(after: Statistics, before: Statistics) -> list[float]:
 
 
 def main() -> None:
-    """Attack, compare, print."""
+    """Attack, compare and print."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--attacks", type=int, default=100, help="attacks of each kind per mechanism")
     parser.add_argument("--devices", type=int, default=2000)

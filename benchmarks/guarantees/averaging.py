@@ -1,10 +1,10 @@
-"""The probability that the best guess from all answers of one device is right, by its lifetime ε; exact.
+"""The probability that the best guess from all answers of one device is right, by the lifetime ε, exactly.
 
     python -m benchmarks.guarantees.averaging [--values 8] [--out docs/plots/averaging.svg] [--json]
 
 A device answers the same question about one of k values by ``direct`` with ε per period, until its lifetime ε E is
-spent. The attacker knows everything except the value and the noise. success = (1/k) Σ_y max_x P(y | x), summed over
-the counts y of the answers; the bound is e^E/(e^E + k − 1) (decision 22).
+spent. The attacker knows everything except the value and the noise. The guess is right with probability (1/k) Σ_y max_x
+P(y | x), x being the value and y the counts of the answers; the bound is e^E/(e^E + k − 1) (decision 22).
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def partitions(total: int, parts: int, most: int | None = None) -> Iterator[tupl
 
 
 def success(micro: int, periods: int, values: int) -> float:
-    """Success of the best guess after ``periods`` answers by ``direct``. Only the counts of the answers matter."""
+    """Return the probability that the best guess is right after ``periods`` answers by ``direct``.
+
+    Only the counts of the answers matter.
+    """
     mechanism = mechanisms.from_micro("direct", micro, values)
     keep, lie = float(mechanism.p), float(mechanism.q)
     total = 0.0
@@ -52,12 +55,12 @@ def success(micro: int, periods: int, values: int) -> float:
 
 
 def bound(micro: int, values: int) -> float:
-    """e^E/(e^E + k − 1)."""
+    """Return the bound e^E/(e^E + k − 1), with E in millionths in ``micro``, and k = ``values``."""
     return exp(micro / MICRO) / (exp(micro / MICRO) + values - 1)
 
 
 def curves(values: int) -> list[Line]:
-    """The curves of the plot: the bound, and one curve per ε per period, at lifetimes of whole numbers of periods."""
+    """Return the curves: the bound, and one curve for each ε per period, at lifetimes of whole numbers of periods."""
     lines = [Line("bound", [m / MICRO for m in LIFETIMES], [bound(m, values) for m in LIFETIMES])]
     for micro in PER_PERIOD:
         lifetimes = range(0, LIFETIMES[-1] + 1, micro)
@@ -67,7 +70,7 @@ def curves(values: int) -> list[Line]:
 
 
 def main() -> None:
-    """Compute, print, draw."""
+    """Compute, print and draw."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--values", type=int, default=8, help="k: how many values there are (8)")
     parser.add_argument("--out", type=Path, help="an SVG file to draw into")

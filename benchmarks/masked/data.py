@@ -1,4 +1,4 @@
-"""Masked totals of a data set by the simulation's vector engine, and ten folds."""
+"""Statistics of masked totals of a data set by the vector engine, and splits into ten folds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def masked_campaign(
     *,
     honest: str = "1",
 ) -> Campaign:
-    """A masked campaign for adding or removing a record, unsigned.
+    """Return an unsigned masked campaign whose ε is for adding or removing a record.
 
     Args:
         data: the data set.
@@ -54,7 +54,7 @@ def masked_statistics(
     rng: np.random.Generator,
     numbers: Mapping[int, int] | None = None,
 ) -> Statistics:
-    """Statistics of the decrypted totals of records that are dealt to parties.
+    """Return statistics of the decrypted totals of records that are dealt to parties.
 
     Args:
         data: the data set.
@@ -62,7 +62,8 @@ def masked_statistics(
         rows: shape (n,) int64, row numbers of the records.
         parties: number of parties.
         rng: randomness of the noise.
-        numbers: u → number of parties that have it in the key book; None for the numbers of the dealer's setup.
+        numbers: number u of a party in the key book → how many parties have this u; None for those of the dealer's
+            setup.
     """
     numbers = numbers_of_setup(parties) if numbers is None else numbers
     exact = data.exact(campaign, rows, 1, rng)[0]
@@ -70,7 +71,7 @@ def masked_statistics(
 
 
 def folds(data: Data, rng: np.random.Generator) -> Iterator[Split]:
-    """Endless splits into nine tenths and one tenth of the records: ten folds, then ten others."""
+    """Yield endless splits into nine tenths and one tenth of the records: ten folds, then ten other folds."""
     while True:
         order = rng.permutation(len(data.labels))
         for fold in range(FOLDS):

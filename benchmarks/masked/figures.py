@@ -1,4 +1,4 @@
-"""Fig. 1 of Huai et al. (2015) again, and masked totals between nodes in the clear and one curator, over the nodes.
+"""Fig. 1 of Huai et al. (2015) again; and masked totals, sums in the clear and one curator, by number of nodes.
 
     python -m benchmarks.masked.figures car [--repeats 10]
     python -m benchmarks.masked.figures nodes [--data adult …] [--repeats 20]
@@ -7,9 +7,10 @@ Each writes ``benchmarks/results/masked-COMMAND.csv`` and ``docs/plots/masked-CO
 (:mod:`benchmarks.shared.study`).
 
 ``car`` (figures 1 a and b): accuracy on car by ε from 0.1 to 0.4, means over ten folds × repeats. *Horizontal*: one
-record per party with the number u = n, post-processing ``halves``, γ = 1, noise ``divided`` or ``diluted`` with δ =
-10^−5 for each count. *Vertical*: six parties with one feature each, who know the labels. ``per count`` gives every
-count ε, so a record that is added or removed costs 7ε; ``in total`` divides ε by seven.
+record per party, each of the n parties adding 1/n of the noise (number u = n), post-processing ``halves``, γ = 1 (all
+parties are honest), noise ``divided`` or ``diluted`` with δ = 10^−5 for each count. *Vertical*: six parties with one
+feature each, who know the labels. ``per count`` gives every count ε, so a record that is added or removed costs 7ε;
+``in total`` divides ε by seven.
 
 ``nodes``: accuracy by the number of nodes, adding or removing one record, post-processing ``floored``: nodes that send
 their sums in the clear, masked totals with both kinds of noise (``diluted`` with δ = 10^−5 in total), γ = 1, and one
@@ -63,7 +64,7 @@ _TITLES = {DIVIDED: "masked, divided", DILUTED: "masked, diluted"}
 
 
 def car_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """The rows of ``car``."""
+    """Yield the rows of ``car``."""
     data = Data.load("car")
     yield single({"form": "no noise", "reading": "", "epsilon": ""}, exact_accuracy, data, options)
     for form in (DIVIDED, DILUTED, "vertical"):
@@ -74,7 +75,7 @@ def car_jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def on_car(data: Data, options: argparse.Namespace, form: str, reading: str, epsilon: str) -> TableRow:
-    """Accuracy on car in one form, over all folds and repeats."""
+    """Return the accuracy on car in one form and reading of ε, over all folds and repeats."""
     splits, rng = folds(data, np.random.default_rng(options.seed)), np.random.default_rng()
     micro = micro_epsilon(epsilon) if reading == "per count" else micro_epsilon(epsilon) // COUNTS
     found = []
@@ -92,7 +93,7 @@ def on_car(data: Data, options: argparse.Namespace, form: str, reading: str, eps
 
 
 def vertical_accuracy(data: Data, share: int, split: Split, rng: np.random.Generator) -> float:
-    """Accuracy of opened products on one split. ``share``: ε of a count in millionths."""
+    """Return the accuracy of decrypted products on one split. ``share``: ε of a count in millionths."""
     learning = split.learning
     encoded = EncodedFrame(data.observed.codes[learning], data.observed.numbers[learning])
     owners = np.zeros(len(learning), np.int64)
@@ -103,7 +104,7 @@ def vertical_accuracy(data: Data, share: int, split: Split, rng: np.random.Gener
 
 
 def exact_accuracy(data: Data, options: argparse.Namespace) -> TableRow:
-    """Accuracy of Naive Bayes on the exact counts."""
+    """Return the accuracy of Naive Bayes on the exact counts."""
     splits, found = folds(data, np.random.default_rng(options.seed)), []
     for _ in range(options.repeats * FOLDS):
         learning, test = next(splits)
@@ -113,7 +114,7 @@ def exact_accuracy(data: Data, options: argparse.Namespace) -> TableRow:
 
 
 def nodes_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """The rows of ``nodes``."""
+    """Yield the rows of ``nodes``."""
     for name in options.data:
         data = Data.load(name)
         repeats = options.repeats if name == "adult" else 5 * options.repeats
@@ -130,7 +131,7 @@ def nodes_jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> TableRow:
-    """Accuracy of nodes in the clear or of a masked total."""
+    """Return the accuracy of sums in the clear or of masked totals."""
     rng, found = np.random.default_rng(), []
     for _ in range(repeats):
         split = data.split(rng)
@@ -146,13 +147,13 @@ def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> T
 
 
 def of_curator(data: Data, epsilon: str, repeats: int) -> TableRow:
-    """Accuracy of a curator's fits with the method ``sums`` and the same post-processing."""
+    """Return the accuracy of a curator's fits with the method ``sums`` and the same post-processing."""
     rng = np.random.default_rng()
     return spread([data.curator_accuracy(epsilon, data.split(rng), "floored") for _ in range(repeats)])
 
 
 def draw_car(rows: list[TableRow]) -> str:
-    """Accuracy against ε, a line for each form and reading; a chart for figure 1 a and one for 1 b."""
+    """Draw the accuracy against ε, a line for each form and reading; a chart for figure 1 a and one for 1 b."""
     exact = next(100 * float(row["accuracy"]) for row in rows if row["form"] == "no noise")
     charts = []
     for title, forms in (("car, horizontal", (DIVIDED, DILUTED)), ("car, vertical", ("vertical",))):
@@ -167,7 +168,7 @@ def draw_car(rows: list[TableRow]) -> str:
 
 
 def draw_nodes(rows: list[TableRow]) -> str:
-    """Accuracy against the number of nodes, a line for each kind; a chart per data set and ε."""
+    """Draw the accuracy against the number of nodes, a line for each kind; a chart per data set and ε."""
     charts = []
     for (name, epsilon), own in grouped(rows, "data", "epsilon").items():
         by_kind = grouped(own, "kind")

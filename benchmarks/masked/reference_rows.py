@@ -46,19 +46,19 @@ EPSILON, NODES = "0.1", 1000
 
 
 def per_count(counts: int) -> str:
-    """δ in total for δ = 10^−5 of each count that a record is in."""
+    """Return the total δ if each of ``counts`` counts that a record is in has δ = 10^−5."""
     return f"{counts * float(DELTA):.6f}"
 
 
 def epsilon_of(case: Case) -> str:
-    """ε of the campaign: seven times what the row gives a count."""
+    """Return ε of the campaign: seven times the ε that the row gives a count."""
     total, _, part = case.epsilon_per_answer.partition("total/")
     share = float(case.epsilon_total) / int(part) if part else float(total.split()[-1])
     return f"{COUNTS * share:.6f}"
 
 
 def measured(case: Case, data: Data, repeats: int, seed: int, noise_seed: int | None = None) -> Comparison:
-    """The accuracies of one row over so many folds. ``noise_seed`` fixes parties and noise; None draws new ones."""
+    """Measure one row over ``repeats`` folds. ``noise_seed`` fixes parties and noise; None draws new ones."""
     splits, rng = folds(data, np.random.default_rng(seed)), np.random.default_rng(noise_seed)
     parties = int(case.answers.split()[0])
     chosen = (DIVIDED, None) if case.mechanism.startswith("one") else (DILUTED, per_count(COUNTS))
@@ -73,7 +73,7 @@ def measured(case: Case, data: Data, repeats: int, seed: int, noise_seed: int | 
 
 
 def line(found: Comparison) -> str:
-    """One line of the table."""
+    """Return a row as one line of the table."""
     case, kind = found.case, "one copy" if found.case.mechanism.startswith("one") else "diluted"
     return (
         f"{case.answers:>12}  {kind:8}  ε = {float(case.epsilon_total):4.1f}  {case.epsilon_per_answer:19}{found.text}"
@@ -81,7 +81,7 @@ def line(found: Comparison) -> str:
 
 
 def rows(repeats: int, seed: int) -> bool:
-    """All rows. Returns whether every row holds."""
+    """Measure all rows. Return whether every row holds."""
     data, verdicts = Data.load("car"), []
     for case in distributed_cases():
         found = measured(case, data, repeats, seed)
@@ -92,7 +92,7 @@ def rows(repeats: int, seed: int) -> bool:
 
 
 def adult(repeats: int, noise_seed: int | None = None) -> bool:
-    """Adult with 1000 nodes. Returns whether both kinds of masked noise reach the target with δ = 10^−5 in total."""
+    """Measure adult with 1000 nodes. Return whether both kinds of masked noise reach the target."""
     data, rng = Data.load("adult"), np.random.default_rng(noise_seed)
     split = data.split(rng)
     plain = data.campaign(EPSILON, -(-len(split.learning) // NODES))

@@ -1,4 +1,4 @@
-"""Accuracy against the independent reference: local, post-processing ``paper``.
+"""Accuracy of local trust against the independent reference, with post-processing ``paper``.
 
     python -m benchmarks.models.accuracy [--repeats 60] [--big-repeats 6] [--data car …] [--engine both] [--json]
     python -m benchmarks.models.accuracy --form numeric [--repeats 40]
@@ -110,7 +110,10 @@ def _design(case: Case) -> tuple[Design, pd.DataFrame]:
 
 
 def _parameters(case: Case, design: Design) -> CampaignParameters:
-    """The campaign's parameters of a case. The reference's ``approach2 bit`` is ``bits`` here; 1 and 3 are laplace."""
+    """Return the campaign's parameters of a case.
+
+    The reference's ``approach2 bit`` is ``bits`` here; its approaches 1 and 3 are ``laplace``.
+    """
     parameters = CampaignParameters("reference", micro_epsilon(case.epsilon_total), case.mechanism, family=case.family)
     if case.family == GAUSSIAN:
         approach = int(case.form.split()[1].removeprefix("approach"))
@@ -121,7 +124,7 @@ def _parameters(case: Case, design: Design) -> CampaignParameters:
 
 
 def plain_accuracies(design: Design, frame: pd.DataFrame, family: str, repeats: int, seed: int) -> list[float]:
-    """Accuracies of models without privacy, one per repetition, learned from the people whose devices would report."""
+    """Return accuracies of models without privacy, one per repetition, of the people whose devices would report."""
     rng = np.random.default_rng(seed)
     accuracies = []
     for _ in range(repeats):
@@ -135,7 +138,7 @@ def plain_accuracies(design: Design, frame: pd.DataFrame, family: str, repeats: 
 
 
 def main() -> int:
-    """Measure all cases on all cores; 0 if every row agrees."""
+    """Measure all cases on all cores. Return 0 if every row agrees."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--repeats", type=int, default=60)
     parser.add_argument("--big-repeats", type=int, default=6)
@@ -160,7 +163,7 @@ def main() -> int:
 
 
 def _jobs(options: argparse.Namespace) -> list[tuple[Case, str, int, int]]:
-    """Arguments of :func:`measure`, one per row and engine."""
+    """Return arguments of :func:`measure`, one per row and engine."""
     numeric = options.form == "numeric"
     cases = numeric_cases() if numeric else discrete_cases()
     names = options.data or (NUMERIC if numeric else CATEGORICAL)

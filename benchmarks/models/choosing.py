@@ -2,7 +2,7 @@
 
     python -m benchmarks.models.choosing [--data mushroom car chess] [--epsilons 1 0.1 4] [--repeats 20] [--quick]
 
-A fleet of N records is drawn with replacement from the learning part of a data set, and a model is made of it by
+N records are drawn with replacement from the learning part of a data set, and a model is made of them by
 
 - ``local``: N devices, each of which answers one question (``direct`` or ``oue``, as ``auto`` chooses),
   post-processing ``posterior``;
@@ -22,9 +22,9 @@ accuracy is within half a point of the model of endless records without privacy,
 ``benchmarks/results/choosing.csv`` gets every point as soon as it is measured. Then
 ``benchmarks/results/choosing-needed.csv`` gets the N at which each curve reaches the model without privacy less 10, 5
 and 2 points. Every point is compared with the accuracy without privacy on the same splits; N is interpolated between
-logarithms on the rising curve nearest to the points. ``low`` and ``high`` are the same for the points plus and less two
-standard errors. ``docs/plots/choosing.svg`` has the curves. ``--draw`` takes the points that are there. ``--quick``
-takes few repeats and writes to ``--folder`` (default: the working folder).
+logarithms on the rising curve nearest to the points. ``low`` and ``high`` are this N for the points plus and less two
+standard errors. ``docs/plots/choosing.svg`` has the curves. ``--draw`` draws the measured points. ``--quick`` takes few
+repeats and writes to ``--folder`` (default: the working folder).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Trial:
 
     Args:
         data: the data set.
-        seed: of the split. Trials of one seed and data set have the same split.
+        seed: of the split. Trials with equal seed and data set have the same split.
         rng: source of fleets and of noise.
     """
 
@@ -114,48 +114,48 @@ class Trial:
         self.split = data.split(np.random.default_rng([*seed, *data.name.encode()]))
 
     def accuracy(self, model: Model) -> float:
-        """Share of the test records that the model classifies rightly."""
+        """Return the share of the test records that the model classifies rightly."""
         return self.data.accuracy_of(model, self.split.test)
 
     def drawn(self, size: int) -> Integers:
-        """Row numbers of ``size`` records of the learning part, drawn with replacement: (size,) int64."""
+        """Return row numbers of ``size`` records of the learning part, drawn with replacement: (size,) int64."""
         learning = self.split.learning
         return learning[self.rng.integers(0, len(learning), size)]
 
     def plain(self, size: int) -> float:
-        """Accuracy of Naive Bayes on the exact counts of ``size`` records; 0 stands for endless records."""
+        """Return the accuracy of Naive Bayes on the exact counts of ``size`` records. 0 stands for endless records."""
         rows = self.drawn(size) if size else self.split.learning
         return self.accuracy(plain_model(part(self.data.observed, rows), self.data.labels[rows], self.data.schema))
 
     def central(self, size: int, epsilon_micro: int) -> float:
-        """Accuracy of one curator's fit of ``size`` records."""
+        """Return the accuracy of one curator's fit of ``size`` records."""
         terms = FitTerms(
             "sums", epsilon_micro, adjacency=CHANGE, family=self.data.family, variance_floor_micro=FLOOR_MICRO
         )
         return self.accuracy(fit(self.data.records.part(self.drawn(size)), terms, self.rng.bytes(32)).model)
 
     def local(self, size: int, campaign: Campaign) -> float:
-        """Accuracy of a campaign that ``size`` devices answer once."""
+        """Return the accuracy of a campaign that ``size`` devices answer once."""
         data, learning = self.data, self.split.learning
         people = Population(data.observed, data.labels, data.recognised, data.labels).take(learning)
         laws = laws_of(campaign, people, np.full(len(learning), 1 / len(learning)))
         return self.accuracy(model_of(simulated(campaign, laws, Fleet(size), self.rng), campaign.fit.postprocess))
 
     def federated(self, size: int, epsilon: str, nodes: int) -> float:
-        """Accuracy of added noisy sums of nodes with ``size`` records in all."""
+        """Return the accuracy of added noisy sums of nodes with ``size`` records in all."""
         campaign = self.data.campaign(epsilon, 2 * -(-size // nodes))
         statistics = noisy_statistics(self.data.exact(campaign, self.drawn(size), nodes, self.rng), campaign, self.rng)
         return self.data.accuracy(statistics, "floored", self.split.test)
 
     def distributed(self, size: int, epsilon: str, nodes: int) -> float:
-        """Accuracy of the decrypted total of nodes with ``size`` records in all."""
+        """Return the accuracy of the decrypted total of nodes with ``size`` records in all."""
         campaign = masked_campaign(self.data, epsilon, nodes, size, "divided", honest=HONEST)
         statistics = masked_statistics(self.data, campaign, self.drawn(size), nodes, self.rng)
         return self.data.accuracy(statistics, "floored", self.split.test)
 
 
 def measure(trial: Trial, kind: str, nodes: int, size: int, epsilon: str) -> float:
-    """Accuracy of one kind of trust on one split. ``epsilon``: for a replaced record."""
+    """Return the accuracy of one kind of trust on one split. ``epsilon`` is for a replaced record."""
     micro = micro_epsilon(epsilon)
     half = format_micro(micro // 2)
     if kind == PLAIN:
@@ -169,14 +169,14 @@ def measure(trial: Trial, kind: str, nodes: int, size: int, epsilon: str) -> flo
 
 
 def sizes(kind: str, nodes: int) -> list[int]:
-    """The rising values of N for a kind of trust."""
+    """Return the rising values of N for a kind of trust."""
     steps = (round(SMALLEST * 10 ** (step / 2)) for step in range(16))
     fewest, most = FEWEST_PER_NODE * nodes if nodes > 1 else 1, LARGEST.get(kind, LARGEST_ELSE)
     return [size for size in steps if fewest <= size <= most]
 
 
 def jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """All points. A curve ends where it is near the model without privacy."""
+    """Yield all points. A curve ends where it is near the accuracy without privacy."""
     for name in options.data:
         data = Data.load(name)
         noise = np.random.default_rng(options.seed)
@@ -196,7 +196,7 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def point(data: Data, options: argparse.Namespace, best: Sequence[float], of: tuple[str, int, int, str]) -> TableRow:
-    """One point of a curve. Large fleets differ less, so they have fewer splits.
+    """Measure one point of a curve. Large fleets differ less, so they have fewer splits.
 
     Args:
         data: the data set.
@@ -214,14 +214,16 @@ def point(data: Data, options: argparse.Namespace, best: Sequence[float], of: tu
 
 
 def row_of(found: Sequence[float], best: Sequence[float]) -> TableRow:
-    """Mean accuracy, and how much it lacks of ``best``, the accuracy without privacy on the same split."""
+    """Return the mean accuracy, and how far it is below ``best``, the accuracy without privacy on the same splits."""
     lacking = spread([other - own for own, other in zip(found, best, strict=False)])
     accuracy = spread(list(found))
     return {**accuracy, "lacking": lacking["accuracy"], "lacking_error": lacking["error"]}
 
 
 def reached(points: Sequence[TableRow], below: float, shift: float) -> str:
-    """The N at which an accuracy lacks at most ``below``, with two digits; ``>N`` if no point's does.
+    """Return the N, with two digits, at which the accuracy without privacy is missed by at most ``below``.
+
+    The result is ``>N`` if no point is so near.
 
     Args:
         points: the points of one curve.
@@ -241,7 +243,7 @@ def reached(points: Sequence[TableRow], below: float, shift: float) -> str:
 
 
 def needed(rows: Sequence[TableRow]) -> Iterator[TableRow]:
-    """For every curve and target: the number of records that it takes, and the range of two standard errors."""
+    """Yield for every curve and target the number of records needed, and its range by two standard errors."""
     for points in curves(rows).values():
         names = {name: points[0][name] for name in ("data", "epsilon", "kind", "nodes")}
         for below in TARGETS:
@@ -250,12 +252,12 @@ def needed(rows: Sequence[TableRow]) -> Iterator[TableRow]:
 
 
 def curves(rows: Sequence[TableRow]) -> dict[tuple[str, ...], list[TableRow]]:
-    """The points of each curve, by data set, ε, kind and number of nodes."""
+    """Return the points of each curve, by data set, ε, kind and number of nodes."""
     return grouped((row for row in rows if row["records"] != ENDLESS), "data", "epsilon", "kind", "nodes")
 
 
 def draw(rows: Sequence[TableRow]) -> str:
-    """Accuracy against the number of records, a line for each kind in :data:`DRAWN`; a chart per data set and ε."""
+    """Draw the accuracy against the number of records, a line per kind in :data:`DRAWN`; a chart per data set and ε."""
     charts, known = [], curves(rows)
     for name, epsilon in dict.fromkeys((data, epsilon) for data, epsilon, _, _ in known if epsilon):
         lines = [
@@ -268,7 +270,7 @@ def draw(rows: Sequence[TableRow]) -> str:
 
 
 def write_needed(rows: Sequence[TableRow], folder: Path) -> bool:
-    """Interpolate, and write the second table."""
+    """Interpolate, and write ``choosing-needed.csv``."""
     write_rows(list(needed(rows)), folder / "choosing-needed.csv")
     return True
 

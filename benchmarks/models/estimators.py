@@ -1,15 +1,16 @@
-"""Accuracy of the post-processings on real records, paired: all of them fit the same reports.
+"""Accuracy of the post-processings on real records, paired: all fit the same counts.
 
     python -m benchmarks.models.estimators budgets [--repeats 200] [--big-repeats 40] [--data car …] [--epsilon 0.1 …]
     python -m benchmarks.models.estimators resampled [--devices 100000 1000000] [--repeats 20]
     python -m benchmarks.models.estimators devices [--repeats 100] [--warnings 10]
 
-``budgets``: every person of a random 80 % answers one question; the others are the test. ``resampled``: so many people
-drawn with replacement from the 80 %. ``devices``: 10 to 1,000 devices; the columns ``prior`` (always the largest of the
-classes' estimated shares) and ``largest`` (always the true largest class) are the yardsticks, and ``--warnings`` is the
-number of repetitions in which ``publish``'s warning is computed.
+``budgets``: every person of a random 80 % answers one question; the others are the test. ``resampled``: ``--devices``
+people drawn with replacement from the 80 %. ``devices``: 10 to 1,000 devices; the columns ``prior`` (always the largest
+of the classes' estimated shares) and ``largest`` (always the true largest class) are the yardsticks, and ``--warnings``
+is the number of repetitions in which ``publish``'s warning is computed.
 
-``--data breast-cancer`` is scikit-learn's set of 569 people and 30 numbers, in no grid: no constant was chosen on it.
+``--data breast-cancer`` is scikit-learn's set of 569 people and 30 numbers. It is not among the default data sets, and
+no constant was chosen on it.
 
 Counts are drawn per question from the mechanisms' laws (``direct`` and unary encodings), not report by report. The
 estimates, the fits and the warning are the aggregator's own code. Numeric columns are cut into bins of equal width
@@ -81,7 +82,10 @@ class Data(NamedTuple):
 
 
 def load(name: str) -> Data:
-    """A data set. Adult keeps its categorical columns only; sets with a test file are joined, except adult."""
+    """Read a data set. Adult keeps its categorical columns only.
+
+    The parts of a set with a test file are joined, except adult's.
+    """
     if name == HELD_OUT:
         return _held_out()
     entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
@@ -120,14 +124,14 @@ def _held_out() -> Data:
 
 
 def campaign_of(schema: Schema, epsilon: str) -> Campaign:
-    """A campaign with the mechanism ``auto`` that asks for the class too, which ``paper`` needs."""
+    """Return a campaign with the mechanism ``auto`` that also asks for the class alone, which ``paper`` needs."""
     return parse_campaign(
         build_campaign(schema, CampaignParameters("estimators", micro_epsilon(epsilon), "auto"), 1, NOW)
     )
 
 
 def tally_of(campaign: Campaign, codes: Integers, labels: Integers, rng: np.random.Generator) -> Tally:
-    """Counts of one answer per person, drawn per question from the mechanism's law."""
+    """Draw the counts of one answer per person, for each question from the mechanism's law."""
     classes = len(campaign.schema.label.classes)
     asked = rng.integers(0, len(campaign.questions), len(labels))
     order = np.argsort(asked, kind="stable")
@@ -144,7 +148,7 @@ def tally_of(campaign: Campaign, codes: Integers, labels: Integers, rng: np.rand
 
 
 def right(log_prior: Floats, tables: Sequence[Floats], codes: Integers, labels: Integers) -> float:
-    """Share of right predictions, in points."""
+    """Return the share of right predictions, in points."""
     score = np.tile(log_prior, (len(labels), 1))
     for feature, table in enumerate(tables):
         score += table[codes[:, feature]]
@@ -154,7 +158,7 @@ def right(log_prior: Floats, tables: Sequence[Floats], codes: Integers, labels: 
 def trial(
     data: Data, campaign: Campaign, devices: int | None, rng: np.random.Generator, *, warns: bool
 ) -> dict[str, float]:
-    """Accuracies of one split in points; ``warned`` is 1 or 0 if ``warns``, else NaN."""
+    """Return the accuracies of one split in points; ``warned`` is 1 or 0 if ``warns``, else NaN."""
     people, test = divided(data, rng)
     test = test[:MOST_TESTED]
     if devices is not None:
@@ -169,22 +173,22 @@ def trial(
 
 
 def alone(share: Floats, labels: Integers) -> float:
-    """Accuracy of always predicting the class of the largest estimated share, in points; the mean over tied classes.
+    """Return the accuracy of always predicting the class of the largest estimated share, in points.
 
-    ``share``: shape (k,) float64. Without the mean, the first of several tied classes would have an advantage: it is
-    often the most frequent one.
+    ``share``: shape (k,) float64. For tied classes it is their mean: the first of several tied classes would have an
+    advantage, since it is often the most frequent one.
     """
     tied = np.flatnonzero(share >= share.max() - 1e-12)
     return 100 * float(np.isin(labels, tied).mean()) / len(tied)
 
 
 def _warns(statistics: Statistics) -> bool:
-    """Whether ``publish`` warns of the model made with the default post-processing."""
+    """Return whether ``publish`` warns of the model that the default post-processing makes."""
     return foresee(statistics, DEFAULT).warning is not None
 
 
 def frame_of(data: Data, rows: Integers | None = None) -> pd.DataFrame:
-    """The records, or some of them, as typed values."""
+    """Return the records, or some of them, as typed values."""
     codes, labels = (data.codes, data.labels) if rows is None else (data.codes[rows], data.labels[rows])
     columns = {
         feature.name: np.array(feature.labels(), object)[codes[:, place]]
@@ -194,27 +198,27 @@ def frame_of(data: Data, rows: Integers | None = None) -> pd.DataFrame:
 
 
 def without_privacy(data: Data, people: Integers, test: Integers) -> float:
-    """Accuracy of the model of these people's records on the test records, in points."""
+    """Return the accuracy of the model of these people's records on the test records, in points."""
     model = fit_plain(frame_of(data, people), data.schema)
     return right(model.log_prior, model.terms, data.codes[test], data.labels[test])
 
 
 def divided(data: Data, rng: np.random.Generator) -> tuple[Integers, Integers]:
-    """Indices of the records that devices hold, and of a random fifth for the test: int64 each."""
+    """Divide the records: return the indices of those on devices, and of a random fifth for the test, int64 each."""
     order = rng.permutation(len(data.labels))
     count = round(TEST_SHARE * len(order))
     return order[count:], order[:count]
 
 
 def plain(data: Data) -> float:
-    """Accuracy without privacy: all people but the test part, mean of five splits, in points."""
+    """Return the accuracy without privacy of all people but the test part, in points: the mean of five splits."""
     rng = np.random.default_rng(0)
     parts = [divided(data, rng) for _ in range(5)]
     return float(np.mean([without_privacy(data, people, test[:MOST_TESTED]) for people, test in parts]))
 
 
 class Row(NamedTuple):
-    """All accuracies of one cell of the table, in points: name → shape (repeats,) float64."""
+    """All accuracies of one row of the table, in points: name of the post-processing → shape (repeats,) float64."""
 
     data: str
     epsilon: str
@@ -222,11 +226,11 @@ class Row(NamedTuple):
     found: dict[str, Floats]
 
     def mean(self, name: str) -> float:
-        """Mean accuracy in points."""
+        """Return the mean accuracy in points."""
         return float(np.nanmean(self.found[name]))
 
     def versus(self, other: str, among: NDArray[np.bool_] | None = None) -> tuple[float, float]:
-        """Mean of the default minus the other, and its standard error, in points."""
+        """Return how much better the default is than another on average, and the standard error, in points."""
         difference = self.found[DEFAULT] - self.found[other]
         if among is not None:
             difference = difference[among]
@@ -235,13 +239,13 @@ class Row(NamedTuple):
         return float(difference.mean()), float(difference.std(ddof=1)) / sqrt(len(difference))
 
     def loses(self, other: str) -> bool:
-        """Whether the default is more than one point worse than the other, beyond two standard errors."""
+        """Return whether the default is more than one point worse than another, beyond two standard errors."""
         mean, error = self.versus(other)
         return mean + 2 * error < -100 * TOLERANCE
 
 
 def measure(name: str, data: Data, epsilon: str, devices: int | None, options: argparse.Namespace) -> Row:
-    """One cell of the table. Every cell has a random generator of its own, so that a part can be measured again."""
+    """Measure one row of the table. Every row has its own random generator, so that it can be measured again alone."""
     campaign = campaign_of(data.schema, epsilon)
     seed = [options.seed, *name.encode(), micro_epsilon(epsilon), devices or 0]
     rng = np.random.default_rng(seed)
@@ -251,7 +255,7 @@ def measure(name: str, data: Data, epsilon: str, devices: int | None, options: a
 
 
 def show(row: Row, others: Sequence[str]) -> None:
-    """One line: accuracies, differences ± standard errors, warnings."""
+    """Print one row: accuracies, differences ± standard errors, warnings."""
     accuracies = "".join(f"{row.mean(name):>7.1f}" for name in (*POSTPROCESSES, "prior", "largest"))
     differences = "".join("{:>+8.1f} ± {:3.1f}".format(*row.versus(name)) for name in others)
     marks = "".join(f"  LOSES to {name}" for name in others if row.loses(name))
@@ -267,7 +271,7 @@ def show(row: Row, others: Sequence[str]) -> None:
 
 
 def summarise(rows: Sequence[Row], others: Sequence[str]) -> None:
-    """Mean differences over all cells, and the number of cells in which the default loses."""
+    """Print the mean differences over all rows, and the number of rows in which the default loses."""
     for name in others:
         each = np.array([row.versus(name) for row in rows])
         error = sqrt(float((each[:, 1] ** 2).sum())) / len(rows)
@@ -277,7 +281,7 @@ def summarise(rows: Sequence[Row], others: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Measure a grid; 0 if the default loses in no cell."""
+    """Measure all rows. Return 0 if the default loses in no row."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("grid", choices=list(GRIDS))
     parser.add_argument("--data", nargs="*", help="data sets; default: all of the grid")

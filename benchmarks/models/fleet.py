@@ -40,7 +40,7 @@ SHOWN = 10
 
 
 class Grown(NamedTuple):
-    """A fleet that has answered so far: the statistics of its store, and seconds of the whole run by kind of work."""
+    """A fleet that has answered so far: statistics of its store, and seconds of the whole run by kind of work."""
 
     devices: int
     statistics: Statistics

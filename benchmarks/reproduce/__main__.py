@@ -41,7 +41,7 @@ RESULTS, PLOTS, QUICK = ROOT / "benchmarks/results/reproduce", ROOT / "docs/plot
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure and draw the parts. Returns 0; 1 if rows are missing that shall be drawn; 2 if the data are not there."""
+    """Measure and draw the parts. Returns 0; 1 if ``--draw`` finds rows missing; 2 if there are no data."""
     options = _options(words)
     os.environ["HEARSAY_REFERENCE"] = str(options.data.resolve())  # Before any module reads it, here or in a process.
     from benchmarks.shared.reference import NOT_HERE, available
@@ -61,9 +61,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _part(name: str, results: Path, plots: Path, options: argparse.Namespace) -> bool:
-    """Measure what is missing of a part, unless the rows shall only be drawn, and write the part's other files.
+    """Measure the missing rows of a part, unless ``--draw`` is given, and write the part's other files.
 
-    Returns False if rows are missing that shall only be drawn; then nothing is written.
+    Return False, and write nothing, if ``--draw`` finds rows missing.
     """
     part, size, file = cast("Part", import_module(PARTS[name])), Size(options.quick), results / f"{name}.csv"
     rows = [] if options.again else read_rows(file)

@@ -65,7 +65,7 @@ FLOOR_NOT_PRIVATE = 0.1
 
 
 class Point(NamedTuple):
-    """What one or two rows are about: a form and its mechanism, the answers of a person, and the ε.
+    """What names one or two rows: a form and its mechanism, the answers of a person, and the ε.
 
     Attributes:
         form: a form of this module; ``none`` for no privacy.
@@ -83,30 +83,33 @@ class Point(NamedTuple):
 
     @property
     def postprocesses(self) -> tuple[str, ...]:
-        """The post-processings of the point's answers, one row each; one empty name if there is no choice."""
+        """The post-processings of the point's answers, one row each; one empty name if there are none."""
         return POSTPROCESSES if self.form in (DISCRETISED, GAUSSIAN) else ("",)
 
 
 class View(NamedTuple):
-    """How the numbers of a data set are read: the projection, and the records on which everything is fitted."""
+    """How the numbers of a data set are read: projection, and the records on which bounds and projection are fitted."""
 
     data: str
     reduction: str
     fit: str
 
     def design(self) -> tuple[Design, pd.DataFrame]:
-        """The design, and the records."""
+        """Return how the schema is made, and the records."""
         frame, schema = numeric_data(self.data)
         method, components = REDUCTIONS[self.reduction]
         return Design(schema, BINS[self.data], True, method, components, fit_on=self.fit), frame
 
     def questions(self, form: str, mechanism: str) -> int:
-        """The number of questions of a form."""
+        """Return the number of questions of a form."""
         return len(_subjects(self.design()[0].template_schema(), form, mechanism))
 
 
 def jobs(size: Size) -> list[Job]:
-    """Every view: without privacy and with the class shown, discretised, Gaussian; all rows of a form are one job."""
+    """Return the jobs of every view: without privacy, class shown, discretised, Gaussian.
+
+    The rows of a form are a job.
+    """
     found: list[Job] = []
     for view in views(quick=size.quick):
         points = list(_points(view, quick=size.quick))
@@ -118,7 +121,7 @@ def jobs(size: Size) -> list[Job]:
 
 
 def views(*, quick: bool) -> list[View]:
-    """The views of all data sets."""
+    """Return the views of all data sets."""
     reductions = ("none", "dca") if quick else tuple(REDUCTIONS)
     return [View(data, reduction, fit) for data in DATA for reduction in reductions for fit in FITS]
 
@@ -144,7 +147,7 @@ def _points(view: View, *, quick: bool) -> Iterator[Point]:
 
 
 def measure(view: View, points: Sequence[Point], repeats: int, seed: int) -> list[list[float]]:
-    """Accuracies of every point and post-processing, with the same divisions of the records for all of them."""
+    """Return the accuracies of every point and post-processing, with the same divisions of the records for all."""
     design, frame = _design(view)
     dividing, rng = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
     campaigns: dict[Point, Campaign] = {}
@@ -171,10 +174,10 @@ def _design(view: View) -> tuple[Design, pd.DataFrame]:
 def _models(
     point: Point, schema: Schema, people: Population, campaigns: dict[Point, Campaign], rng: np.random.Generator
 ) -> Iterator[Model]:
-    """One model for each post-processing of a point.
+    """Yield one model for each post-processing of a point.
 
-    ``campaigns`` keeps the campaign of each point. Schemas of one view differ in bounds and projection only, and these
-    are in the records' codes and numbers already; the questions are equal.
+    ``campaigns`` keeps the campaign of each point. One campaign is enough for all divisions: the schemas of a view have
+    equal questions, and their bounds and projections are already in the records' codes and numbers.
     """
     if point.form == NONE:
         if point.mechanism == DISCRETISED:
@@ -194,7 +197,7 @@ def _models(
 
 
 def _mechanism(form: str, name: str) -> dict[str, Any]:
-    """The parameters of a campaign that follow from form and mechanism."""
+    """Return the parameters of a campaign that follow from form and mechanism."""
     if form == DISCRETISED:
         return {"mechanism": name, "family": DISCRETE}
     mechanism, approach = APPROACHES[name]
@@ -215,7 +218,7 @@ def _parameters(point: Point, schema: Schema) -> CampaignParameters:
 def label_not_private(
     approach: str, epsilon: float, schema: Schema, people: Population, rng: np.random.Generator
 ) -> Model:
-    """The Gaussian model of the source's released code. NOT PRIVATE: the aggregator sees the class of every person.
+    """Make the Gaussian model of the source's released code. NOT PRIVATE: the aggregator sees everybody's class.
 
     In each class one half of the people report x, the others x². With d numbers, x in [−1, 1]:
 
@@ -251,7 +254,7 @@ def label_not_private(
 
 
 def _sent(approach: str, epsilon: float, numbers: Floats, rng: np.random.Generator) -> Floats:
-    """What N people send about d numbers, unbiased: shape (N, d) float64, as ``numbers``; 0 for what is not sent."""
+    """Return what N people send about d numbers, unbiased, 0 for what is not sent: (N, d) float64, as ``numbers``."""
     people, size = numbers.shape
     if approach == "approach 1":
         return np.asarray(numbers + rng.laplace(scale=2 * size / epsilon, size=numbers.shape))
@@ -267,7 +270,7 @@ def _sent(approach: str, epsilon: float, numbers: Floats, rng: np.random.Generat
 
 
 def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
-    """One plot per data set and form, a chart of each view; and the agreement with an independent simulation."""
+    """Return one plot per data set and form, a chart of each view; and the agreement with an independent simulation."""
     plots = {
         f"reproduce-{data}-{form}.svg": panels(
             [_chart(view, form, rows) for view in views(quick=size.quick) if view.data == data], 2
@@ -279,7 +282,7 @@ def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
 
 
 def _independent(rows: Sequence[Row]) -> list[Row]:
-    """Rows with ``paper``, and without privacy, beside an independent simulation of the same methods."""
+    """Return the rows with ``paper`` and without privacy, beside an independent simulation of the same methods."""
     here = {tuple(row[name] for name in KEY): row for row in rows}
     return [
         {**dict(zip(KEY, key, strict=True)), **agreement(case, here[key])}
@@ -290,7 +293,7 @@ def _independent(rows: Sequence[Row]) -> list[Row]:
 
 
 def _key(case: Case) -> tuple[str, ...]:
-    """The values of :data:`KEY` of a row of the independent simulation."""
+    """Return the values of the columns :data:`KEY` for a row of the independent simulation."""
     family, *approach, reduction, fit = case.form.split()
     form = DISCRETISED if family == DISCRETE else GAUSSIAN
     mechanism = f"approach {approach[0][-1]}" if approach else case.mechanism
@@ -301,7 +304,7 @@ def _key(case: Case) -> tuple[str, ...]:
 
 
 def _chart(view: View, form: str, rows: Sequence[Row]) -> str:
-    """Accuracy of a view against the total ε of a person; the class-visible form at the ε of its numbers."""
+    """Draw the accuracy of a view against a person's total ε; ``label_not_private`` against the ε of its numbers."""
     own = [row for row in rows if (row["data"], row["reduction"], row["fit"]) == tuple(view)]
     lines = []
     drawn = ("direct", "oue") if form == DISCRETISED else tuple(APPROACHES)

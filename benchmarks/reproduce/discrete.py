@@ -64,7 +64,7 @@ THETA = "0.000001"
 
 
 def jobs(size: Size) -> list[Job]:
-    """Per data set the rows without privacy, then the private rows of each mechanism."""
+    """Return the jobs: for each data set the rows without privacy, then the private rows of each mechanism."""
     found: list[Job] = []
     for name in DATA:
         repeats = QUICK_REPEATS if size.quick else REPEATS[name]
@@ -97,7 +97,7 @@ def _names(
 
 
 def _budgets(name: str, *, quick: bool) -> Iterator[tuple[str, str, str]]:
-    """Answers, total ε and ε per answer of every point of one mechanism, in rising order of ε."""
+    """Yield answers, total ε and ε per answer of every point of one mechanism, in rising order of ε."""
     questions = len(sample(name).schema.features) + 1
     for total in TOTALS[::2] if quick else TOTALS:
         yield ONE, total, total
@@ -108,7 +108,7 @@ def _budgets(name: str, *, quick: bool) -> Iterator[tuple[str, str, str]]:
 
 
 def private(name: str, mechanism: str, answers: str, total: str, repeats: int, seed: int) -> list[list[float]]:
-    """Accuracies of the models of all post-processings, which are made of the same answers."""
+    """Return the accuracies of the models of all post-processings, which are made of the same answers."""
     data, rng = sample(name), np.random.default_rng(seed)
     micro = micro_epsilon(total)
     count = parse_answers(answers, len(data.schema.features) + 1, micro)
@@ -124,11 +124,11 @@ def private(name: str, mechanism: str, answers: str, total: str, repeats: int, s
 
 
 def per_class(name: str, mechanism: str, each: str, split: str, repeats: int, seed: int) -> list[list[float]]:
-    """Accuracies of the source's coding: an answer at ε ``each`` about every feature in every class.
+    """Return accuracies of the source's coding: an answer at ε ``each`` about every feature in every class.
 
     People of other classes answer with a uniform random value. With Ê_{a,j} the estimate of the people who answered a
-    for class j, and Ê_j that of the people of class j among N, the number of people of class j with value a is
-    Ê_{a,j} − (N − Ê_j)/A, for A values. Estimates ≤ 0 become 1.
+    for class j, and Ê_j that of the people of class j among N, the number of people of class j with value a of A values
+    is estimated as Ê_{a,j} − (N − Ê_j)/A. Estimates ≤ 0 become 1.
     """
     data, rng = sample(name), np.random.default_rng(seed)
     options = {"theta": THETA} if mechanism == "the" else {}
@@ -159,12 +159,12 @@ def _sizes(schema: Schema) -> list[int]:
 
 
 def _estimated(mechanism: Mechanism, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Estimated numbers of people with each value, from their answers: (values,) float64."""
+    """Let people answer, and return the estimated number of people with each value: (values,) float64."""
     return debias(mechanism, len(inputs), counts_of(mechanism, inputs, rng).tolist()).estimate
 
 
 def not_private(name: str, split: str, repeats: int, seed: int) -> list[list[float]]:
-    """Accuracies of Naive Bayes without privacy, and shares of the largest class.
+    """Return the accuracies of Naive Bayes without privacy, and shares of the largest class.
 
     For :data:`RANDOM` also 1 or 0 for every split: whether that accuracy is at least the one on the source's split.
     """
@@ -181,11 +181,11 @@ def not_private(name: str, split: str, repeats: int, seed: int) -> list[list[flo
 
 
 def _plain(data: Sample, people: Population, test: Population) -> float:
-    """The accuracy of Naive Bayes without privacy."""
+    """Return the accuracy of Naive Bayes without privacy."""
     return accuracy(plain_model(people.reported, people.labels, data.schema), test)
 
 
 def accuracy(model: Model, test: Population) -> float:
-    """Share of the test records whose class the model predicts."""
+    """Return the share of the test records whose class the model predicts."""
     right: NDArray[np.bool_] = model.scores_of(test.scored).argmax(axis=1) == test.truth
     return float(right.mean())

@@ -19,7 +19,7 @@ ONE, ALL, PER_CLASS = "one", "all", "all per class"
 
 
 def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
-    """One plot per data set, a table of the data sets, and tables of the agreement with other people's numbers."""
+    """Return a plot per data set, a table of the data sets, and tables of the agreement with other people's numbers."""
     del size
     table = Table.of(rows)
     made = {f"reproduce-discrete-{name}.svg": _plot(name, table) for name in DATA}
@@ -37,27 +37,27 @@ class Table(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Table:
-        """The table of all rows of the part."""
+        """Return the table of all rows of the part."""
         names = ("data", "mechanism", "answers", "epsilon_total", "postprocess", "split")
         return cls({tuple(row[name] for name in names): row for row in rows})
 
     def without(self, name: str, kind: str, split: str = FIFTH) -> float:
-        """The accuracy of a row without privacy."""
+        """Return the accuracy of a row without privacy."""
         return float(self.rows[name, kind, "", "", "", split]["accuracy"])
 
     def curve(self, name: str, mechanism: str, answers: str, postprocess: str, split: str = FIFTH) -> list[Row]:
-        """Rows in rising order of ε."""
+        """Return rows in rising order of ε."""
         wanted = (name, mechanism, answers, postprocess, split)
         return [row for key, row in self.rows.items() if (*key[:3], *key[4:]) == wanted]
 
     def line(self, label: str, *names: str) -> Line:
-        """A curve against the total ε."""
+        """Return a curve against the total ε."""
         rows = self.curve(*names)
         return Line(label, [float(row["epsilon_total"]) for row in rows], [float(row["accuracy"]) for row in rows])
 
 
 def _plot(name: str, table: Table) -> str:
-    """A chart of each mechanism, and one of all mechanisms with one answer."""
+    """Return a chart of each mechanism, and one of all mechanisms with one answer."""
     charts = [_chart(name, mechanism, table) for mechanism in MECHANISMS]
     lines = [table.line(mechanism, name, mechanism, ONE, "posterior") for mechanism in MECHANISMS]
     plain = table.without(name, "none")
@@ -70,7 +70,7 @@ def _plot(name: str, table: Table) -> str:
 
 
 def _chart(name: str, mechanism: str, table: Table) -> str:
-    """Accuracy against the total ε of a person, beside the released curve at its ε per answer and at its total."""
+    """Draw the accuracy against a person's total ε, beside the released curve at its ε per answer and at its total."""
     lines = [
         table.line(f"{answers}, {post}", name, mechanism, answers, post)
         for answers in (ONE, ALL)
@@ -91,13 +91,13 @@ def _chart(name: str, mechanism: str, table: Table) -> str:
 
 
 def _released(name: str, mechanism: str) -> dict[float, float]:
-    """The released curve of a mechanism: ε per answer → accuracy. For ``the`` the curve with θ = 0."""
+    """Return the released curve of a mechanism: ε per answer → accuracy. The curve of ``the`` is that for θ = 0."""
     wanted = "the theta 0" if mechanism == "the" else mechanism
     return {each: value for kind, each, value in published(name) if kind == wanted}
 
 
 def _data_rows(table: Table) -> list[Row]:
-    """The data sets, and what is possible on them without privacy."""
+    """Return the data sets, and what is possible on them without privacy."""
     found = []
     for name in DATA:
         schema = sample(name).schema
@@ -119,7 +119,7 @@ def _data_rows(table: Table) -> list[Row]:
 
 
 def _released_rows(table: Table) -> list[Row]:
-    """The released accuracies beside measured ones of the same coding, by ε per answer."""
+    """Return the released accuracies beside measured ones of the same coding, by ε per answer."""
     found = []
     for name in DATA:
         for mechanism in MECHANISMS:
@@ -140,7 +140,7 @@ def _released_rows(table: Table) -> list[Row]:
 
 
 def _independent_rows(table: Table) -> list[Row]:
-    """Rows with ``paper`` beside an independent simulation of the same protocols (``reference/accuracy.csv``)."""
+    """Return rows with ``paper`` beside an independent simulation of these protocols (``reference/accuracy.csv``)."""
     found = []
     for case in reference.discrete_cases():
         key = (case.data, case.mechanism, case.answers, f"{float(case.epsilon_total):g}", "paper", FIFTH)

@@ -1,4 +1,4 @@
-"""Figures and tables of the documentation, each a function of the words that name it in a page, from the CSV files.
+"""Figures and tables of the documentation, from the CSV files. A page names a function and its arguments.
 
 Accuracies are in per cent, with one standard error of the mean over repetitions.
 """
@@ -28,16 +28,16 @@ NEAR = 2
 
 @lru_cache(maxsize=32)
 def rows_of(name: str) -> tuple[Row, ...]:
-    """The rows of a CSV file of the results."""
+    """Return the rows of a CSV file of the results."""
     with (RESULTS / name).open(newline="", encoding="utf-8") as file:
         return tuple(csv.DictReader(file))
 
 
 def one(name: str, **named: str) -> Row:
-    """The one row of a file with these values.
+    """Return the one row of a file that has the values ``named``.
 
     Raises:
-        LookupError: not exactly one row has them.
+        LookupError: not exactly one row has these values.
     """
     found = [row for row in rows_of(name) if all(row[column] == value for column, value in named.items())]
     if len(found) != 1:
@@ -46,29 +46,29 @@ def one(name: str, **named: str) -> Row:
 
 
 def shown(row: Row) -> str:
-    """An accuracy and its standard error, in per cent."""
+    """Return an accuracy and its standard error, in per cent."""
     return f"{100 * float(row['accuracy']):.1f} ± {100 * float(row['error']):.1f}"
 
 
 def percent(text: str) -> str:
-    """A share in per cent."""
+    """Return a share in per cent."""
     return f"{100 * float(text):.1f}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown, with empty lines around it."""
+    """Return a table in Markdown, with empty lines around it."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
 
 
 def full_time() -> str:
-    """The time of the full run: the seconds of all jobs of all parts, each on one core, in minutes."""
+    """Return the time of the full run: the seconds of all jobs of all parts, each on one core, in minutes."""
     texts = [(RESULTS / "reproduce" / f"{part}.txt").read_text("utf-8") for part in PARTS]
     return f"{sum(int(re.search(r'([0-9]+) s of one core', text)[1]) for text in texts) / 60:.0f}"
 
 
 def quick_time() -> str:
-    """The time of ``--quick`` on two cores, in minutes, as the command printed it."""
+    """Return the time of ``--quick`` on two cores, in minutes, as the command printed it."""
     text = (RESULTS / "reproduce" / "quick.txt").read_text("utf-8")
     return f"{int(re.search(r'^all: ([0-9]+) s', text, re.MULTILINE)[1]) / 60:.1f}"
 
@@ -77,7 +77,7 @@ def quick_time() -> str:
 
 
 def price() -> str:
-    """What the released accuracies cost, and what the same ε buys with one answer."""
+    """Return what the released accuracies cost, and what the same ε buys with one answer."""
     rows = []
     for data in SOURCE_DATA:
         for each in ("0.25", "2", "5"):
@@ -92,7 +92,7 @@ def price() -> str:
 
 
 def same_coding() -> str:
-    """Released accuracies against those measured here of the same coding, by mechanism."""
+    """Return released accuracies against those measured here of the same coding, by mechanism."""
     rows = []
     for mechanism in MECHANISMS:
         cells = [mechanism]
@@ -108,7 +108,7 @@ def same_coding() -> str:
 
 
 def splits() -> str:
-    """Accuracy without privacy on the source's one split and on random ones."""
+    """Return the accuracy without privacy on the source's one split and on random ones."""
     rows = []
     for data in SOURCE_DATA:
         row = one("reproduce/discrete-data.csv", data=data)
@@ -128,7 +128,7 @@ def splits() -> str:
 
 
 def data(name: str, column: str) -> str:
-    """One number of the table of data sets: in per cent, or ``sds``, standard deviations above random splits."""
+    """Return one number of the table of data sets: in per cent, or ``sds``, standard deviations above random splits."""
     row = one("reproduce/discrete-data.csv", data=name)
     if column == "sds":
         return row["source_split_in_sds"]
@@ -142,7 +142,7 @@ def data(name: str, column: str) -> str:
 
 
 def discrete(name: str, mechanism: str, answers: str, total: str, post: str) -> str:
-    """One accuracy of the discrete part."""
+    """Return one accuracy of the discrete part."""
     split = {"split": "random 20 %"}
     return shown(
         one(
@@ -153,13 +153,13 @@ def discrete(name: str, mechanism: str, answers: str, total: str, post: str) -> 
 
 
 def released(name: str, mechanism: str, each: str, column: str) -> str:
-    """A released accuracy in per cent, or ``total``, the ε that a person spends for it."""
+    """Return a released accuracy in per cent, or ``total``, the ε that a person spends for it."""
     row = one("reproduce/discrete-released.csv", data=name, mechanism=mechanism, epsilon_per_answer=each)
     return f"{float(row['epsilon_total']):g}" if column == "total" else percent(row[column])
 
 
 def independent(part: str) -> str:
-    """How many rows agree with the independent simulation: within two points and three standard errors."""
+    """Return how many rows agree with the independent simulation: within two points and three standard errors."""
     agreeing, rows = 0, rows_of(f"reproduce/{part}-independent.csv")
     for row in rows:
         difference, errors = float(row["difference"]), float(row["standard_errors"])
@@ -173,7 +173,7 @@ def independent(part: str) -> str:
 
 
 def questions() -> str:
-    """One answer with each design, beside the released curve, at ε near 1."""
+    """Return one answer with each design, beside the released curve, at ε near 1."""
     rows = []
     for name in SOURCE_DATA:
         there = one("reproduce/discrete-released.csv", data=name, mechanism="direct", epsilon_per_answer="1.05")
@@ -195,7 +195,7 @@ def questions() -> str:
 
 
 def question(name: str, devices: str, design: str, epsilon: str) -> str:
-    """One accuracy of the part ``questions``; ``any`` for what the row does not have, ``source`` for all people."""
+    """Return one accuracy of the part ``questions``; ``any``: the row does not have it; ``source``: all people."""
     large, small = str(LARGE), str(_people(name))
     size = {"any": "", "source": small}.get(devices, large)
     spent = "" if epsilon == "any" else epsilon
@@ -203,7 +203,7 @@ def question(name: str, devices: str, design: str, epsilon: str) -> str:
 
 
 def _people(name: str) -> int:
-    """Number of people of the source's size."""
+    """Return the number of people of the source's size."""
     return min(
         int(row["devices"]) for row in rows_of("reproduce/questions.csv") if row["data"] == name and row["devices"]
     )
@@ -213,17 +213,17 @@ def _people(name: str) -> int:
 
 
 def theta(name: str, answers: str, threshold: str) -> str:
-    """Accuracy at one threshold."""
+    """Return the accuracy at one threshold."""
     return shown(one("reproduce/theta.csv", data=name, answers=answers, theta=threshold))
 
 
 def theta_repeats() -> str:
-    """Number of repetitions."""
+    """Return the number of repetitions."""
     return rows_of("reproduce/theta.csv")[0]["n"]
 
 
 def theta_variances() -> str:
-    """The threshold of the least variance for each ε, and what 0.25 costs."""
+    """Return the threshold of the least variance for each ε, and what 0.25 costs."""
     variances: dict[str, dict[str, float]] = {}
     for row in rows_of("reproduce/theta-variance.csv"):
         variances.setdefault(row["epsilon"], {})[row["theta"]] = float(row["variance"])
@@ -245,7 +245,7 @@ def _continuous(name: str, reduction: str, fit: str, point: Sequence[str], post:
 
 
 def continuous(fit: str) -> str:
-    """One answer at ε = 1 and 5, and all answers at a total of 10, of every view that is fitted on ``fit``."""
+    """Return one answer at ε = 1 and 5, and all answers at a total of 10, of every view that is fitted on ``fit``."""
     head = (
         "data", "reduction", "bins, no privacy", "`direct`, one, ε = 1", "one, ε = 5", "all, ε = 10",
         "Gaussian, no privacy", *(f"{name}, one, ε = 5" for name in APPROACHES),
@@ -263,7 +263,7 @@ def continuous(fit: str) -> str:
 
 
 def shown_label() -> str:
-    """What it is worth to show the class: accuracies of both forms at each ε, the mean over all views."""
+    """Return what it is worth to show the class: accuracies of both forms at each ε, the mean over all views."""
     rows = []
     for approach in APPROACHES:
         for form in (LABEL_NOT_PRIVATE, GAUSSIAN):
@@ -281,7 +281,7 @@ def shown_label() -> str:
 
 
 def one_against_all() -> str:
-    """In how many comparisons at equal total ε all answers are more than two standard errors better than one."""
+    """Return in how many comparisons at equal total ε all answers are more than two standard errors better than one."""
     names = ("data", "reduction", "fit", "form", "mechanism", "epsilon_total", "postprocess")
     rows = rows_of("reproduce/continuous.csv")
     single = {tuple(row[name] for name in names): row for row in rows if row["answers"] == "one"}
@@ -295,7 +295,7 @@ def one_against_all() -> str:
 
 
 def worst_reduction(name: str) -> str:
-    """Points that one component of PCA loses on a data set without privacy, in bins, fitted on all records."""
+    """Return the points lost on a data set, in bins, by one component of PCA without privacy, fitted on all records."""
     plain, reduced = (
         float(_continuous(name, reduction, "train", (NONE, DISCRETISED, "", ""))["accuracy"])
         for reduction in ("none", "pca1")
@@ -307,7 +307,7 @@ def worst_reduction(name: str) -> str:
 
 
 def learning() -> str:
-    """Accuracies by the number of devices, and the least number in the rows that comes near the limit."""
+    """Return the accuracies by the number of devices, and the least number in the rows that comes near the limit."""
     sizes = ("1000", "10000", "100000", "1000000", "10000000")
     rows = []
     for name in SOURCE_DATA:
@@ -326,13 +326,13 @@ def learning() -> str:
 
 
 def met(name: str) -> str:
-    """How many rows of an independent simulation a text file of comparisons marks as met, as ``n of m``."""
+    """Return how many rows of an independent simulation a text file of comparisons marks as met, as ``n of m``."""
     marks = re.findall(r"\(allowed +[\d.]+\) +(=|\(=\)|above|BELOW|\S+)", (RESULTS / f"{name}.txt").read_text("utf-8"))
     return f"{sum(mark in ('=', 'above') for mark in marks)} of {len(marks)}"
 
 
 def federated() -> str:
-    """Accuracy over the number of nodes, at ε = 1, beside the noise of the paper's code, which is not private."""
+    """Return accuracies by number of nodes, at ε = 1, beside the noise of the paper's code, which is not private."""
     rows = []
     for name in ("adult", "skin", "accelerometer", "mushroom", "votes"):
         for model in ("floored", "printed", "not_private_local_sensitivity"):
@@ -349,7 +349,7 @@ def federated() -> str:
 
 
 def masked() -> str:
-    """The reading of ε in Huai et al., by accuracy on car."""
+    """Return the reading of ε in Huai et al., by accuracy on car."""
     rows = []
     for form in ("divided", "diluted", "vertical"):
         for reading in ("per count", "in total"):
@@ -362,7 +362,7 @@ def masked() -> str:
 
 
 def central() -> str:
-    """The methods of a curator at ε = 2, with the adjacency that all of them cover."""
+    """Return the methods of a curator at ε = 2, with the adjacency that all of them cover."""
     methods = ("sums", "global-var", "global-std", "smooth", "smooth-trimmed", "bun-steinke")
     rows = []
     for name in ("adult", "mushroom", "skin", "seeds", "glass"):

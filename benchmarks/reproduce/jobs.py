@@ -1,4 +1,4 @@
-"""What a part of the reproduction is: jobs that measure accuracies, and files that are drawn from the rows.
+"""A part of the reproduction: jobs that measure accuracies as rows of a CSV, and files that are made of the rows.
 
 A part is a module with two functions:
 
@@ -57,16 +57,16 @@ class Job(NamedTuple):
         return [(*map(str, names.values()), str(self.repeats)) for names in self.rows]
 
     def seed(self, base: int) -> int:
-        """The job's seed: it depends on ``base`` and on the names of the rows, and on no other job."""
+        """Return the job's seed: it depends on ``base`` and on the names of the rows only."""
         text = repr((base, [sorted(names.items()) for names in self.rows]))
         return int.from_bytes(sha256(text.encode()).digest()[:4], "big")
 
     def columns(self) -> list[str]:
-        """The columns of the CSV."""
+        """Return the columns of the CSV."""
         return [*self.rows[0], *MEASURED]
 
     def results(self, found: Sequence[Sequence[float]], seconds: float) -> list[Row]:
-        """The complete rows, from the accuracies of each.
+        """Return the complete rows, from the accuracies of each.
 
         Raises:
             ValueError: there are not ``repeats`` accuracies between 0 and 1 for each row.
@@ -88,7 +88,7 @@ class Job(NamedTuple):
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """Rows of equal columns, at least one, as the text of a CSV file."""
+    """Return rows of equal columns, at least one, as the text of a CSV file."""
     out = StringIO()
     writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -97,7 +97,7 @@ def csv_text(rows: Sequence[Row]) -> str:
 
 
 def agreement(case: Case, row: Row) -> Row:
-    """The columns that compare a row with an independent simulation (``reference/accuracy.csv``)."""
+    """Return the columns that compare a row with an independent simulation (``reference/accuracy.csv``)."""
     error = max(case.sd, float(row["sd"])) * sqrt(1 / case.runs + 1 / int(row["n"]))
     difference = float(row["accuracy"]) - case.accuracy
     return {
@@ -112,7 +112,7 @@ class Part(Protocol):
     """A module that measures one part."""
 
     def jobs(self, size: Size) -> list[Job]:
-        """What to measure, in the order of the rows."""
+        """Return what to measure, in the order of the rows."""
 
     def files(self, rows: Sequence[Row], size: Size) -> Mapping[str, str]:
-        """The plots and tables of complete rows: file name → text."""
+        """Return the plots and tables of complete rows: file name → text."""

@@ -1,9 +1,9 @@
 """Learning curves: accuracy against the number of devices, up to ten million, at ε = 1 and one answer per device.
 
-Devices draw their records with replacement from 80 % of the data; the others are the test. The reports are those of
-the vector engine. They go through report files into a real store, which is counted at each size, so that the sizes of
-one curve are of one growing fleet. Rows with the post-processing ``none`` are Naive Bayes without privacy from the
-same 80 %, the limit of each curve.
+Devices draw their records with replacement from 80 % of the data; the others are the test. The reports are those of the
+vector engine. They go through report files into a real store, which is counted at each size, so that the sizes of one
+curve are of one growing fleet. Rows with the post-processing ``none`` are Naive Bayes without privacy from the same 80
+%, which limits each curve.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPEATS, LARGE_REPEATS = 10, 3
 
 
 def jobs(size: Size) -> list[Job]:
-    """Small fleets with many repetitions, and large fleets with few."""
+    """Return the jobs: small fleets with many repetitions, and large fleets with few."""
     found = []
     for name in DATA[::2] if size.quick else DATA:
         small, large = (SMALL[2::2], LARGE[:1]) if size.quick else (SMALL, LARGE)
@@ -45,7 +45,7 @@ def jobs(size: Size) -> list[Job]:
 
 
 def measure(name: str, sizes: Sequence[int], plain: bool, repeats: int, seed: int) -> list[list[float]]:  # noqa: FBT001
-    """Accuracies of every size and post-processing; with ``plain`` also those without privacy, at the end."""
+    """Return the accuracies of every size and post-processing; with ``plain`` also those without privacy, as last."""
     data, rng = load(name), np.random.default_rng(seed)
     found: list[list[float]] = [[] for _ in range(len(sizes) * len(POSTPROCESSES) + plain)]
     for _ in range(repeats):
@@ -64,7 +64,7 @@ def measure(name: str, sizes: Sequence[int], plain: bool, repeats: int, seed: in
 
 
 def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
-    """One plot, a chart for each data set."""
+    """Return one plot, a chart for each data set."""
     del size
     names = dict.fromkeys(row["data"] for row in rows)
     return {"reproduce-learning.svg": panels([_chart(name, rows) for name in names], 2)}

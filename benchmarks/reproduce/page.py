@@ -1,4 +1,4 @@
-"""The figures of pages, from the CSV files: fills in everything between a name and its end.
+"""Fill in the figures of the documentation's pages from the CSV files.
 
     python -m benchmarks.reproduce.page [--check]
 
@@ -26,10 +26,10 @@ PLACE = re.compile(r"<!--=(?P<name>[^>]+?)-->(?P<text>.*?)<!--=-->", re.DOTALL)
 
 
 def filled(page: str) -> str:
-    """The text of a page with all its figures as the CSV files have them.
+    """Return the text of a page with all its figures filled in from the CSV files.
 
     Raises:
-        KeyError: a place names no figure of :data:`benchmarks.reproduce.figures.FIGURES`.
+        KeyError: a comment names no figure of :data:`benchmarks.reproduce.figures.FIGURES`.
     """
 
     def put(place: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""The right questions: one honest answer per person, in the plot of the source's released curve.
+"""Accuracy of one answer per person about chosen questions, in the plot of the source's released curve.
 
 The source asks every person about every feature. Here a person gives one answer in all, at the total ε, and it is
 chosen what to ask: ``all`` features; ``refine``, from private answers alone; or ``pilot``, from 300 records in the
@@ -37,13 +37,13 @@ RELEASED = "direct"
 
 
 def people(name: str) -> int:
-    """Number of people of the source's size: those who are not in the test part."""
+    """Return the number of people of the source's size: those who are not in the test part."""
     records = len(load(name).labels)
     return records - round(TEST_SHARE * records)
 
 
 def jobs(size: Size) -> list[Job]:
-    """Yardsticks of each data set, then each fleet and ε with the designs ``all`` and ``refine``, and ``pilot``."""
+    """Return the jobs: accuracies without privacy, then each fleet and ε with the three designs."""
     found = []
     for name in DATA[::2] if size.quick else DATA:
         rows = tuple(_names(name, "", design, "") for design in (NONE, ALONE))
@@ -64,12 +64,12 @@ def _names(data: str, devices: str, design: str, epsilon: str) -> dict[str, str]
 
 
 def _key(name: str, number: int) -> list[int]:
-    """The seed of a repetition's test part: the same for every job, so that designs are compared on equal parts."""
+    """Return the seed of a repetition's test part: the same for every job, so that all designs have equal parts."""
     return [1, number, *name.encode()]
 
 
 def yardsticks(name: str, repeats: int, seed: int) -> list[list[float]]:
-    """Accuracies without privacy: of all people's records, and of a pilot's."""
+    """Return accuracies without privacy: of all people's records, and of a pilot's records."""
     del seed
     data = load(name)
     frame = frame_of(data)
@@ -82,7 +82,7 @@ def yardsticks(name: str, repeats: int, seed: int) -> list[list[float]]:
 
 
 def from_answers(name: str, devices: int, epsilon: str, repeats: int, seed: int) -> list[list[float]]:
-    """Accuracies of the designs ``all`` and ``refine``."""
+    """Return the accuracies of the designs ``all`` and ``refine``."""
     del seed
     data = load(name)
     return [
@@ -92,7 +92,7 @@ def from_answers(name: str, devices: int, epsilon: str, repeats: int, seed: int)
 
 
 def from_pilot(name: str, devices: int, epsilon: str, repeats: int, seed: int) -> list[list[float]]:
-    """Accuracies of the design ``pilot``. The devices are as many as there are people, less the pilot."""
+    """Return the accuracies of the design ``pilot``. The devices are as many as there are people, less the pilot."""
     del seed
     data = load(name)
     frame, size, design = frame_of(data), devices - PILOT_RECORDS, f"{PILOT}:{PILOT_RECORDS}"
@@ -102,7 +102,7 @@ def from_pilot(name: str, devices: int, epsilon: str, repeats: int, seed: int) -
 
 
 def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
-    """One plot, a chart for each data set."""
+    """Return one plot, a chart for each data set."""
     del size
     return {
         "reproduce-questions.svg": panels([_chart(name, rows) for name in dict.fromkeys(r["data"] for r in rows)], 2)
@@ -110,7 +110,7 @@ def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
 
 
 def _chart(name: str, rows: Sequence[Row]) -> str:
-    """Accuracy against ε: the released curve, at its ε per answer and at its total, and one answer at its total ε."""
+    """Draw the accuracy against ε: the released curve at its ε per answer and at its total, and one answer at its ε."""
     own = [row for row in rows if row["data"] == name]
     points = [(each, 100 * accuracy) for mechanism, each, accuracy in published(name) if mechanism == RELEASED]
     lines = [

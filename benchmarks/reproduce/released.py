@@ -32,10 +32,10 @@ class Sample(NamedTuple):
     schema: Schema
 
     def split(self, name: str, kind: str, rng: np.random.Generator) -> tuple[Population, Population]:
-        """The people whose devices answer, and the people to test on.
+        """Return the people whose devices answer, and the people to test on.
 
         Args:
-            name: of the data set.
+            name: name of the data set.
             kind: :data:`FIFTH` or :data:`RANDOM`, a random share of the records to test on, or :data:`RELEASED`, the
                 one split of the source's code. That code reads the first record as a header, and loses it.
             rng: source of random splits.
@@ -51,19 +51,19 @@ class Sample(NamedTuple):
 
 @lru_cache(maxsize=2)
 def sample(name: str) -> Sample:
-    """A data set with all columns as categorical features."""
+    """Return a data set with all columns as categorical features."""
     frame, schema = reference.categorical_data(name)
     return Sample(Population.of_frame(frame, schema), schema)
 
 
 def released_answers(name: str) -> int:
-    """k·n + 1, the number of answers of a person in the source's experiments with a data set."""
+    """Return k·n + 1, the number of answers of a person in the source's experiments with a data set."""
     schema = sample(name).schema
     return len(schema.label.classes) * (len(schema.features) - (name in DROPPED)) + 1
 
 
 def published(name: str) -> Iterator[tuple[str, float, float]]:
-    """The released accuracies of a data set: (mechanism, ε per answer, accuracy)."""
+    """Yield the released accuracies of a data set: (mechanism, ε per answer, accuracy)."""
     with (reference.FOLDER / "reference" / "published.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["data"] == name:

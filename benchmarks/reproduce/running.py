@@ -21,7 +21,7 @@ Key = tuple[str, ...]
 
 
 def read_rows(file: Path) -> list[Row]:
-    """The rows of an earlier run; none if there is no file. The last line is dropped if it was not written to its end.
+    """Return the rows of an earlier run; none if there is no file. An incomplete last line is dropped.
 
     A run that is killed can leave such a line.
     """
@@ -43,9 +43,9 @@ def complete_rows(
     """Measure the rows that are missing, and write all rows of the jobs to a CSV, in the order of the jobs.
 
     Args:
-        jobs: of a part.
+        jobs: the jobs of a part.
         file: the CSV. New rows are appended as they come. At the end the file is written again in order.
-        seed: of all jobs (:meth:`benchmarks.reproduce.jobs.Job.seed`).
+        seed: base of the seeds of all jobs (:meth:`benchmarks.reproduce.jobs.Job.seed`).
         processes: number of processes.
         title: text beside the progress bar.
         found: rows of an earlier run. Rows that belong to none of the jobs are dropped.
@@ -68,7 +68,7 @@ def complete_rows(
 
 
 def found_rows(jobs: Sequence[Job], found: Sequence[Row]) -> list[Row]:
-    """The rows of the jobs, in their order, as far as they are among rows of an earlier run."""
+    """Return the rows of the jobs, in their order, as far as they are among rows of an earlier run."""
     known = _known(jobs, found)
     return [known[key] for job in jobs for key in job.keys if key in known]
 
@@ -79,7 +79,7 @@ def _known(jobs: Sequence[Job], found: Sequence[Row]) -> dict[Key, Row]:
 
 
 def seconds_of(jobs: Sequence[Job], rows: Sequence[Row]) -> float:
-    """The seconds of all jobs together, whichever run measured them. ``rows`` are the jobs' rows, in order."""
+    """Return the seconds of all jobs together, also those of earlier runs. ``rows`` are the jobs' rows, in order."""
     total, start = 0.0, 0
     for job in jobs:
         total += float(rows[start]["seconds"])
@@ -88,7 +88,7 @@ def seconds_of(jobs: Sequence[Job], rows: Sequence[Row]) -> float:
 
 
 def _key(row: Row) -> Key:
-    """What identifies a row, as :attr:`Job.keys`: its names and ``n``."""
+    """Return what identifies a row, its names and ``n``, as in :attr:`Job.keys`."""
     return (*(value for name, value in row.items() if name not in MEASURED), row["n"])
 
 
@@ -117,7 +117,7 @@ def _run(jobs: Sequence[Job], seed: int, processes: int, title: str, keep: Calla
 
 
 def _measured_rows(jobs: Sequence[Job], seed: int, processes: int) -> Iterator[list[Row]]:
-    """The rows of each job as soon as it ends. With one process, the jobs run in this process."""
+    """Yield the rows of each job as soon as it ends. With one process, the jobs run in this process."""
     if processes == 1 or not jobs:
         yield from (_measured(job, job.seed(seed)) for job in jobs)
         return

@@ -1,7 +1,8 @@
 """Accuracy and variance of the mechanism ``the`` by its threshold θ, at ε = 1 per answer.
 
 Accuracy: one or all answers per person, post-processing ``paper``; a person who gives all answers spends n + 1 in
-total. Variance: q(1 − q)/(p − q)² per answer, of the count of a value that nobody has, from the mechanism's integers.
+total. Variance: q(1 − q)/(p − q)² per answer, of the count of a value that nobody has; p and q are the mechanism's
+probabilities to support a true and another value.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ VALUES = 4
 
 
 def jobs(size: Size) -> list[Job]:
-    """Every threshold, data set and number of answers. All thresholds have the same divisions of the records."""
+    """Return the jobs: every threshold, data set and number of answers. All thresholds have the same divisions."""
     thetas = THETAS[1::6] if size.quick else THETAS
     found = []
     for name in DATA[:1] if size.quick else DATA:
@@ -47,7 +48,7 @@ def jobs(size: Size) -> list[Job]:
 
 
 def measure(name: str, answers: int, thetas: Sequence[str], repeats: int, seed: int) -> list[list[float]]:
-    """Accuracies for every threshold."""
+    """Return the accuracies for every threshold."""
     data = sample(name)
     dividing, rng = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
     campaigns = [
@@ -68,7 +69,7 @@ def measure(name: str, answers: int, thetas: Sequence[str], repeats: int, seed: 
 
 
 def variance(theta: str, epsilon: str) -> float:
-    """Variance of the count of a value that nobody has, per answer: q(1 − q)/(p − q)²."""
+    """Return the variance per answer of the count of a value that nobody has (formula: module docstring)."""
     mechanism = mechanisms.from_epsilon("the", epsilon, VALUES, theta=theta)
     assert isinstance(mechanism, FrequencyMechanism)
     p, q = mechanism.p, mechanism.q
@@ -76,7 +77,7 @@ def variance(theta: str, epsilon: str) -> float:
 
 
 def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
-    """One plot: accuracies of each data set, and the variances, which also are a table."""
+    """Return one plot, the accuracies of each data set and the variances; and the variances as a table."""
     del size
     names = dict.fromkeys(row["data"] for row in rows)
     table = ["epsilon,theta,variance"]

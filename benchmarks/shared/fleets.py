@@ -1,4 +1,4 @@
-"""Answers of a fleet in which every person answers each stratum once, as counts: no reports, files or signatures.
+"""Counts of a fleet in which every person answers once per stratum (question group), without report files.
 
 The counts have the distribution of those that a store counts from the reports of :mod:`simulation.fleet`.
 """
@@ -21,12 +21,12 @@ NOW = 1_780_000_000
 
 
 def campaign_of(schema: Schema, parameters: CampaignParameters) -> Campaign:
-    """An unsigned campaign of a schema, version 1."""
+    """Return an unsigned campaign of a schema, version 1."""
     return parse_campaign(build_campaign(schema, parameters, 1, NOW))
 
 
 def tally_of(campaign: Campaign, people: Population, rng: np.random.Generator) -> Tally:
-    """The counts of one period in which every person answers one random question of each stratum.
+    """Draw the counts of one period in which every person answers one random question of each stratum.
 
     Args:
         campaign: the campaign.

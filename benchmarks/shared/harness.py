@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def machine() -> str:
-    """Processor, cores, operating system and Python version, to be printed with every figure."""
+    """Return processor, cores, operating system and Python version, to be printed with every figure."""
     model = platform.processor() or "unknown processor"
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -53,7 +53,7 @@ def median_seconds(action: Callable[[], object], *, number: int, repeats: int = 
 def interleaved_seconds(
     actions: Sequence[Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
 ) -> list[float]:
-    """Median time of each action. The actions take turns, so a change of the machine's speed affects all of them."""
+    """Return the median time of each action. The actions take turns, so a slow moment of the machine affects all."""
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(repeats):
         for action, taken in zip(actions, times, strict=True):
@@ -64,7 +64,7 @@ def interleaved_seconds(
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """A parser with ``--json``."""
+    """Return a parser with ``--json``."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser

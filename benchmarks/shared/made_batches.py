@@ -24,7 +24,7 @@ from protocol.mechanisms import Mechanism
 
 
 def records(campaign: Campaign, count: int, seed: int = 0) -> NDArray[np.uint8]:
-    """Draw N reports of the current period, each id in the interval of its question: (N, L) uint8, L bytes each."""
+    """Draw N reports of L bytes of the current period, each id in the interval of its question: (N, L) uint8."""
     generator = np.random.default_rng(seed)
     layout = campaign.layout
     head = len(layout.prefix)
@@ -64,7 +64,7 @@ def write(path: Path, campaign: Campaign, count: int, at_once: int) -> None:
 
 
 def _questions(campaign: Campaign, first: NDArray[np.uint8], generator: np.random.Generator) -> NDArray[np.int64]:
-    """The question of each id in a stratum drawn at random: (N,) int64."""
+    """Return the question of each id in a stratum drawn at random: (N,) int64."""
     u = np.ascontiguousarray(first).view(">u4")[:, 0].astype(np.uint64)
     strata = np.array([question.stratum for question in campaign.questions])
     stratum = generator.integers(0, strata.max() + 1, len(u))
@@ -78,7 +78,7 @@ def _questions(campaign: Campaign, first: NDArray[np.uint8], generator: np.rando
 
 
 def _answers(mechanism: Mechanism, kind: int, count: int, generator: np.random.Generator) -> NDArray[np.uint8]:
-    """Draw N possible answers of a mechanism: (N, bytes of the mechanism's answer) uint8."""
+    """Draw N possible answers of a mechanism: (N, bytes per answer) uint8."""
     if mechanism.layout == SINGLE:
         width = 4 if kind == INTEGERS else 2
         values = generator.integers(0, mechanism.answers, count)

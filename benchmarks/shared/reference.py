@@ -30,7 +30,7 @@ REDUCTIONS = {"none": ("none", 0), "pca1": ("pca", 1), "pca6": ("pca", 6), "dca"
 
 
 class Case(NamedTuple):
-    """One row of the reference: a setting and its measured accuracy."""
+    """One row of the reference's results: a setting and its measured accuracy."""
 
     data: str
     mechanism: str
@@ -86,7 +86,7 @@ class Comparison:
 
     Attributes:
         case: the row.
-        accuracies: one per run.
+        accuracies: the measured accuracies, one per run.
         between: variance of the accuracy between random splits, of which the reference has one.
     """
 
@@ -110,7 +110,7 @@ class Comparison:
         return self.accuracy - self.case.accuracy
 
     def allowed(self, between: float = 0.0) -> float:
-        """2 points plus three standard errors of the difference of two means. ``between``: added to its variance."""
+        """Return 2 points plus three standard errors of two means' difference, ``between`` added to its variance."""
         return TOLERANCE + STANDARD_ERRORS * sqrt(self.case.sd**2 / self.case.runs + self.error**2 + between)
 
     @property
@@ -132,32 +132,35 @@ class Comparison:
 
 
 def available() -> bool:
-    """Whether the folder with data sets and accuracies exists."""
+    """Return whether the folder with data sets and accuracies exists."""
     return (FOLDER / "datasets" / "schema.json").is_file() and (FOLDER / "reference" / "accuracy.csv").is_file()
 
 
 def discrete_cases() -> list[Case]:
-    """The rows of setting ``local``, form ``discrete``."""
+    """Return the rows of setting ``local``, form ``discrete``."""
     return [case for case in _cases() if case.form == "discrete"]
 
 
 def numeric_cases() -> list[Case]:
-    """The rows of setting ``local`` on numeric features, including rows without privacy."""
+    """Return the rows of setting ``local`` on numeric features, including rows without privacy."""
     return [case for case in _cases() if "fit=" in case.form]
 
 
 def central_cases() -> list[Case]:
-    """The rows of setting ``central``. ``mechanism`` is the reference's name of a curator's method."""
+    """Return the rows of setting ``central``. ``mechanism`` is the reference's name of a curator's method."""
     return _cases("central")
 
 
 def federated_cases() -> list[Case]:
-    """The rows of setting ``federated``. ``answers`` is the number of nodes in words, such as ``10 nodes``."""
+    """Return the rows of setting ``federated``. ``answers`` is the number of nodes in words, such as ``10 nodes``."""
     return _cases("federated")
 
 
 def distributed_cases() -> list[Case]:
-    """The rows of setting ``distributed``. ``answers`` is the number of parties in words, such as ``500 parties``."""
+    """Return the rows of setting ``distributed``.
+
+    ``answers`` is the number of parties in words, such as ``500 parties``.
+    """
     return _cases("distributed")
 
 
@@ -182,7 +185,7 @@ def _cases(setting: str = "local") -> list[Case]:
 
 
 def numeric_data(name: str) -> tuple[pd.DataFrame, Schema]:
-    """A data set with all columns as numeric features, as in the reference.
+    """Read a data set with all columns as numeric features, as in the reference.
 
     The bounds contain all data. :class:`simulation.design.Design` replaces them by bounds fitted on the allowed
     records.
@@ -197,7 +200,7 @@ def numeric_data(name: str) -> tuple[pd.DataFrame, Schema]:
 
 
 def categorical_data(name: str) -> tuple[pd.DataFrame, Schema]:
-    """A data set with all columns as categorical features. Each value has a code, ``?`` too."""
+    """Read a data set with all columns as categorical features. Each value has a code, ``?`` too."""
     entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
     features: list[Feature] = []
     classes: list[str] = []
@@ -212,7 +215,7 @@ def categorical_data(name: str) -> tuple[pd.DataFrame, Schema]:
 
 
 def mixed_data(name: str) -> tuple[pd.DataFrame, Schema]:
-    """A data set with its numeric and categorical features, all parts together, and the published bounds.
+    """Read a data set with numeric and categorical features, all parts together, with the published bounds.
 
     A missing value counts as the first listed value, or as the middle of the bounds.
     """
@@ -229,7 +232,7 @@ def mixed_data(name: str) -> tuple[pd.DataFrame, Schema]:
 
 
 def training_rows(name: str) -> int | None:
-    """Number of rows of the predefined training part, the first rows of :func:`mixed_data`; None without such parts."""
+    """Return the size of the predefined training part, the first rows of :func:`mixed_data`; None if there is none."""
     files = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]["files"]
     return None if "train" not in files else len(read_table(FOLDER / "datasets" / files["train"]["file"]))
 

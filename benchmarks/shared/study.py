@@ -41,17 +41,17 @@ class Job(NamedTuple):
 
 
 def single(names: TableRow, measure: Callable[..., TableRow], *arguments: Any) -> Job:
-    """A job of one row, whose function gives the other columns."""
+    """Return a job of one row. ``measure`` gives the row's other columns."""
     return Job([names], lambda *given: [measure(*given)], arguments)
 
 
 class Study(NamedTuple):
-    """A table and its drawing.
+    """A table of measured rows, and its drawing.
 
     Attributes:
-        name: of the files ``NAME.csv`` and ``NAME.svg``.
-        jobs: what to measure, for the options.
-        draw: the drawing of all rows as SVG; None for none.
+        name: name of the files ``NAME.csv`` and ``NAME.svg``.
+        jobs: returns what to measure with given options.
+        draw: draws all rows as SVG; None for no drawing.
     """
 
     name: str
@@ -60,13 +60,13 @@ class Study(NamedTuple):
 
 
 def spread(found: Sequence[float]) -> TableRow:
-    """Mean and standard error of accuracies, and their number."""
+    """Return the mean and standard error of accuracies, and their number."""
     error = stdev(found) / sqrt(len(found)) if len(found) > 1 else 0.0
     return {"accuracy": round(fmean(found), 5), "error": round(error, 5), "runs": len(found)}
 
 
 def arguments(description: str, names: Sequence[str] = (), *, repeats: str = "") -> argparse.ArgumentParser:
-    """A parser with the options of every study.
+    """Make a parser with the options of every study.
 
     Args:
         description: of the study.
@@ -91,12 +91,13 @@ def run(
     *,
     needs_data: bool = True,
 ) -> int:
-    """Measure or read all rows of a study, and draw them. Returns the exit status.
+    """Measure or read all rows of a study, and draw them. Return the exit status.
 
     Args:
         study: the study.
         options: of :func:`arguments`.
-        after: called with all rows and the folder of the table; whether a target is reached, which decides the status.
+        after: called with all rows and the table's folder. It returns whether a target is reached, which decides the
+            status.
         needs_data: whether the study needs the reference data sets.
     """
     if needs_data and not options.draw and not available():
@@ -132,7 +133,7 @@ def measure(jobs: Iterable[Job], file: Path) -> None:
 
 
 def read_rows(file: Path) -> list[TableRow]:
-    """The rows of a table."""
+    """Return the rows of a table."""
     with file.open(newline="", encoding="utf-8") as source:
         return list(csv.DictReader(source))
 
@@ -146,7 +147,7 @@ def write_rows(rows: Sequence[TableRow], file: Path) -> None:
 
 
 def grouped(rows: Iterable[TableRow], *columns: str) -> dict[tuple[str, ...], list[TableRow]]:
-    """Rows by the values of some columns, in the order in which the values first appear."""
+    """Return rows by the values of some columns, in the order in which the values first appear."""
     found: dict[tuple[str, ...], list[TableRow]] = {}
     for row in rows:
         found.setdefault(tuple(row[column] for column in columns), []).append(row)
@@ -154,18 +155,18 @@ def grouped(rows: Iterable[TableRow], *columns: str) -> dict[tuple[str, ...], li
 
 
 def line(name: str, rows: Sequence[TableRow], x: str, y: str = "accuracy", factor: float = 100.0) -> Line:
-    """A line of one column against another. ``factor``: of the heights; 100 for accuracies in per cent."""
+    """Return a line of one column against another. ``factor``: of the heights; 100 for accuracies in per cent."""
     return Line(name, [float(row[x]) for row in rows], [factor * float(row[y]) for row in rows])
 
 
 def level(name: str, height: float, lines: Sequence[Line]) -> Line:
-    """A level line as long as the longest of the others together."""
+    """Return a level line from the least to the largest x of other lines."""
     ends = [x for other in lines for x in other.xs]
     return Line(name, [min(ends), max(ends)], [height, height])
 
 
 def accuracies(title: str, lines: Sequence[Line], x_label: str) -> str:
-    """A chart of accuracies in per cent over a logarithmic axis."""
+    """Return a chart of accuracies in per cent over a logarithmic axis."""
     return line_chart(title, lines, x_label=x_label, y_label="accuracy, %", log_x=True, from_zero=False)
 
 

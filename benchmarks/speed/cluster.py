@@ -62,13 +62,13 @@ class Seconds(NamedTuple):
 
 
 def processor_times(cluster: Cluster | None) -> dict[str, float]:
-    """Processor time in seconds of this process and of each worker, since their start."""
+    """Return processor time in seconds of this process and of each worker, since their start."""
     workers = {} if cluster is None else cluster._client.run(time.process_time)  # noqa: SLF001
     return {"client": time.process_time(), **workers}
 
 
 def measure(home: Path, files: list[Path], cluster: Cluster | None) -> tuple[Seconds, bytes]:
-    """Time of ingest and tally with a new store, and the tally's bytes."""
+    """Measure ingest and tally with a new store. Return the times and the tally's bytes."""
     store = create_store(home / "store", RAW)
     store.cluster = cluster
     before = processor_times(cluster)
@@ -84,7 +84,7 @@ def measure(home: Path, files: list[Path], cluster: Cluster | None) -> tuple[Sec
 
 
 def rows(reports: int, runs: int, folder: Path | None) -> list[Row]:
-    """All figures."""
+    """Measure all figures."""
     load = os.getloadavg()[0]
     with (
         tempfile.TemporaryDirectory(dir=folder) as home,

@@ -28,7 +28,7 @@ BASELINE = "SHA-256, np.frombuffer, np.bincount"
 
 
 def decoding(reports: int, runs: int) -> list[Row]:
-    """All rows: layout 1, and layout 2 with 32 and 128 bits in a quarter and a sixteenth as many reports."""
+    """Measure all rows: layout 1; layout 2 with 32 bits and a quarter of the reports; with 128 bits and a sixteenth."""
     return [*_values(reports, runs), *_bits(32, reports // 4, runs), *_bits(128, reports // 16, runs)]
 
 
@@ -68,7 +68,7 @@ def _bits(size: int, reports: int, runs: int) -> list[Row]:
 
 
 def _counting(data: bytes, campaign: Campaign, reports: int) -> list:
-    """Two functions that count, without and with the digest. Each is called once for a check."""
+    """Return two functions that count, without and with a check of the digest, after one trial call of each."""
 
     def count(*, verify: bool) -> None:
         found = count_batches(data, campaign, now=NOW, verify=verify)

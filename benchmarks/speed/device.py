@@ -45,7 +45,7 @@ BARE = "import msgpack, sqlite3, nacl.bindings"
 
 
 def start(repeats: int = 21) -> list[Row]:
-    """Import time beyond a bare interpreter, in new processes; baseline: the import of the dependencies alone."""
+    """Measure import time beyond a bare interpreter, in new processes; baseline: import of the dependencies alone."""
 
     def run(code: str) -> Callable[[], object]:
         return lambda: subprocess.run([sys.executable, "-I", "-c", code], check=True)
@@ -56,7 +56,7 @@ def start(repeats: int = 21) -> list[Row]:
 
 
 def installed() -> list[Row]:
-    """Figures of the device's wheel, installed into a new environment."""
+    """Measure the device's wheel, installed into a new environment."""
     publisher = Publisher()
     documents = {
         "root.hst": publisher.root(),
@@ -67,7 +67,7 @@ def installed() -> list[Row]:
 
 
 def answers(repeats: int = 9) -> list[Row]:
-    """Time from a value and fresh entropy to the bytes of a report, with the check of the input, without the disk."""
+    """Measure the time from a value and new entropy to a report in memory, with the check of the input."""
     secret, campaign_id = bytes(32), bytes(32)
     floor = median_seconds(lambda: hashlib.sha256(os.urandom(SEED_BYTES)).digest(), number=20_000, repeats=repeats)
     rows = []
@@ -86,7 +86,7 @@ def answers(repeats: int = 9) -> list[Row]:
 
 
 def durable_reports(count: int = 200) -> list[Row]:
-    """Time of one report in a durable transaction on disk; baseline: a flushed write of as many bytes."""
+    """Measure one report in a durable transaction on disk; baseline: a flushed write of as many bytes."""
     publisher = Publisher()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -112,14 +112,14 @@ def durable_reports(count: int = 200) -> list[Row]:
 
 
 def reports_in_memory(waiting: int = 6000, versions: int = 300, repeats: int = 300) -> list[Row]:
-    """Time of a report without the disk; then with many unsent reports, many versions, a jump of the clock."""
+    """Measure a report without the disk; then with many unsent reports, many versions, a jump of the clock."""
     fresh = InMemory()
     plain = sqlite3.connect(":memory:", isolation_level=None)
     for name in "abc":
         plain.execute(f"CREATE TABLE {name} (number INTEGER PRIMARY KEY, value)")
 
     def insert() -> None:
-        """SQLite's own work for one report: one ledger line, one campaign, one spooled report."""
+        """Do SQLite's own work for one report: one ledger line, one campaign, one spooled report."""
         plain.execute("BEGIN IMMEDIATE")
         for name in "abc":
             plain.execute(f"INSERT INTO {name} VALUES (NULL, ?)", (bytes(60),))  # the names are constants
@@ -172,7 +172,7 @@ class InMemory:
 
 
 def simulated_devices(count: int = 1500) -> list[Row]:
-    """Devices in memory per second; each is opened, enrolled and answers once."""
+    """Measure how many devices in memory per second are opened, enrolled and answer once."""
     publisher = Publisher()
     root, campaign = publisher.root(), publisher.campaign()
     people = [({"odor": "n", "width": 3.2}, "e")] * count
@@ -181,7 +181,7 @@ def simulated_devices(count: int = 1500) -> list[Row]:
 
 
 def file_to_counts(reports: int = 200_000, repeats: int = 5) -> list[Row]:
-    """Time from a file of layout 1 to counts through decoding, store and tally; baseline: bincount of the codes."""
+    """Measure a file of layout 1 → counts through decoding, store and tally; baseline: bincount of the codes."""
     publisher = Publisher()
     raw = publisher.campaign()
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)

@@ -62,7 +62,7 @@ def _size(folder: Path) -> int:
 
 
 def import_seconds(python: Path, repeats: int = 15) -> float:
-    """Median time that the import adds to a bare interpreter."""
+    """Return the median time that the import adds to a bare interpreter."""
 
     def taken(code: str) -> float:
         began = time.perf_counter()
@@ -73,7 +73,7 @@ def import_seconds(python: Path, repeats: int = 15) -> float:
 
 
 def probed(python: Path, documents: dict[str, bytes], now: int) -> dict[str, float]:
-    """Medians of a probe's figures. Each run is a new process with a new state on the disk."""
+    """Return the medians of the probe's figures. Each run is a new process with a new state on the disk."""
     runs = []
     for _ in range(REPEATS):
         with tempfile.TemporaryDirectory() as name:
@@ -86,7 +86,7 @@ def probed(python: Path, documents: dict[str, bytes], now: int) -> dict[str, flo
 
 
 def footprint(documents: dict[str, bytes], now: int) -> list[Row]:
-    """All figures.
+    """Measure all figures.
 
     Args:
         documents: ``root.hst``, ``campaign.hsc`` and ``model.hsm``, of a campaign with hourly periods.

@@ -48,7 +48,7 @@ def _write(inbox: Path, campaign: Campaign, reports: int, periods: int) -> list[
 
 
 def forgetting(reports: int, periods: list[int], runs: int, mechanism: str) -> list[Row]:
-    """One row for each number of periods."""
+    """Measure one row for each number of periods."""
     publisher = Publisher(now=NOW - 2 * max(periods) * _HOUR)  # the campaign is older than its reports
     options = {"mechanism": mechanism, "time_precision": _HOUR, "lifetime": 4 * (max(periods) + 24) * _HOUR}
     raw = publisher.campaign(**options)

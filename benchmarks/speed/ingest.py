@@ -22,7 +22,7 @@ LEAST_RUNS = 5
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the parser of the command line."""
     made = arguments(TITLE)
     made.add_argument("--reports", type=int, default=10_000_000, help="reports of layout 1 to decode")
     made.add_argument("--runs", type=int, default=7, help="runs of which each figure is the median; at least 5")

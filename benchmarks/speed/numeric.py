@@ -29,7 +29,7 @@ ROUNDS = 200
 
 
 def times(actions: list[Callable[[], object]], repeats: int = 15) -> list[float]:
-    """Median seconds of one call of each action; the actions take turns."""
+    """Return the median seconds of one call of each action; the actions take turns."""
 
     def many(action: Callable[[], object]) -> Callable[[], object]:
         return lambda: [action() for _ in range(ROUNDS)]
@@ -38,14 +38,14 @@ def times(actions: list[Callable[[], object]], repeats: int = 15) -> list[float]
 
 
 def numeric_schema(features: int, projection: Projection | None = None) -> Schema:
-    """A schema of numeric features from −8 to 8 with four bins each."""
+    """Return a schema of numeric features from −8 to 8 with four bins each."""
     label = Label("label", [str(number) for number in range(CLASSES)])
     edges = [-SCALE // 2, 0, SCALE // 2]
     return build_schema(label, [Numeric(f"x{i}", "-8", "8", edges) for i in range(features)], projection)
 
 
 def projections(draw: Random) -> list[Row]:
-    """Figures of the projection alone, and of a whole record: scaling, projection, bins."""
+    """Measure the projection alone, and the coding of a whole record: scaling, projection, bins."""
     matrix = [[draw.randint(-(1 << 30), 1 << 30) for _ in range(INPUTS)] for _ in range(COMPONENTS)]
     offsets = [draw.randint(-(1 << 40), 1 << 40) for _ in range(COMPONENTS)]
     parts = [Component(f"c{i}", -SCALE, SCALE, [0]) for i in range(COMPONENTS)]
@@ -69,7 +69,7 @@ def projections(draw: Random) -> list[Row]:
 
 
 def predictions(draw: Random) -> list[Row]:
-    """Figures of predictions by a Gaussian and a discrete model of 30 numeric features and 3 classes."""
+    """Measure predictions by a Gaussian and a discrete model of 30 numeric features and 3 classes."""
     schema = numeric_schema(FEATURES)
     header = Header("bench", 1, 0, 0, 1)
     shared = (header, bytes(32), schema, (-1.1, -1.1, -1.1))
@@ -101,7 +101,7 @@ def predictions(draw: Random) -> list[Row]:
 
 
 def _numpy_scores(model: Model, readings: list[tuple[int, int | None]]) -> Callable[[], np.ndarray]:
-    """A function that scores one coded record by array sums: (classes,) float64."""
+    """Return a function that scores one coded record by array sums: (classes,) float64."""
     if isinstance(model.terms[0], tuple):
         mean, variance = (np.stack([term[part] for term in model.terms]) for part in (0, 1))
         constant, slope = -0.5 * np.log(2 * np.pi * variance), -0.5 / variance

@@ -28,7 +28,7 @@ class Counted(NamedTuple):
 
     Attributes:
         n: number of good reports per question.
-        counts: the sums of each question, as in a tally.
+        counts: the counts of each question, as in a tally.
         proven: number of good reports in batches with the right digest and number of records.
         unproven: number of other good reports; all good reports if digests were not verified.
         rejected: number of rejected records and damaged stretches, by reason.
@@ -61,7 +61,7 @@ def count_batches(data: Content, campaign: Campaign, *, now: int, verify: bool =
 
 
 def _one_batch(data: Content, campaign: Campaign, *, verify: bool) -> Batch | None:
-    """The file as one complete batch, or None. The first bytes of the records are not checked."""
+    """Return the file as one complete batch, or None. The first bytes of the reports are not checked."""
     header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
     head = header.to_bytes()
     end = len(data) - TRAILER_BYTES
@@ -93,7 +93,7 @@ class _Count:
         self._rejected: Counter[str] = Counter()
 
     def run(self, found: Iterable[Batch | Damage], *, known_prefix: bool) -> Counted | None:
-        """Count all items; None if ``known_prefix`` is False and a record has wrong first bytes."""
+        """Count all batches. Return None if ``known_prefix`` is False and a report has wrong first bytes."""
         reports = [0, 0]
         for item in found:
             if isinstance(item, Damage):
@@ -113,7 +113,7 @@ class _Count:
         return Counted(tally.n, tally.counts, reports[True], reports[False], rejected)
 
     def _add(self, rows: Matrix, *, known_prefix: bool) -> int | None:
-        """Count the good records among ``rows``, (N, L) uint8. Return their number, or None as :meth:`run`."""
+        """Count the good reports among ``rows``, (N, L) uint8. Return their number, or None as :meth:`run` does."""
         fields = Fields.of(rows)
         answers = None if self._layout.kind == SINGLE else rows.answers()
         values = fields.values() if self._has_singles else None

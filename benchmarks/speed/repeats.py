@@ -31,7 +31,7 @@ _MIB = 1 << 20
 
 
 def make(folder: Path, reports: int, buckets: int) -> Path:
-    """A store in which each report arrived twice: in a file of a million reports and in a file of half a million."""
+    """Make a store in which each report arrived twice: in a file of a million reports and in one of half a million."""
     campaign = opened(RAW)
     store = create_store(folder / "store", RAW, buckets=buckets)
     for number in range(-(-reports // FILE_REPORTS)):
@@ -56,7 +56,7 @@ def tally(path: Path, memory: int, reports: int) -> None:
 
 
 def counting(reports: int, memories: list[int], runs: int, buckets: int, folder: Path | None) -> list[Row]:
-    """One row per memory limit, counting without limit first."""
+    """Measure one row per memory limit, first counting without limit."""
     with tempfile.TemporaryDirectory(dir=folder) as home:
         path = make(Path(home), reports, buckets)
         limits = [_UNLIMITED, *(memory * _MIB for memory in memories)]

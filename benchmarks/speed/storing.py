@@ -41,7 +41,7 @@ def storing(
     memory: int,
     folder: Path | None,
 ) -> list[Row]:
-    """All figures: each size from many files, some sizes from one file, then files of one report each."""
+    """Measure all figures: each size from many files, some sizes from one file, then files of one report each."""
     rows: list[Row] = []
     least = None
     with tempfile.TemporaryDirectory(dir=folder) as home:
@@ -109,13 +109,16 @@ def _small(files: int, middle: dict[str, float], workers: int) -> list[Row]:
 
 
 def _most_resident() -> int:
-    """Peak memory of this process in bytes. ``getrusage`` would include memory of the parent process before exec."""
+    """Return peak memory of this process in bytes.
+
+    ``getrusage`` would include memory of the parent process before exec.
+    """
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) << 10
 
 
 def _measure(inbox: Path, store: Path, workers: int, memory: int) -> dict[str, Any]:
-    """One run; the body of the worker process."""
+    """Measure one run. This is the body of the worker process."""
     import pandas  # noqa: F401, ICN001 - pyarrow does so when it first meets an array: start-up, not a store's work
 
     from aggregator.operations.report_store import create_store

@@ -43,9 +43,9 @@ def rehearsed(
     models: Sequence[Model] = (),
     missing: Sequence[str] = MISSING_TOKENS,
 ) -> Iterator[bytes]:
-    """The reports of made-up devices: one batch for each period. Run by an analyst, before real devices answer.
+    """Yield the reports of made-up devices: one batch for each period. Run by an analyst, before real devices answer.
 
-    Every device answers once in each period; in a campaign of a series once in all of them, in a period of its own.
+    Every device answers once in each period. In a campaign of a series it answers once in all, in one of the periods.
 
     Args:
         campaign: the campaign.
@@ -213,14 +213,14 @@ def rehearse(
 
 
 def _doubts(table: pd.DataFrame, campaign: Campaign, models: Sequence[Model], missing: Sequence[str]) -> list[str]:
-    """A sentence for everything in a table that devices would read as missing, or as a bound."""
+    """Return a sentence for each kind of cell in a table that devices would read as missing, or as a bound."""
     schemas = [model.schema for model in models] or [campaign.schema]
     found = [line for one in schemas for line in unlike_schema(typed(table, one, missing), one, table.columns)]
     return list(dict.fromkeys(found))
 
 
 def _evaluated(campaign: Campaign, files: Sequence[Path]) -> list[Model]:
-    """The models that a campaign evaluates, in its order; empty for a campaign that evaluates none."""
+    """Return the models that a campaign evaluates, in its order; empty for a campaign that evaluates none."""
     found = {}
     for file in files:
         payload = read_envelope(read_file(file, SIZE_LIMITS["model"]), "model").payload

@@ -148,13 +148,13 @@ def fit(
 
 
 def _check_label(schema: Schema, label: str) -> None:
-    """Refuse a label that is not the schema's."""
+    """Raise an error if the label is not the schema's."""
     if label != schema.label.name:
         raise InputError("label_missing", f"the schema's label is '{schema.label.name}' and not '{label}'")
 
 
 def _print(output: Path, made: FittedModel) -> None:
-    """Print facts, all of them public, on standard output, and doubts about the exact records on standard error."""
+    """Print public facts about a fit on standard output, and doubts about the exact records on standard error."""
     document, expected = made.signed.document, made.signed.expected
     card: dict[str, Any] = document.card
     facts = {

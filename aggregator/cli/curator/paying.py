@@ -20,10 +20,10 @@ _OTHERS = 0o077
 
 
 def open_budget(path: Path) -> BudgetFile:
-    """Open a budget file, and warn if others than its owner have rights to it. The caller closes it.
+    """Open a budget file, and warn if others than its owner have rights to it. The caller must close it.
 
     Raises:
-        InputError, StorageError: the file can not be opened (:meth:`aggregator.curator.budget.BudgetFile.open`).
+        InputError, StorageError: those of :meth:`aggregator.curator.budget.BudgetFile.open`.
     """
     from aggregator.curator.budget import BudgetFile
 
@@ -34,7 +34,7 @@ def open_budget(path: Path) -> BudgetFile:
 
 
 class Payment(NamedTuple):
-    """What a private result may cost, and who pays.
+    """The cost of a private result, and the budget that pays it.
 
     Attributes:
         epsilon_micro: ε in millionths.
@@ -48,9 +48,9 @@ class Payment(NamedTuple):
 
 
 def private_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--private``, ``--epsilon``, ``--delta`` and ``--budget``. They give ``payment``, or None.
+    """Add ``--private``, ``--epsilon``, ``--delta`` and ``--budget``. The command gets ``payment``, or None.
 
-    ``--private`` without ε or a budget file is wrong usage, and so are the others without ``--private``.
+    Wrong usage: ``--private`` without ε or a budget file, or one of the other options without ``--private``.
     """
 
     @wraps(command)

@@ -90,7 +90,7 @@ def diff(
 
 
 def _counted(store: Path | None, periods: Span | None, model: Model, which: str) -> Statistics | None:
-    """Count the reports of one model; a warning if they are not those that it was made from."""
+    """Count the reports of one model. Print a warning if the model was made from others."""
     from aggregator.cli.counting import count_each
 
     if store is None:

@@ -71,14 +71,14 @@ def predict(
 
 
 def _accuracy(found: Predictions) -> dict[str, object]:
-    """The accuracy as a fact to print: the share of right classes and the number of labelled records."""
+    """Return the accuracy as a fact to print: the share of right classes and the number of labelled records."""
     if found.accuracy is None:
         return {"accuracy": "not known: no record has one of the classes as its label"}
     return {"accuracy": f"{found.accuracy:.1%} of {found.labelled} records with a label"}
 
 
 def _as_object(found: Predictions, model: Model, output: Path | None, *, proba: bool) -> dict[str, object]:
-    """The predictions as one JSON object. With an output file, only the facts about them."""
+    """Return the predictions as one JSON object. With an output file, only the facts about them."""
     about: dict[str, object] = {"records": len(found.frame), "labelled": found.labelled, "accuracy": found.accuracy}
     if output is not None:
         return {**about, "output": str(output)}

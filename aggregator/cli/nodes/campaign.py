@@ -23,7 +23,10 @@ from protocol.documents.campaign import Campaign
 
 
 def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a masked campaign. They give ``masking``: its choices, or None for no masked campaign."""
+    """Add the options of a masked campaign.
+
+    The command gets ``masking``: their values, or None if the campaign is not masked.
+    """
 
     @wraps(function)
     def checked(**given: Any) -> None:
@@ -151,7 +154,7 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
 
 
 def _facts(made: Campaign, output: Path) -> list[Fact]:
-    """The facts about a signed campaign for nodes that the command prints."""
+    """Return the facts about a signed campaign for nodes that the command prints."""
     assert made.nodes is not None
     sheet = node_sheet(made)
     return [

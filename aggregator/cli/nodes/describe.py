@@ -49,12 +49,12 @@ _NUMBERS = {
 
 
 class Entry(NamedTuple):
-    """One summary or message of a file, or a byte range that holds none.
+    """One summary or masked message in a file, or a byte range that holds neither.
 
     Attributes:
-        found: the summary or message; None for a byte range that holds none, or one that can not be read.
+        found: the summary or message; None for a byte range without one, or if it can not be read.
         raw: the bytes of its envelope; empty for damage.
-        reason: why there is none; empty if there is one.
+        reason: why ``found`` is None; empty if it is not.
         position, length: place in the file, in bytes.
     """
 
@@ -66,7 +66,7 @@ class Entry(NamedTuple):
 
     @property
     def row(self) -> list[object]:
-        """The cells of its row under :data:`COLUMNS`, or of damage."""
+        """Return the cells of the entry's row under :data:`COLUMNS`."""
         if self.found is None:
             return ["damage", self.reason, f"{counted(self.length, 'byte')} at {self.position}"]
         about = self.found
@@ -77,7 +77,7 @@ class Entry(NamedTuple):
 
     @property
     def content(self) -> dict[str, Any]:
-        """The same in the types of JSON."""
+        """Return the entry in the types of JSON."""
         if self.found is None:
             return {"damage": self.reason, "position": self.position, "length": self.length}
         if isinstance(self.found, Message):
@@ -87,7 +87,10 @@ class Entry(NamedTuple):
 
 
 def entries(raw: bytes, role: str = "node") -> Iterator[Entry]:
-    """The summaries or messages (``role`` masked) of a file and its damage, in order. Signatures are not checked."""
+    """Yield the summaries, or with the role ``masked`` messages, of a file and its damage, in order.
+
+    Signatures are not checked.
+    """
     read = read_message if role == "masked" else read_summary
     for piece in read_summaries(raw, role):
         reason, found = piece.reason, None
@@ -100,7 +103,10 @@ def entries(raw: bytes, role: str = "node") -> Iterator[Entry]:
 
 
 def pieces_shown(raw: bytes, role: str = "node") -> Facts | None:
-    """What a file of summaries or messages says. Nothing is verified. None if it holds no summary; damage is shown."""
+    """Return what a file of summaries or messages says, and its damage, or None if the file has neither of them.
+
+    Nothing is verified.
+    """
     rows: list[list[object]] = []
     listed: list[dict[str, Any]] = []
     count = damaged = 0
@@ -124,9 +130,9 @@ def pieces_shown(raw: bytes, role: str = "node") -> Facts | None:
 
 
 def dealer_shown(raw: bytes, role: str | None) -> Facts | None:
-    """What a file of masked sums says: messages, key book, release, request, or a dealer's public file.
+    """Return what a file of a masked campaign says: messages, key book, release, request, or a dealer's public file.
 
-    Nothing is verified. None if the file is another one.
+    Nothing is verified. The result is None for other files.
 
     Raises:
         DocumentError: a key book or release can not be read.
@@ -141,7 +147,7 @@ def dealer_shown(raw: bytes, role: str | None) -> Facts | None:
 
 
 def _unsigned(raw: bytes) -> Facts | None:
-    """What a request for a masked sum, or a dealer's public file, says. None if the bytes are neither."""
+    """Return what a request for a masked sum, or a dealer's public file, says. None if the bytes are neither."""
     if len(raw) <= MAX_REQUEST_BYTES:
         try:
             return _request("request for a masked sum", parse_request(raw))
@@ -192,7 +198,7 @@ def _request(title: str, found: Request, more: Iterable[Fact] = ()) -> Facts:
 
 
 def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_file: Path, now: int) -> dict[str, Any]:
-    """Check a key book or release: the dealer whom the campaign names has signed it, and its values fit the campaign.
+    """Check that the dealer of a campaign has signed a key book or release, and that its values fit the campaign.
 
     Args:
         raw: bytes of the file.
@@ -202,7 +208,7 @@ def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_fi
         now: seconds since 1970.
 
     Returns:
-        Facts about the file, in the types of JSON.
+        Facts about the key book or release, in the types of JSON.
 
     Raises:
         InputError: the campaign's file can not be read; ``campaign_not_masked``.
@@ -230,7 +236,7 @@ def verify_summaries(raw: bytes, state: trust.TrustState, campaign_file: Path, l
 
     Raises:
         InputError: a file can not be read; ``not_a_campaign``: the campaign is not for nodes; ``summaries_refused``: a
-            summary is refused, or the file is damaged. The result is printed before.
+            summary is refused, or the file is damaged. The result is printed first.
         DocumentError: campaign or list lack signatures or are out of date (:func:`protocol.documents.trust.verify`).
     """
     asked = campaign.parse_campaign(_accepted(state, campaign_file, "campaign", campaign.UNDERSTOOD, now))
@@ -257,12 +263,12 @@ def verify_summaries(raw: bytes, state: trust.TrustState, campaign_file: Path, l
 
 
 def _accepted(state: trust.TrustState, path: Path, role: str, known: frozenset[str], now: int) -> bytes:
-    """The payload of a document that must be signed under a trusted root."""
+    """Return the payload of a document after a check that keys of the trusted root have signed it."""
     return trust.verify(state, read_file(path, SIZE_LIMITS[role]), role, now, known).payload
 
 
 def _verdict(entry: Entry, asked: Campaign, nodes: NodeList) -> str:
-    """Why an aggregator refuses a summary; empty if it does not. Its period is not compared with a clock."""
+    """Return why an aggregator refuses a summary, or an empty text. The period is not compared with a clock."""
     if entry.found is None:
         return entry.reason
     try:
@@ -273,7 +279,7 @@ def _verdict(entry: Entry, asked: Campaign, nodes: NodeList) -> str:
 
 
 def print_node_sheet(sheet: NodeSheet) -> None:
-    """Print the exact privacy loss of every released vector, and whether a summary spends no more than it books."""
+    """Print the exact privacy loss of every released vector, and whether a summary spends more than it books."""
     shown = [name for name in (ADD_REMOVE, CHANGE) if name in sheet.booked_micro] or list(sheet.booked_micro)
     rows: list[list[object]] = [
         [vector.name, vector.size, str(vector.sensitivity), f"{vector.deviation:.4g}"]
@@ -288,7 +294,7 @@ def print_node_sheet(sheet: NodeSheet) -> None:
 
 
 def cost_facts(found: Campaign, sheet: NodeSheet) -> list[Fact]:
-    """What a summary of a campaign for nodes costs."""
+    """Return what a summary of a campaign for nodes costs."""
     assert found.nodes is not None
     least = format_micro(found.nodes.least_epsilon_micro)
     is_fixed = found.nodes.least_epsilon_micro == found.epsilon_micro
@@ -302,7 +308,7 @@ def cost_facts(found: Campaign, sheet: NodeSheet) -> list[Fact]:
 
 
 def masked_facts(found: Campaign) -> list[Fact]:
-    """The terms of a masked campaign; none if it is not masked."""
+    """Return the terms of a masked campaign as facts; empty for other campaigns."""
     terms = found.masked
     if terms is None:
         return []
@@ -331,7 +337,7 @@ def masked_facts(found: Campaign) -> list[Fact]:
 
 
 def node_facts(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, object]:
-    """The facts about a campaign for nodes that ``hearsay show`` prints."""
+    """Return the facts about a campaign for nodes that ``hearsay show`` prints."""
     assert found.nodes is not None
     terms = found.nodes
     with_noise, sent = "each with noise of its own", "summary"

@@ -111,7 +111,10 @@ def request(store: Path, period: str | None, output: Path, *, again: bool) -> No
 
 
 def _keep_other(output: Path, raw: bytes) -> Path | None:
-    """Rename the file of another request at the place of an output; return its new path, None if there is none."""
+    """Rename a file of another request that has the path ``output``.
+
+    Return its new path, or None if there is no such file.
+    """
     try:
         present = read_file(output, MAX_REQUEST_BYTES)
         parse_request(present)
@@ -126,7 +129,7 @@ def _keep_other(output: Path, raw: bytes) -> Path | None:
 
 
 def _period(store: MaskedStore, text: str | None) -> int:
-    """The number of the period that an option names; without one the only period that is not decrypted."""
+    """Return the number of the period that an option names, or without one that of the only undecrypted period."""
     if text is not None:
         return parse_start(text).first(store.campaign.time_precision)
     waiting = store.waiting()
@@ -348,7 +351,7 @@ def show(folder: Path) -> None:
 
 
 def _own_files(folder: Path) -> list[Path]:
-    """The files of a dealer's folder, which no output replaces."""
+    """Return the files of a dealer's folder, which no output replaces."""
     from aggregator.nodes.dealer.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE
 
     journal = folder / JOURNAL_FILE
@@ -357,7 +360,7 @@ def _own_files(folder: Path) -> list[Path]:
 
 
 def _say_release(made: ReleasedSum, output: Path) -> None:
-    """Print which set was released, and who is not in it."""
+    """Print for which set of parties a sum was released, and which parties are not in it."""
     asked = made.request
     say(
         [
@@ -377,7 +380,7 @@ def _say_release(made: ReleasedSum, output: Path) -> None:
 
 
 def _json(served: ServedCampaign) -> dict[str, Any]:
-    """A campaign of a dealer in the types of JSON."""
+    """Return a campaign that a dealer serves, in the types of JSON."""
     releases = [
         {**each._asdict(), "campaign": served.campaign.id, "parties": len(each.parties) // 8}
         for each in served.releases
@@ -393,7 +396,7 @@ def _json(served: ServedCampaign) -> dict[str, Any]:
 
 
 def _print_campaign(served: ServedCampaign) -> None:
-    """Print a campaign of a dealer: facts, key books and releases."""
+    """Print a campaign that a dealer serves: facts, key books and releases."""
     click.echo()
     facts: dict[str, object] = {
         "campaign": served.campaign.header.name,

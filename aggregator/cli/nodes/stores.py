@@ -1,4 +1,4 @@
-"""``hearsay status`` of a store of nodes' summaries."""
+"""What commands do with a store of nodes' summaries or masked messages: ingest, export, status."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def ingest_summaries(
 
 
 def _print_taken(taken: EnvelopeIngest, what: str) -> None:
-    """Print the numbers of an ingest, and the files that were not read."""
+    """Print the numbers of an ingest, and the files that were not read. ``what`` names the entries."""
     facts = {
         "files": taken.files,
         "files not read": len(taken.unreadable),
@@ -101,7 +101,7 @@ def export_summaries(store: Path, kind: str, periods: Span | None, output: Path,
         everything: write all kept summaries, also those that do not count.
 
     Raises:
-        InputError, StorageError: :meth:`aggregator.nodes.store.envelope_store.EnvelopeStore.export`.
+        InputError, StorageError: those of :meth:`aggregator.nodes.store.envelope_store.EnvelopeStore.export`.
     """
     from aggregator.nodes.store.opening import open_node_store
 
@@ -117,12 +117,12 @@ def export_summaries(store: Path, kind: str, periods: Span | None, output: Path,
 
 
 def list_refused(store: Path, reason: str | None, *, pieces: bool) -> None:
-    """Print what was refused of files of summaries, by reason and file. The bytes stay in the files.
+    """Print how much was refused of files of summaries, by reason and file. The refused bytes are not in the store.
 
     Args:
         store: folder of the store.
-        reason: only this reason; None for all.
-        pieces: one line per piece.
+        reason: the reason to print; None for all.
+        pieces: whether to print one line for each refused summary or damaged byte range.
 
     Raises:
         InputError, StorageError: the store can not be read.
@@ -152,7 +152,7 @@ _NAMES = 4
 
 
 def print_node_status(store: Path) -> None:
-    """Print the nodes of each period, and what does not count by reason.
+    """Print the nodes of each period, and by reason the summaries that do not count.
 
     Args:
         store: folder of the store.
@@ -179,7 +179,7 @@ def print_node_status(store: Path) -> None:
 
 
 def _sums(store: MaskedStore, found: NodeStatus) -> list[dict[str, object]]:
-    """For each period: messages that count, parties that a sum needs, parties of the request and of the sum."""
+    """Return for each period: messages that count, parties that a sum needs, parties of the request and of the sum."""
     asked = store.asked()
     sums = {total.period: len(total.parties) for total in store.totals()}
     return [
@@ -195,7 +195,7 @@ def _sums(store: MaskedStore, found: NodeStatus) -> list[dict[str, object]]:
 
 
 def _print(found: NodeStatus, what: str, neighbours: str) -> None:
-    """Print the facts and the periods; ``neighbours`` are the kind that every ε is for, in words."""
+    """Print the facts and the periods. ``neighbours`` says in words which records every ε is for."""
     reached = "reached" if found.enough else "not reached"
     print_facts(
         {
@@ -221,7 +221,10 @@ def _print(found: NodeStatus, what: str, neighbours: str) -> None:
 
 
 def _stated(found: NodeStatus, epsilon_micro: int) -> str:
-    """Number of summaries with this ε; with the ids of their nodes if these are few and other nodes state another ε."""
+    """Return the number of summaries with this ε, in words.
+
+    The ids of their nodes are named if these are few and other nodes state another ε.
+    """
     nodes = found.epsilon_nodes[epsilon_micro]
     names = f": {', '.join(nodes)}" if len(found.summaries) > 1 and len(nodes) <= _NAMES else ""
     return f"{found.summaries[epsilon_micro]}{names}"

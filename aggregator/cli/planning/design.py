@@ -163,7 +163,7 @@ def _privately(
 
 
 def _compare(accuracy: Accuracy, largest: tuple[str, float]) -> None:
-    """Warn of an accuracy that is not clearly above that of the largest class alone."""
+    """Print a warning if the accuracy is not clearly above that of always guessing the largest class."""
     name, share = largest
     if accuracy.low <= share:
         said = "is not" if accuracy.accuracy <= share else "may not be"

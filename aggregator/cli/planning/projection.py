@@ -136,7 +136,7 @@ class _Fitted(NamedTuple):
 
 
 def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
-    """A projection of the records as they are."""
+    """Fit a projection to the records without noise."""
     from aggregator.common.tables import read_table
     from aggregator.models.population import check_pilot, outside
     from aggregator.models.reduction import fit_projection
@@ -161,7 +161,7 @@ def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str
 
 
 def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
-    """A differentially private projection, paid from a budget."""
+    """Fit a differentially private projection to the records, paid from a budget."""
     from aggregator.common.tables import read_table
     from aggregator.curator.projecting import MOMENTS, ProjectionTerms, project_records
 
@@ -183,7 +183,7 @@ def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, m
 
 
 def _drawing(facts: dict[str, Any]) -> str:
-    """A bar chart of the components' variance and power, as SVG."""
+    """Return a bar chart of the components' variance and power, as SVG."""
     names = [str(index + 1) for index in range(len(facts["explained"]))]
     shown = {"explained variance": "explained", "discriminant power": "discriminant"}
     series = [Bars(text, facts[key]) for text, key in shown.items() if key in facts]
@@ -191,7 +191,7 @@ def _drawing(facts: dict[str, Any]) -> str:
 
 
 def _print_fit(output: Path, fitted: _Fitted, names: list[str]) -> None:
-    """Print facts and a table of the components; of an exact fit also the numbers outside the bounds."""
+    """Print facts and a table of the components; of a fit without noise also counts of numbers outside the bounds."""
     facts, beyond = fitted.facts, fitted.beyond
     if as_json():
         inputs = {} if beyond is None else {"inputs": [one._asdict() for one in beyond]}

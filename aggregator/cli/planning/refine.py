@@ -99,10 +99,10 @@ def refine(
 
 
 def next_text(found: Refinement, name: str, stated: Schema, pilots: tuple[PilotCost, ...]) -> str:
-    """The output file: reason and share as comments; then the schema to ask about, or the candidates.
+    """Return the text of the output file: reason and share as comments, then the schema, or the candidates.
 
     Args:
-        found: the step.
+        found: the next step of the series.
         name: name of the schema file.
         stated: all features that the series' campaigns state.
         pilots: private results of pilots that these features hold.
@@ -125,7 +125,7 @@ def next_text(found: Refinement, name: str, stated: Schema, pilots: tuple[PilotC
 
 
 def _signed(found: Refinement, workspace: Path | None, folder: Path | None, stores: Sequence[Store]) -> list[Path]:
-    """Sign the candidates of an evaluation, and write them. Returns their files; none without ``folder``."""
+    """Sign the candidate models of an evaluation, write them, and return their files; none without ``folder``."""
     from aggregator.operations.designs import sign_candidates
     from aggregator.publishing.tree import file_name
 
@@ -146,7 +146,7 @@ def _signed(found: Refinement, workspace: Path | None, folder: Path | None, stor
 
 
 def _print(found: Refinement, output: Path, files: Sequence[Path], epsilon: str, number: int) -> None:
-    """Print the step, and the command that makes its campaign, which is the campaign ``number`` of the series."""
+    """Print the next step, and the command that makes its campaign, the campaign ``number`` of the series."""
     share = found.share
     facts: dict[str, object] = {"step": found.step.kind, "why": found.step.why, "series": found.series}
     facts["asked so far"] = f"{found.used:.1%} of the devices"

@@ -133,7 +133,7 @@ _OF_ENDINGS = {"workspace", "ending", "output", "passphrase_file", "force", "as_
 
 
 def _check_only_ending(context: click.Context) -> None:
-    """Refuse options that describe a campaign beside ``--end``: the end copies them from the version before."""
+    """Raise ``UsageError`` for options that describe a campaign beside ``--end``, which copies the version before."""
     for parameter in context.command.params:
         name = parameter.name or ""
         if name not in _OF_ENDINGS and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
@@ -155,7 +155,7 @@ def _end(signer: Workspace, name: str, output: Path) -> None:
 
 
 def _print_compared(made: SignedCampaign, planned: Planned, devices: int | None) -> None:
-    """Print what ``auto`` compared: mechanisms, the chosen one first, and plans of families."""
+    """Print what ``auto`` compared: the mechanisms, the chosen one first, and the plans of each family."""
     from aggregator.planning.power_analysis.plan import COLUMNS
 
     if made.why:
@@ -172,7 +172,7 @@ def _print_compared(made: SignedCampaign, planned: Planned, devices: int | None)
 
 
 def _facts(signed: SignedCampaign, planned: Planned, output: Path) -> list[Fact]:
-    """The facts about a signed campaign that the command prints."""
+    """Return the facts about a signed campaign that the command prints."""
     made = signed.campaign
     facts = {
         **signed_facts(made, output),

@@ -126,7 +126,10 @@ def _check_options(
     *,
     of_reports: bool,
 ) -> None:
-    """Refuse options that do not belong together. ``of_reports``: an option says which reports count."""
+    """Raise ``UsageError`` for options that do not go together.
+
+    ``of_reports``: whether an option says which reports count.
+    """
     if not stores and tree is None:
         raise click.UsageError("Missing option '--store' or '--to'.", context)
     if books and tree is None:
@@ -142,7 +145,7 @@ def _check_options(
 
 
 def _of_named(statistics: Statistics, features: str | None) -> Statistics:
-    """The statistics of the features named in a text with commas; of all features for None."""
+    """Return the statistics of the features that a text names, separated by commas, or of all features for None."""
     from aggregator.estimates.joining import of_features
 
     return statistics if features is None else of_features(statistics, ask_of(features, {}))
@@ -151,7 +154,7 @@ def _of_named(statistics: Statistics, features: str | None) -> Statistics:
 def _publish_model(
     signer: Workspace, statistics: Statistics, campaign_bytes: Sequence[bytes], output: Path, **terms: Any
 ) -> list[Fact]:
-    """Fit, sign and write a model. Returns the facts to print. ``terms``: of ``sign_model``."""
+    """Fit, sign and write a model. Returns the facts to print. ``terms``: other arguments of ``sign_model``."""
     from aggregator.models.foresight import Foresight
     from aggregator.operations.models import sign_model
 
@@ -191,7 +194,7 @@ def _publish_model(
 
 
 def _recall_json(expected: Foresight) -> dict[str, dict[str, Any]]:
-    """Class → its expected recall with its interval, and whether the model never predicts it."""
+    """Return class → its expected recall with its interval, and whether the model never predicts it."""
     return {
         one.name: {"expected": one.expected, "interval": [one.least, one.most], "never_predicted": one.is_never}
         for one in expected.recall
@@ -199,7 +202,7 @@ def _recall_json(expected: Foresight) -> dict[str, dict[str, Any]]:
 
 
 def _dated(periods: str, statistics: Statistics) -> str:
-    """The periods of a model's card (``all``, or first and last number joined by ``..``), with their dates.
+    """Return the periods of a model's card (``all``, or first and last number joined by ``..``), with their dates.
 
     Periods of several campaigns, which may differ in length, are returned unchanged.
     """

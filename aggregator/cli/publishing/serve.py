@@ -73,7 +73,7 @@ def _stop(_number: int, _frame: object) -> None:
 
 
 def _read_token(path: Path) -> str:
-    """The token in a file."""
+    """Return the token in a file."""
     token = read_file(path, MAX_TOKEN_BYTES).strip()
     if not token or not all(0x21 <= byte <= 0x7E for byte in token):
         raise InputError("token_invalid", "the token's file holds one word of ASCII, at most 4096 characters")
@@ -81,7 +81,7 @@ def _read_token(path: Path) -> str:
 
 
 def _log(method: str, place: str, status: int) -> None:
-    """Print one line per request, without the address: an address says more about a device than its report."""
+    """Print one line per request without the device's address, which says more about a device than its report."""
     click.echo(printable(f"{status} {method} {place}"), err=True)
 
 

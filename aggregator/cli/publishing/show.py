@@ -93,7 +93,7 @@ def document(envelope: Envelope, role: str) -> Facts:
 
 
 def uncompressed(file: Path, raw: bytes) -> Content:
-    """The content of a report file, decompressed if needed, within the same limits as in an ingest.
+    """Return the content of a report file, decompressed if needed, within the same limits as in an ingest.
 
     Args:
         file: name of the file, for errors.
@@ -111,9 +111,10 @@ def uncompressed(file: Path, raw: bytes) -> Content:
 
 
 def batches(raw: Content) -> Facts | None:
-    """Describe the bytes ``raw`` of a report file: its batches and damaged byte ranges. None if it holds no batch.
+    """Describe the bytes ``raw`` of a report file: its batches and damaged byte ranges.
 
-    At most :data:`MAX_DAMAGE` damaged ranges are listed. Numbers of reports and bytes count all of the file.
+    The result is None if the file holds no batch. At most :data:`MAX_DAMAGE` damaged ranges are listed. Numbers of
+    reports and bytes count all of the file.
     """
     rows: list[list[object]] = []
     entries: list[dict[str, Any]] = []
@@ -151,7 +152,7 @@ def batches(raw: Content) -> Facts | None:
 
 
 def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tuple[dict[str, Any], list[object]]:
-    """The last batch among the entries, and its row. Entries of damage are skipped."""
+    """Return the last batch among the entries, and its row. Entries of damage are skipped."""
     place = next(place for place in reversed(range(len(entries))) if "proven" in entries[place])
     return entries[place], rows[place]
 
@@ -212,7 +213,7 @@ def _campaign(found: Campaign) -> dict[str, object]:
 
 
 def _asked(found: Campaign) -> dict[str, object]:
-    """Stated features that are not asked about, and the groups of those that are asked about in groups; if any."""
+    """Return, if there are any, stated features that are not asked about, and groups of features asked in groups."""
     names = {feature.name for feature in found.schema.features}
     rest = ", ".join(feature.name for feature in found.stated.features if feature.name not in names)
     about: dict[str, object] = {"not asked": rest} if rest else {}
@@ -230,7 +231,7 @@ def _model(found: model.Model) -> list[Fact]:
 
 
 def _features(schema: Schema) -> list[Facts]:
-    """A table of the features, then of the projection's components. A projected feature has no codes."""
+    """Return a table of the features, then of the projection's components. A projected feature has no codes."""
     projected = () if schema.projection is None else schema.projection.inputs
     rows: list[list[object]] = [
         [feature.name, f"{feature.kind}, projected", "", f"{feature.low} to {feature.high}"]
@@ -273,7 +274,10 @@ def show(file: Path) -> None:
 
 
 def _of_reports(file: Path, raw: bytes, role: str | None) -> Facts:
-    """Describe a file of reports or summaries. ``role`` is ``node`` if an envelope of a node begins it, else None."""
+    """Describe a file of reports or summaries.
+
+    ``role`` is ``node`` if the file begins with a node's envelope, else None.
+    """
     content = uncompressed(file, raw)
     shown = pieces_shown(bytes(content[:])) if role == "node" else batches(content)
     if shown is None and role is None:

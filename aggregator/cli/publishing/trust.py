@@ -64,7 +64,7 @@ def trust() -> None:
 
 
 def _root_command(function: Callable[..., RootChange]) -> Callable[..., None]:
-    """Make a command from a function that returns a change: add shared options, make the next root, print it."""
+    """Make a command from a function that returns a change of the root: add options, make the next root, print it."""
 
     @options.workspace
     @options.life(3650, "root")
@@ -168,7 +168,7 @@ def renew() -> RootChange:
 
 
 def _public(path: Path, role: str) -> bytes:
-    """The public key in a .pub file, which must be for a role."""
+    """Return the public key in a .pub file, which must be made for the role ``role``."""
     return parse_public(read_file(path, MAX_KEY_BYTES), role)
 
 
@@ -215,7 +215,7 @@ def show(workspace: Path) -> None:
 
 
 def _roles(root: Root, rows: list[tuple[str, str, str]]) -> dict[str, object]:
-    """The threshold and the keys of every role, for programs."""
+    """Return the threshold and the keys of every role, for programs."""
     return {
         name: {
             "threshold": role.threshold,
@@ -230,7 +230,7 @@ def _roles(root: Root, rows: list[tuple[str, str, str]]) -> dict[str, object]:
 
 
 def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
-    """One row per key: role, key id, place of the secret part."""
+    """Return one row per key: role, key id, place of the secret part."""
     here = {(each.role, each.public): each.encrypted for each in opened.key_files()}
     kept = {None: ELSEWHERE, False: "here", True: ENCRYPTED}
     return [
@@ -313,7 +313,7 @@ def resign(workspace: Path) -> None:
 
 
 def _root_facts(found: NextRoot) -> tuple[Fact, ...]:
-    """The file of a next root, and its signatures."""
+    """Return the file of a next root, and its signatures."""
     return Fact("file", str(found.path)), signatures(found.before, "root_before"), signatures(found.own, "itself")
 
 

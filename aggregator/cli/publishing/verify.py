@@ -109,7 +109,7 @@ def verify(
 def _check_usage(
     context: click.Context, file: Path, role: str, campaign_file: Path | None, list_file: Path | None
 ) -> None:
-    """Refuse ``--campaign`` and ``--nodes`` that do not suit the kind of file; ``role`` is that of its envelope."""
+    """Raise ``UsageError`` for ``--campaign`` or ``--nodes`` if the kind of file, of envelope ``role``, needs none."""
     given = (campaign_file is not None, list_file is not None)
     if role == "masked":
         raise InputError("wrong_role", f"'{file}' is a file of {KINDS[role]}; hearsay ingest verifies these")
@@ -122,7 +122,7 @@ def _check_usage(
 
 
 def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
-    """Refuse a file that is no signed document."""
+    """Raise an error that says what the file is, since it is no signed document."""
     if any(isinstance(piece, batch.Batch) for piece in batch.read_batches(uncompressed(file, raw))):
         raise InputError(
             "not_signed",
@@ -172,7 +172,7 @@ def _warn_about_campaign(raw: bytes) -> None:
 
 
 def _sheet(payload: bytes) -> PrivacySheet | NodeSheet:
-    """The privacy sheet of a campaign's payload."""
+    """Return the privacy sheet of a campaign's payload."""
     body, _ = read_payload(payload)
     if "nodes" in body:
         return node_sheet(campaign.parse_campaign(payload))
@@ -201,5 +201,5 @@ def print_sheet(sheet: PrivacySheet) -> None:
 
 
 def _foldable(loss: PrivacyLoss) -> str:
-    """A worst ratio with spaces around the fraction bar: a narrow table then breaks the line there, not in a number."""
+    """Return a worst ratio with spaces around the fraction bar, where a narrow table can then break the line."""
     return ratio_text(loss).replace("/", " / ")

@@ -84,7 +84,7 @@ def estimate(selection: Selection, *, as_csv: bool) -> None:
 
 
 def _facts(statistics: Statistics) -> dict[str, object]:
-    """Facts about the reports to print; of several campaigns the reports of each, and their other facts added."""
+    """Return facts about the reports to print; of several campaigns the reports of each, and other facts added."""
     if len(statistics.sources) == 1:
         return dict(statistics.source.facts())
     found: dict[str, int] = {}

@@ -99,7 +99,7 @@ def ask(model_files: tuple[Path, ...], workspace: Path, output: Path, weights: s
 
 
 def _named(campaign: Campaign) -> dict[str, object]:
-    """The evaluated models: ``model``, the digest of one, or ``models``, the names of several, in JSON with digests."""
+    """Return the evaluated models: ``model``, the digest of one; or ``models``, names of several (JSON: digests)."""
     if campaign.model is not None:
         return {"model": campaign.model.hex()}
     if not as_json():
@@ -108,7 +108,7 @@ def _named(campaign: Campaign) -> dict[str, object]:
 
 
 def _weights(text: str) -> list[int]:
-    """Read ``2,1,1``."""
+    """Read weights from a text such as ``2,1,1``."""
     entries = [entry.strip() for entry in text.split(",")]
     if not all(entry.isascii() and entry.isdigit() and len(entry) <= _MOST_DIGITS for entry in entries):
         raise InputError("weights_invalid", "weights are positive integers with commas between them, for example 2,1,1")

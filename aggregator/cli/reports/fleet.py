@@ -91,7 +91,7 @@ def _say_list(roster: Roster, file: Path, *, provisioning: str | None = None, **
 
 
 def _device_names(raw: bytes) -> list[str]:
-    """The names in a file, one a line, without empty lines and without the space around a name."""
+    """Return the names in a file, one a line, without empty lines and without the space around a name."""
     text = ""
     try:
         text = raw.decode("utf-8-sig")

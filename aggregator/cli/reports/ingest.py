@@ -146,7 +146,7 @@ def ingest(
 
 
 def _end_of(moment: Moment, time_precision: int) -> int:
-    """The last second of a day or minute, or of the period of that number, counted from 1970."""
+    """Return the last second of a day or minute, or of the period of that number, counted from 1970."""
     if moment.lasts:
         return moment.number + moment.lasts - 1
     return (moment.number + 1) * time_precision - 1

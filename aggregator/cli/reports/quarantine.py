@@ -1,4 +1,4 @@
-"""``hearsay quarantine``: pieces of files that an ingest rejected and kept."""
+"""``hearsay quarantine``: pieces, rejected records or damaged bytes of files, that an ingest kept."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def ls(store: Path, reason: str | None, *, pieces: bool) -> None:
 
 
 def _name(file: QuarantinedFile, piece: Rejected) -> str:
-    """The name of a piece on the command line: digits of its file's identity, and its offset."""
+    """Return the name of a piece on the command line: digits of its file's identity, and its offset."""
     return f"{file.identity[:NAME_DIGITS]}:{piece.offset}"
 
 
 def _piece_json(file: QuarantinedFile, piece: Rejected) -> dict[str, Any]:
-    """A piece as a JSON object."""
+    """Return a piece as a JSON object."""
     return {
         "piece": _name(file, piece),
         "identity": file.identity,
@@ -168,7 +168,7 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
 
 
 def _merged(kept: list[QuarantinedFile], names: tuple[str, ...]) -> list[tuple[QuarantinedFile, tuple[Rejected, ...]]]:
-    """The pieces that several names select, grouped by file."""
+    """Return the pieces that several names select, grouped by file."""
     found: dict[str, tuple[QuarantinedFile, tuple[Rejected, ...]]] = {}
     for name in names:
         for file, pieces in _chosen(kept, name):
@@ -179,7 +179,7 @@ def _merged(kept: list[QuarantinedFile], names: tuple[str, ...]) -> list[tuple[Q
 
 
 def _chosen(kept: list[QuarantinedFile], name: str) -> list[tuple[QuarantinedFile, tuple[Rejected, ...]]]:
-    """The pieces that a name selects: all of a file or of an identity (four digits or more), or one piece."""
+    """Return the pieces that a name selects: all of a file or of an identity (four digits or more), or one piece."""
     found = [(file, file.pieces) for file in kept if file.file == name]
     if found:
         return found
@@ -208,7 +208,7 @@ def _print_piece(campaign: Campaign, file: QuarantinedFile, piece: Rejected) -> 
 
 
 def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
-    """The fields of a piece that has a record's length, without its answer; empty for other pieces."""
+    """Return the fields of a piece that has a record's length, without its answer; empty for other pieces."""
     from aggregator.estimates.cells import question_name
 
     if piece.proven is None or len(piece.data) != campaign.layout.record_length:
@@ -227,7 +227,7 @@ def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
 
 
 def _in_words(campaign: Campaign, piece: Rejected) -> str:
-    """The reason why a piece was set aside, with the numbers that decided."""
+    """Return the reason why a piece was set aside, with the numbers that decided."""
     fields = _fields(campaign, piece)
     header = campaign.header
     if piece.reason == "question_not_assigned" and fields:
@@ -250,7 +250,7 @@ def _in_words(campaign: Campaign, piece: Rejected) -> str:
 
 
 def _hexdump(data: bytes, offset: int) -> Iterator[str]:
-    """Lines of sixteen bytes: offset in the file, hexadecimal digits, printable characters."""
+    """Yield lines of sixteen bytes: offset in the file, hexadecimal digits, printable characters."""
     for start in range(0, len(data), _ROW_BYTES):
         row = data[start : start + _ROW_BYTES]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)

@@ -34,7 +34,7 @@ class Method(ABC):
     adjacencies: ClassVar[tuple[str, ...]]
 
     def check(self, schema: Schema, terms: FitTerms) -> None:
-        """Refuse terms that the method does not cover. Looks at no record.
+        """Raise an error if the method does not cover the terms. It reads no record.
 
         Raises:
             InputError: ``adjacency_uncovered``, ``noise_unknown``; ``no_numbers``, a normal family needs a number; the
@@ -50,26 +50,27 @@ class Method(ABC):
         summed_subjects(schema, terms.family)
 
     def check_noise(self, terms: FitTerms) -> None:
-        """Refuse the name of a noise (``noise_unknown``): most methods have one kind of noise."""
+        """Raise ``noise_unknown`` if the terms name a noise: most methods have one kind only."""
         if terms.noise is not None:
             raise InputError("noise_unknown", f"'{self.name}' has discrete Laplace noise; name no noise")
 
     @abstractmethod
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
-        """The privacy cost of a fit. It depends on schema and terms alone, never on records.
+        """Return the privacy cost of a fit. It depends on schema and terms alone, never on records.
 
         Raises:
             InputError: the reasons of :meth:`check`; ``epsilon_invalid``, ε is too small to be divided.
         """
 
     def check_records(self, records: Records, terms: FitTerms) -> None:  # noqa: B027 - most methods take all records
-        """Refuse records of which the method can release nothing. Run before a fit is paid."""
+        """Raise an error for records of which the method can release nothing. Run before a fit is paid."""
 
     @abstractmethod
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
-        """Statistics with noise: everything that leaves the curator. Run by the curator, after the cost was recorded.
+        """Return the statistics with noise, all that leaves the curator.
 
-        ``stream`` is the randomness, from a seed that is used once and kept secret.
+        Run by the curator, after the cost was recorded. ``stream`` is the randomness, from a seed that is used once and
+        kept secret.
 
         Raises:
             InputError: the reasons of :meth:`cost` and :meth:`check_records`.
@@ -77,10 +78,10 @@ class Method(ABC):
 
 
 def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: FitTerms, cost: Cost) -> Statistics:
-    """Statistics of noisy sums, with a source that names the terms and the cost for the card.
+    """Return the statistics of noisy sums, with a source that names the terms and the cost for the card.
 
     Args:
-        sums: noisy sums, one entry per subject.
+        sums: noisy sums, one entry per released vector.
         count: number of records, public or estimated from noisy counts; then it may be below 1.
     """
     origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)

@@ -1,6 +1,7 @@
-"""The methods ``global-var`` and ``global-std``: noise for global sensitivities of each number and class.
+"""The methods ``global-var`` and ``global-std``: noise for global sensitivities of mean and spread in each class.
 
-n is the public size of the class, u in [−S, S] its numbers, V = nΣu² − (Σu)² = n² times the population variance.
+n is the public size of the class, u in [−S, S] its scaled numbers (S: 65536), Δ a global sensitivity, V = nΣu² − (Σu)²
+= n² times the population variance.
 
 - Mean: Σu is an integer with Δ = 2S; its noisy value over n is the noisy mean.
 - Variance (``global-var``): one number changes it by at most Δ = (n − 1)/n²·(2S)² (docs/smooth.md). It is released on
@@ -34,10 +35,10 @@ _WIDTH = 2 * SCALE
 
 
 class GlobalSensitivity(PerClass):
-    """Noisy sum over the public class size, and a noisy measure of spread. A subclass says which."""
+    """Releases a noisy sum over the public class size, and a noisy measure of spread, which a subclass chooses."""
 
     def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
-        """Noisy mean and variance with noise for the global sensitivities."""
+        """Return a mean and a variance with noise for their global sensitivities."""
         del terms
         n = len(values)
         first, second = (with_noise(vector, stream) for vector in self.vectors(values, shares))
@@ -46,10 +47,12 @@ class GlobalSensitivity(PerClass):
         return Moments.of_variance(mean, variance, mean_noise, noise, (first.values[0], second.values[0]))
 
     def vectors(self, values: Integers, shares: tuple[Share, Share]) -> tuple[Vector, Vector]:
-        """The exact sum and spread on its grid, each with its sensitivity and ε. Never to leave the curator.
+        """Return the exact sum and spread on its grid, each with its sensitivity and ε.
+
+        They must never leave the curator.
 
         Args:
-            values: shape (n,) int64, n ≥ 2, numbers u in [−S, S].
+            values: shape (n,) int64, n ≥ 2, scaled numbers in [−S, S] (S: 65536).
             shares: ε of sum and spread.
         """
         total = int(values.sum())
@@ -61,11 +64,11 @@ class GlobalSensitivity(PerClass):
 
     @abstractmethod
     def on_grid(self, n: int, squares: int) -> int:
-        """The measure of spread of n numbers in steps of its grid; ``squares`` is V."""
+        """Return the measure of spread of n numbers, in grid steps; ``squares`` is n² times their variance."""
 
     @abstractmethod
     def variance(self, n: int, steps: int, noise: float) -> tuple[float, float]:
-        """The variance of n numbers in [−1, 1] by a noisy number of steps, and the variance of its noise.
+        """Return the variance of n numbers in [−1, 1], from a noisy number of grid steps, and its noise's variance.
 
         ``noise`` is the variance of the noise of the steps.
         """
@@ -77,11 +80,11 @@ class GlobalVariance(GlobalSensitivity):
     name = "global-var"
 
     def on_grid(self, n: int, squares: int) -> int:
-        """⌊G·V/((n − 1)(2S)²)⌋."""
+        """Return ⌊G·V/((n − 1)(2S)²)⌋ with the symbols of the module's docstring; ``squares`` is V."""
         return squares * GRID // ((n - 1) * _WIDTH**2)
 
     def variance(self, n: int, steps: int, noise: float) -> tuple[float, float]:
-        """Steps of Δ/G."""
+        """Return the variance that so many steps of Δ/G make, and the variance of its noise."""
         unit = 4 * (n - 1) / (n * n * GRID)
         return steps * unit, noise * unit**2
 
@@ -92,11 +95,14 @@ class GlobalDeviation(GlobalSensitivity):
     name = "global-std"
 
     def on_grid(self, n: int, squares: int) -> int:
-        """⌊G·√V/(2S·√(n − 1))⌋."""
+        """Return ⌊G·√V/(2S·√(n − 1))⌋ with the symbols of the module's docstring; ``squares`` is V."""
         return isqrt(squares * GRID**2 // ((n - 1) * _WIDTH**2))
 
     def variance(self, n: int, steps: int, noise: float) -> tuple[float, float]:
-        """The square of steps of Δ/G; a standard deviation that noise made negative counts as 0."""
+        """Return the square of the deviation that so many steps of Δ/G make, and the variance of its noise.
+
+        A standard deviation that noise made negative counts as 0.
+        """
         unit = 2 * sqrt(n - 1) / (n * GRID)
         deviation, spread = max(steps * unit, 0.0), noise * unit**2
         return deviation**2, 4 * deviation**2 * spread + 5 * spread**2

@@ -1,10 +1,11 @@
 """Methods that release a mean and a variance for every number and class, in place of sums.
 
-A mean of one class is only meaningful with the size of the class. So the sizes are public, and the methods cover the
-adjacency ``change-features`` alone: the features of one record are replaced, its label stays. A neighbour then differs
-in one class, and the classes are disjoint parts of the records (parallel composition): one ε serves all classes.
+A mean of one class is only meaningful with the size of the class. So the methods need public class sizes, and cover the
+adjacency ``change-features`` alone: in a neighbour the features of one record are replaced, its label stays. A
+neighbour then differs in one class, and the classes are disjoint parts of the records (parallel composition): one ε
+serves all classes.
 
-Class counts are exact, as they are public. Tables of categories have discrete Laplace noise, Δ = 2.
+Class counts are exact, as they are public. Tables of categories have discrete Laplace noise for the sensitivity 2.
 
 Source: Vaidya, Shafiq, Basu, Hong (2013); Zafarani, Clifton (2020); docs/math.md, section 7.
 """
@@ -40,8 +41,8 @@ LEAST = 2
 class Moments(NamedTuple):
     """Noisy mean and mean square of a number x in [−1, 1] in one class, and the variances of their noise.
 
-    The variances are infinite for noise without one. ``released`` are the integers that left the curator, on the grids
-    of the noise.
+    The variances are infinite for noise without a variance. ``released`` are the integers that were published, in steps
+    of the noise's grids.
     """
 
     mean: float
@@ -54,22 +55,22 @@ class Moments(NamedTuple):
     def of_variance(
         cls, mean: float, variance: float, mean_noise: float, variance_noise: float, released: tuple[int, int]
     ) -> Moments:
-        """Moments from a noisy mean m̃ and a noisy variance: the mean square is the variance plus m̃².
+        """Return moments from a noisy mean m̃ and a noisy variance: the mean square is the variance plus m̃².
 
-        Its noise has the variance of the variance's noise plus 4m̃²v + 5v², v that of the mean's (Laplace noise; an
-        upper bound for lighter tails). A fit subtracts the square of the same mean again.
+        With v the variance of the mean's noise, the mean square's noise has that of the variance's noise plus 4m̃²v +
+        5v² (Laplace noise; an upper bound for lighter tails). A fit subtracts the square of the same mean again.
         """
         square_noise = inf if isinf(mean_noise) else variance_noise + 4 * mean**2 * mean_noise + 5 * mean_noise**2
         return cls(mean, variance + mean**2, mean_noise, square_noise, released)
 
 
 class PerClass(Method):
-    """A method that releases two numbers per numeric feature and class. A subclass says which, and how."""
+    """A method that releases two numbers per numeric feature and class. A subclass says which two, and how."""
 
     adjacencies = (CHANGE_FEATURES,)
 
     def check(self, schema: Schema, terms: FitTerms) -> None:
-        """Refuse terms that the method does not cover, and numbers that may be missing.
+        """Raise an error if the method does not cover the terms, or if a number may be missing.
 
         Raises:
             InputError: ``substitute_needed``: a number may be missing, so the number of its values is not public; the
@@ -83,12 +84,15 @@ class PerClass(Method):
             )
 
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
-        """Sequential composition over tables, means and variances; parallel composition over the classes."""
+        """Return the cost: ε of tables, means and variances add up.
+
+        The classes share one ε, since they are disjoint.
+        """
         self.check(schema, terms)
         return cost_of(vector_epsilons(schema, terms))
 
     def check_records(self, records: Records, terms: FitTerms) -> None:
-        """Refuse classes without a mean and a variance.
+        """Raise an error if a class is too small for a mean and a variance.
 
         Raises:
             InputError: ``class_too_small``: a class has fewer than two records, and the family has means. The sizes of
@@ -99,7 +103,7 @@ class PerClass(Method):
             raise InputError("class_too_small", "a mean and a variance need two records of every class; take 'sums'")
 
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
-        """Exact class counts, noisy tables, and noisy moments as sums over the records of each class."""
+        """Return exact class counts, noisy tables, and noisy moments as sums over the records of each class."""
         schema = records.schema
         cost = self.cost(schema, terms)
         self.check_records(records, terms)
@@ -125,7 +129,7 @@ class PerClass(Method):
         return statistics_of([*sums, *by_power[1], *by_power[SQUARE]], records.rows, schema, terms, cost)
 
     def shares(self, schema: Schema, terms: FitTerms) -> dict[Subject, Share]:
-        """ε and δ of every vector; δ, if there is any, is divided equally among means and variances."""
+        """Return ε and δ of every vector; δ, if there is any, is divided equally among means and variances."""
         subjects = summed_subjects(schema, terms.family)
         means = sum(subject.kind == MOMENT for subject in subjects)
         return {
@@ -135,15 +139,15 @@ class PerClass(Method):
 
     @abstractmethod
     def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
-        """Noisy moments of one number in one class.
+        """Return the noisy moments of one number in one class.
 
-        ``values``, shape (n,) int64, n ≥ 2, are the class's numbers u in [−S, S]; ``shares`` are for the two released
-        numbers.
+        ``values``, shape (n,) int64, n ≥ 2, are the class's scaled numbers in [−S, S] (S: 65536); ``shares`` are ε and
+        δ of the two released numbers.
         """
 
 
 def _table(records: Records, subject: Subject, epsilon_micro: int, stream: Stream) -> NoisySum:
-    """Class counts, which are exact, or the noisy counts of one table."""
+    """Return the exact class counts, or the noisy counts of one table."""
     assert subject.kind in (CLASS, CELL)
     exact = Vector(subject, exact_sums(records, [subject])[0], 0 if subject.kind == CLASS else 2, epsilon_micro)
     noisy = with_noise(exact, stream)
@@ -151,7 +155,10 @@ def _table(records: Records, subject: Subject, epsilon_micro: int, stream: Strea
 
 
 def _presence(feature: int, sizes: Integers) -> NoisySum:
-    """The sizes of the classes, (k,) int64, as numbers of records that have the number: fits divide moments by them."""
+    """Return the sizes of the classes, (k,) int64, as the numbers of records that have a number.
+
+    Fits divide moments by these.
+    """
     estimate = np.concatenate([np.zeros(len(sizes)), sizes])
     subject = Subject(PRESENT, feature, 2 * len(sizes))
     counts = tuple(int(count) for count in estimate)
@@ -159,7 +166,7 @@ def _presence(feature: int, sizes: Integers) -> NoisySum:
 
 
 def _as_sum(subject: Subject, found: list[Moments], sizes: Integers) -> NoisySum:
-    """Means times the sizes of the classes, (k,) int64: what the common form of statistics holds."""
+    """Return means times the sizes of the classes, (k,) int64: the sums that statistics hold."""
     place = 0 if subject.power == 1 else 1
     means = np.array([one[place] for one in found], np.float64)
     noise = np.array([one[place + 2] for one in found], np.float64)

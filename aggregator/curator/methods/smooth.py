@@ -4,15 +4,15 @@
     smooth-trimmed    trimmed mean and variance
     bun-steinke       trimmed means of the number and of its square
 
-f is released as f + k·S·Z, S the smooth sensitivity of the class's numbers and Z noise of a kind that the terms name;
-:mod:`aggregator.curator.noise` proves what that costs and draws Z exactly. Rounding to the grid GS/2³⁰, GS the global
-sensitivity, and clipping to ±2⁶⁴ steps of the grid are post-processing. S depends on the records, so the stated
-variance of the noise is an upper bound: that for S = GS; infinite for noise with heavy tails.
+A statistic f is released as f + k·S·Z. S is its smooth sensitivity on the class's numbers, k a constant, and Z noise of
+a kind that the terms name; :mod:`aggregator.curator.noise` proves what that costs and draws Z exactly. Rounding to the
+grid GS/2³⁰, GS the global sensitivity, and clipping to ±2⁶⁴ steps of the grid are post-processing. S depends on the
+records, so the stated variance of the noise is an upper bound: that for S = GS; infinite for noise with heavy tails.
 
 A trimmed mean leaves out the same number of values at either end. Its smooth sensitivity is smaller where values crowd
 within the bounds, but for skewed numbers it is biased. Trimming leaves out the largest squares, so the variances of
-``bun-steinke``, the mean of the squares minus the square of the mean, come out too small. Its noise is Student's t
-(pure ε) or Laplace-log-normal (concentrated differential privacy; the stated (ε, δ) follows).
+``bun-steinke``, the mean of the squares minus the square of the mean, come out too small. The noise of ``bun-steinke``
+is Student's t (pure ε) or Laplace-log-normal (concentrated differential privacy; the stated (ε, δ) follows).
 
 Source: Nissim, Raskhodnikova, Smith (2007); Zafarani, Clifton (2020), with the corrected sensitivities of
 docs/smooth.md; Bun, Steinke, "Average-Case Averages: Private Algorithms for Smooth Sensitivity and Mean Estimation"
@@ -58,7 +58,7 @@ The range is public and the clipping is post-processing. A mean in [−S, S] has
 
 
 class NoisyNumber(NamedTuple):
-    """One noisy number in the statistic's units, and in steps of the public grid.
+    """One noisy number: in the statistic's units, and in steps of the public grid.
 
     ``noise`` is an upper bound of the variance of its noise; infinite for noise without a variance.
     """
@@ -69,19 +69,19 @@ class NoisyNumber(NamedTuple):
 
 
 class Smooth(PerClass):
-    """Noisy mean and variance, noise scaled to the smooth sensitivity."""
+    """Releases mean and variance with noise scaled to their smooth sensitivities."""
 
     name = "smooth"
     noises: ClassVar[tuple[str, ...]] = NAMES
 
     def check_noise(self, terms: FitTerms) -> None:
-        """Refuse terms that name no noise, or one that the method does not offer (``noise_unknown``)."""
+        """Raise ``noise_unknown`` if the terms name no noise, or one that the method does not offer."""
         if terms.noise is None or (self.noises is not NAMES and terms.noise not in self.noises):
             raise InputError("noise_unknown", f"the noise of '{self.name}' is one of {', '.join(self.noises)}")
         law(terms.noise)
 
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
-        """Sequential composition over tables, means and variances, with the proven cost of each noise.
+        """Return the summed costs of tables, means and variances, with the proven cost of each noise.
 
         Raises:
             InputError: the reasons of :meth:`check`; ``noise_unfit``: the noise needs δ > 0.
@@ -102,7 +102,7 @@ class Smooth(PerClass):
         )
 
     def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
-        """Noisy mean and variance with noise for the smooth sensitivities."""
+        """Return a mean and a variance with noise for their smooth sensitivities."""
         data = BoundedValues(values, -SCALE, SCALE)
         first = noisy_mean(data, self.trim(data.n, terms), shares[0], terms, stream)
         second = noisy_variance(data, shares[1], terms, stream)
@@ -115,29 +115,29 @@ class Smooth(PerClass):
         )
 
     def trim(self, n: int, terms: FitTerms) -> int:
-        """How many of ``n`` values the mean leaves out at either end: none."""
+        """Return how many of ``n`` values the mean leaves out at either end: none."""
         del n, terms
         return 0
 
 
 class SmoothTrimmed(Smooth):
-    """Noisy trimmed mean and noisy variance, noise scaled to the smooth sensitivity."""
+    """Releases trimmed mean and variance with noise scaled to their smooth sensitivities."""
 
     name = "smooth-trimmed"
 
     def trim(self, n: int, terms: FitTerms) -> int:
-        """How many of ``n`` values the mean leaves out at either end: the share of the terms, rounded down."""
+        """Return how many of ``n`` values the mean leaves out at either end: the share of the terms, rounded down."""
         return n * terms.trim_micro // MICRO
 
 
 class BunSteinke(SmoothTrimmed):
-    """Noisy trimmed means of numbers and of squares ⌊u²/S⌋."""
+    """Releases noisy trimmed means of the scaled numbers u and of the squares ⌊u²/S⌋ (S: 65536)."""
 
     name = "bun-steinke"
     noises = ("student-t", "laplace-log-normal")
 
     def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
-        """Noisy trimmed means of u and ⌊u²/S⌋, with noise for their smooth sensitivities."""
+        """Return trimmed means of u and ⌊u²/S⌋ (:class:`BunSteinke`) with noise for their smooth sensitivities."""
         trim = self.trim(len(values), terms)
         numbers = BoundedValues(values, -SCALE, SCALE)
         squares = BoundedValues(values * values // SCALE, 0, SCALE)
@@ -154,12 +154,12 @@ class BunSteinke(SmoothTrimmed):
 
 @lru_cache(maxsize=256)
 def calibrated(noise: str, share: Share) -> Calibration:
-    """The constants of a noise for one vector. They are cached: the proof of their cost takes milliseconds."""
+    """Return the constants of a noise for one vector. They are cached: the proof of their cost takes milliseconds."""
     return calibrate(noise, share.epsilon, share.delta)
 
 
 def noisy_mean(data: BoundedValues, trim: int, share: Share, terms: FitTerms, stream: Stream) -> NoisyNumber:
-    """A trimmed mean with noise for its smooth sensitivity; ``trim`` values are left out at either end."""
+    """Return a trimmed mean with noise for its smooth sensitivity; ``trim`` values are left out at either end."""
     noise = calibrated(str(terms.noise), share)
     sensitivity = smooth_sensitivity_of_mean(data, noise.beta, trim)
     largest = global_sensitivity_of_mean(data.n, data.width, trim)
@@ -167,7 +167,7 @@ def noisy_mean(data: BoundedValues, trim: int, share: Share, terms: FitTerms, st
 
 
 def noisy_variance(data: BoundedValues, share: Share, terms: FitTerms, stream: Stream) -> NoisyNumber:
-    """A variance with noise for its smooth sensitivity."""
+    """Return a variance with noise for its smooth sensitivity."""
     noise = calibrated(str(terms.noise), share)
     sensitivity = smooth_sensitivity_of_variance(data, noise.beta)
     return _released(variance(data), sensitivity, noise, global_sensitivity_of_variance(data.n, data.width), stream)
@@ -176,7 +176,10 @@ def noisy_variance(data: BoundedValues, share: Share, terms: FitTerms, stream: S
 def _released(
     statistic: Fraction, sensitivity: SmoothSensitivity, noise: Calibration, largest: Fraction, stream: Stream
 ) -> NoisyNumber:
-    """A statistic whose global sensitivity is ``largest``, with noise, clipped to ±:data:`LARGEST_STEPS` steps."""
+    """Return a statistic with noise; its global sensitivity is ``largest``.
+
+    The result is clipped to ±:data:`LARGEST_STEPS` steps.
+    """
     grid = largest / GRID
     found = release(statistic, sensitivity, noise, grid, stream)
     steps = min(max(int(found / grid), -LARGEST_STEPS), LARGEST_STEPS)
@@ -186,11 +189,12 @@ def _released(
 def release(
     statistic: Fraction, sensitivity: SmoothSensitivity, calibration: Calibration, grid: Fraction, stream: Stream
 ) -> Fraction:
-    """Release f + k·S·Z, rounded to the nearest multiple of ``grid``. The result may be published.
+    """Return f + k·S·Z, rounded to the nearest multiple of ``grid``.
 
-    The rounding is exact and post-processing, so the guarantee of the real-valued noise holds without any loss.
+    The result may be published. f is ``statistic``, S ``sensitivity``; ``calibration`` has k and the law of the noise
+    Z. The rounding is exact and post-processing, so the guarantee of the real-valued noise holds without any loss.
     ``grid`` is a positive number that does not depend on the data, for example a thousandth of the expected noise;
-    ``stream`` is fresh randomness, as secret as the data.
+    ``stream`` is new randomness, to be kept as secret as the data.
 
     Raises:
         InputError: ``beta_invalid``: S is not as smooth as the noise needs; ``grid_invalid``: the grid is not

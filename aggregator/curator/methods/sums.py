@@ -34,12 +34,15 @@ class Sums(Method):
     adjacencies = ADJACENCIES
 
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
-        """Sequential composition over the vectors of ``terms``; at most the total ε, by rounding down."""
+        """Return the summed ε of the vectors; at most the total ε of ``terms``, since each is rounded down."""
         self.check(schema, terms)
         return cost_of(vector_epsilons(schema, terms))
 
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
-        """Noisy vectors; with the adjacency ``add-remove`` the number of records is the sum of the noisy counts."""
+        """Return statistics of noisy vectors.
+
+        For ``add-remove`` their number of records is the sum of the noisy counts.
+        """
         cost = self.cost(records.schema, terms)
         noisy = [with_noise(vector, stream) for vector in vectors(records, terms)]
         count = sum(noisy[0].values) if terms.adjacency == ADD_REMOVE else records.rows
@@ -47,13 +50,16 @@ class Sums(Method):
 
 
 def vector_epsilons(schema: Schema, terms: FitTerms) -> list[int]:
-    """ε of every vector in millionths, in the order of :func:`protocol.noise.sums.summed_subjects`."""
+    """Return ε of every vector in millionths, in the order of :func:`protocol.noise.sums.summed_subjects`."""
     subjects = summed_subjects(schema, terms.family)
     return divide(terms.epsilon_micro, subjects, len(schema.label.classes), terms.adjacency, terms.division)
 
 
 def vectors(records: Records, terms: FitTerms) -> list[Vector]:
-    """The exact vectors, each with its sensitivity and ε; the class counts first. Never to leave the curator."""
+    """Return the exact vectors, each with its sensitivity and ε; the class counts first.
+
+    They must not leave the curator.
+    """
     subjects = summed_subjects(records.schema, terms.family)
     sums = exact_sums(records, subjects)
     parts = zip(subjects, sums, vector_epsilons(records.schema, terms), strict=True)
@@ -64,7 +70,10 @@ def vectors(records: Records, terms: FitTerms) -> list[Vector]:
 
 
 def exact_sums(records: Records, subjects: Sequence[Subject]) -> list[tuple[int, ...]]:
-    """Exact counts and sums of every subject. A missing number counts as 0 in sums; of squares ⌊u²/S⌋ is added up."""
+    """Return the exact counts and sums of every vector. A missing number adds 0 to sums.
+
+    Of squares ⌊u²/S⌋ is added up: u are the scaled numbers, S is 65536.
+    """
     return [_exact(records, subject) for subject in subjects]
 
 

@@ -18,13 +18,16 @@ DEFAULT = "sums"
 
 
 def default_noise(name: str) -> str | None:
-    """The noise that a method takes if none is named: the first that it offers; None for discrete Laplace noise."""
+    """Return the noise that a method takes if the terms name none: the first that it offers.
+
+    None stands for discrete Laplace noise.
+    """
     method = method_of(name)
     return method.noises[0] if isinstance(method, Smooth) else None
 
 
 def method_of(name: str) -> Method:
-    """The method of this name; ``method_unknown`` (``InputError``): there is none."""
+    """Return the method of this name, or raise ``method_unknown`` (``InputError``)."""
     if name not in METHODS:
         raise InputError("method_unknown", f"the methods are {', '.join(METHODS)}")
     return METHODS[name]

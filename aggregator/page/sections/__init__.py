@@ -1,1 +1,4 @@
-"""One file per section of the page. In: a subject or what was counted from it. Out: a section of bounded blocks."""
+"""One file per section of the page. In: the page's stores or model, or what was counted from them.
+
+Out: a section of bounded blocks.
+"""

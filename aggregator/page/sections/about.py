@@ -30,14 +30,14 @@ TRUST = {
 
 
 def trust_of(campaign: Campaign) -> str:
-    """The kind of trust that a campaign needs: a key of :data:`TRUST`."""
+    """Return the kind of trust that a campaign needs: a key of :data:`TRUST`."""
     if campaign.nodes is None:
         return LOCAL
     return FEDERATED if campaign.masked is None else DISTRIBUTED
 
 
 def of_stores(subject: StoreSubject) -> Section:
-    """The section of a page about stores."""
+    """Return the section of a page about stores."""
     blocks: list[Block] = []
     if subject.obstacle:
         blocks.append(paragraph(f"No estimates are shown: {subject.obstacle}.", "warning"))
@@ -63,7 +63,7 @@ def of_stores(subject: StoreSubject) -> Section:
 
 
 def of_model(subject: ModelSubject) -> Section:
-    """The section of a page about a model."""
+    """Return the section of a page about a model."""
     document, header = subject.document, subject.document.header
     pairs: dict[str, object] = {
         "name": f"{quoted(header.name)}, version {header.version}",
@@ -90,7 +90,7 @@ def of_model(subject: ModelSubject) -> Section:
 
 
 def _trust(subject: ModelSubject) -> str:
-    """The kind of trust behind a model: of its campaign if that is at hand, else as the card says."""
+    """Return the kind of trust behind a model: that of its campaign if a workspace has it, else that of the card."""
     if subject.campaigns:
         return TRUST[trust_of(subject.campaigns[0][0])]
     stated = text_of(subject.card, "trust")
@@ -98,7 +98,7 @@ def _trust(subject: ModelSubject) -> str:
 
 
 def counts_of(campaign: Campaign) -> str:
-    """What a store of the campaign counts, in the plural."""
+    """Return what a store of the campaign counts, in the plural."""
     return "reports of devices" if campaign.nodes is None else "records of nodes (a noisy number)"
 
 

@@ -27,7 +27,7 @@ _SHOW = "hearsay evaluate show --store STORE"
 
 
 def section(card: Mapping[str, object] | None, measured: Sequence[Measured]) -> Section:
-    """The section of any page.
+    """Return the section of a page about stores or about a model.
 
     Args:
         card: the card of the model; None if there is no model, as on the page of an evaluation's store.
@@ -68,7 +68,7 @@ def section(card: Mapping[str, object] | None, measured: Sequence[Measured]) -> 
 
 
 def _expected(found: Foresight) -> list[Block]:
-    """The expected accuracy beside the share of the largest class."""
+    """Return the expected accuracy beside the share of the largest class."""
     bars = [
         Bar("the model", found.accuracy, found.least, found.most),
         Bar("largest class", found.largest_class, found.low, found.high),
@@ -100,7 +100,7 @@ def _expected(found: Foresight) -> list[Block]:
 
 
 def _measured(found: Evaluation) -> list[Block]:
-    """Accuracy and confusion matrix that devices' private answers gave."""
+    """Return the accuracy and confusion matrix that devices' private answers gave."""
     accuracy = found.accuracy
     bars = [_bar("right", accuracy.estimate, accuracy.low, accuracy.high)]
     bars += [
@@ -139,7 +139,7 @@ def _ranked(found: Ranking) -> list[Block]:
 
 
 def _bar(name: str, estimate: float, low: float, high: float) -> Bar:
-    """The bar of an estimated share. Estimates are unbiased and may leave [0, 1]; the table cuts them too."""
+    """Return the bar of an estimated share. Estimates are unbiased and may leave [0, 1]; the table cuts them too."""
     return Bar(name, *(min(max(end, 0.0), 1.0) for end in (estimate, low, high)))
 
 

@@ -28,7 +28,7 @@ _IN_CARD = "What was asked, and at which cost"
 
 
 def of_campaigns(campaigns: Sequence[tuple[Campaign, bytes, Facts]]) -> Section:
-    """The section about campaigns: each with its file and its guarantee sheet."""
+    """Return the section about campaigns: each given with its file and its guarantee sheet."""
     blocks: list[Block] = []
     for campaign, raw, sheet in campaigns:
         costs = {name: text for name, text in sheet.pairs() if name in _COSTS}
@@ -43,7 +43,7 @@ def of_campaigns(campaigns: Sequence[tuple[Campaign, bytes, Facts]]) -> Section:
 
 
 def of_card(card: Mapping[str, object]) -> Section:
-    """The section of a model whose campaign is not at hand: what its card says."""
+    """Return the section of a model from its card alone, for a model without its campaign."""
     told = rows_of(card, _IN_CARD, ("asked", "chosen"))
     blocks: list[Block] = [facts("Cost, as the model's card says", told)] if told else []
     if not told:
@@ -70,7 +70,7 @@ def _left_out(campaign: Campaign) -> dict[str, object]:
 
 
 def _questions(campaign: Campaign, raw: bytes) -> list[Block]:
-    """A table of the questions: how likely each is, and its exact ε."""
+    """Return a table of the questions: how likely each is, and its exact ε."""
     if not campaign.questions:
         return [paragraph("The campaign has ended: it asks nothing.")]
     sheet = _sheet(raw)
@@ -86,19 +86,19 @@ def _questions(campaign: Campaign, raw: bytes) -> list[Block]:
 
 
 def _sheet(raw: bytes) -> PrivacySheet:
-    """The exact ε of a campaign's questions, from its file."""
+    """Return the exact ε of a campaign's questions, from its file."""
     return privacy_sheet(read_payload(read_envelope(raw, "campaign").payload)[0])
 
 
 def _odds(raw: bytes) -> str:
-    """The factor by which a device's answers of one period change the odds of any guess about its record at most."""
+    """Return by which factor at most a device's answers of one period change the odds of any guess about its record."""
     loss = float(_sheet(raw).total)
     power = f"e^{rounded_up(loss)}"
     return power if loss > _MOST_EXPONENT else f"{ceil(100 * exp(loss)) / 100:g} ({power})"
 
 
 def _vectors(campaign: Campaign) -> Block:
-    """A table of the sums that a node releases."""
+    """Return a table of the sums that a node releases."""
     rows = [
         (vector.name, vector.size, format_micro(vector.epsilon_micro), vector.deviation)
         for vector in node_sheet(campaign).vectors

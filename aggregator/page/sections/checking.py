@@ -18,7 +18,7 @@ HEADING = "How to verify this page"
 
 
 def of_stores(subject: StoreSubject) -> Section:
-    """The section of a page about stores."""
+    """Return the section of a page about stores."""
     digests: dict[str, object] = {}
     for campaign in subject.campaigns:
         _add(digests, "campaign", campaign.header, campaign.id)
@@ -34,7 +34,7 @@ def of_stores(subject: StoreSubject) -> Section:
 
 
 def of_model(subject: ModelSubject) -> Section:
-    """The section of a page about a model."""
+    """Return the section of a page about a model."""
     digests: dict[str, object] = {}
     _add(digests, "model", subject.document.header, subject.digest)
     for campaign, _ in subject.campaigns:

@@ -15,7 +15,7 @@ _FIRST = ("by", "why", "features", "names", "accuracy", "error", "chosen", "drop
 
 
 def section(chosen: object) -> Section:
-    """The section of any page. ``chosen``: the card's entry, or the table ``[decision]`` of a schema; None if none."""
+    """Return the section. ``chosen``: the card's entry, or the table ``[decision]`` of a schema, or None."""
     if not chosen:
         text = "No decision is recorded: a person chose what the campaign asks, or the record is not at hand."
         return Section(ANCHOR, HEADING, (paragraph(text),))
@@ -33,7 +33,10 @@ def section(chosen: object) -> Section:
 
 
 def _ordered(names: Iterable[object]) -> list[object]:
-    """The names in the order in which people read them. A model's maps are sorted by name, since they are signed."""
+    """Return the names in the order in which people read them.
+
+    A model's maps are sorted by name, since they are signed.
+    """
     return sorted(names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
 
 
@@ -42,5 +45,5 @@ def _shown(name: object) -> str:
 
 
 def _is_table(value: object) -> bool:
-    """Whether a value is a list of maps, to be shown as a table."""
+    """Return whether a value is a list of maps, to be shown as a table."""
     return isinstance(value, list) and bool(value) and all(isinstance(row, dict) and row for row in value)

@@ -27,7 +27,7 @@ _IN_CARD = "What was counted"
 
 
 def of_stores(found: Sequence[tuple[AnyStore, Status | NodeStatus]]) -> Section:
-    """The section about stores, each with its status."""
+    """Return the section about stores, each with its status."""
     blocks: list[Block] = []
     for store, status in found:
         blocks += _of_reports(status) if isinstance(status, Status) else _of_nodes(store, status)
@@ -36,7 +36,7 @@ def of_stores(found: Sequence[tuple[AnyStore, Status | NodeStatus]]) -> Section:
 
 
 def of_card(card: Mapping[str, object]) -> Section:
-    """The section of a model: what its card says of the reports."""
+    """Return the section of a model: what its card says of the reports."""
     told = rows_of(card, _IN_CARD, ("rejected",))
     blocks: list[Block] = [facts("Counted, as the model's card says", told)] if told else []
     if not told:
@@ -48,12 +48,12 @@ def of_card(card: Mapping[str, object]) -> Section:
 
 
 def between(least: int, most: int) -> str:
-    """The bounds of a number of devices, or the number if they are equal."""
+    """Return the bounds of a number of devices, or the number if they are equal."""
     return str(most) if least == most else f"{least} to {most}"
 
 
 def _of_reports(found: Status) -> list[Block]:
-    """Numbers of a store of reports, a chart of the days, and a table of the questions."""
+    """Return numbers of a store of reports, a chart of the days, and a table of the questions."""
     reached = "reached" if found.enough else "not reached"
     pairs: dict[str, object] = {
         "reports counted": found.reports,
@@ -79,7 +79,7 @@ def _of_reports(found: Status) -> list[Block]:
 
 
 def _days(found: Status) -> Block:
-    """A chart of the reports of the last days, and the same numbers as a table."""
+    """Return a chart of the reports of the last days, and the same numbers as a table."""
     last = found.days[-_DAYS:]
     bars = [Bar(date_of(day.day), float(day.reports)) for day in last]
     most = max(day.reports for day in last)
@@ -99,7 +99,7 @@ def _days(found: Status) -> Block:
 
 
 def _of_nodes(store: AnyStore, found: NodeStatus) -> list[Block]:
-    """Numbers of a store of summaries or masked messages, and a table of the periods."""
+    """Return numbers of a store of summaries or masked messages, and a table of the periods."""
     reached = "reached" if found.enough else "not reached"
     masked = isinstance(store, MaskedStore)
     pairs: dict[str, object] = {
@@ -135,7 +135,7 @@ def _of_nodes(store: AnyStore, found: NodeStatus) -> list[Block]:
 
 
 def _dropped(rejected: Mapping[str, int]) -> list[Block]:
-    """A table of what is not counted, by reason, with the sentence of the reason."""
+    """Return a table of what is not counted, by reason, with the sentence of the reason."""
     some = {reason: number for reason, number in rejected.items() if number}
     if not some:
         return [paragraph("Nothing was set aside.")]

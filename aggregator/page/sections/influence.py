@@ -14,7 +14,7 @@ _BARS = 30
 
 
 def section(card: Mapping[str, object]) -> Section:
-    """The section of any page with a card: mutual information of each feature and the class, in bits."""
+    """Return the section of a page with a card: mutual information of each feature and the class, in bits."""
     found = influence_of(card)
     if not found:
         return Section(ANCHOR, HEADING, (paragraph("The card does not say how much each feature tells."),))

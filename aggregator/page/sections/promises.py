@@ -22,12 +22,13 @@ _ALARMS, _REACH = 10, 40
 
 
 def sheet_of(campaign: Campaign, raw: bytes, counted: Status | NodeStatus | None) -> Facts:
-    """The guarantee sheet of a campaign.
+    """Return the guarantee sheet of a campaign.
 
     Args:
         campaign: the campaign.
         raw: its file.
-        counted: the status of its store, which has the number of devices or nodes of the fullest period; None without.
+        counted: the status of its store, which has the number of devices or nodes of the fullest period; None without a
+            store.
     """
     number = 0
     if isinstance(counted, Status):
@@ -38,7 +39,7 @@ def sheet_of(campaign: Campaign, raw: bytes, counted: Status | NodeStatus | None
 
 
 def of_campaigns(found: Sequence[tuple[Campaign, Facts, Status | NodeStatus | None]]) -> Section:
-    """The section about campaigns, each with its sheet and, of a store, the status."""
+    """Return the section about campaigns, each given with its sheet and the status of its store, if there is one."""
     blocks: list[Block] = []
     for campaign, sheet, counted in found:
         if warning := warning_of(campaign):
@@ -61,7 +62,7 @@ def of_campaigns(found: Sequence[tuple[Campaign, Facts, Status | NodeStatus | No
 
 
 def of_card(card: Mapping[str, object]) -> Section:
-    """The section of a model whose campaign is not at hand: the threats that its card names."""
+    """Return the section of a model without its campaign: the threats that its card names."""
     told = rows_of(card, _IN_CARD)
     known = facts("As the model's card says", told) if told else paragraph("The model's card names no threats.")
     hint = "The whole guarantee sheet follows from the campaign's file: hearsay guarantee CAMPAIGN."
@@ -69,7 +70,7 @@ def of_card(card: Mapping[str, object]) -> Section:
 
 
 def _alarms(found: Alarms | None) -> list[Block]:
-    """The alarms with the smallest p-values."""
+    """Return blocks about the alarms with the smallest p-values."""
     if found is None:
         return [paragraph("No alarm is tested before the smallest batch is reached.")]
     said = f"Alarms (reports that honest devices hardly ever send): {found.summary()}."

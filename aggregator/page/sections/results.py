@@ -1,6 +1,6 @@
 """The section on what was learned: the shares of the classes, and a chart of every feature with 95 % intervals.
 
-The features of most influence come first. What does not fit on a page is named.
+The features that tell most about the class come first. Features that do not fit on the page are named.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class _Drawn(NamedTuple):
     """The chart and table of one feature or of the classes.
 
     Attributes:
-        name: of the feature; empty for the classes.
-        chart: bars of the chart, at most :data:`MOST_BARS_EACH`; empty for a feature without one.
+        name: name of the feature; empty for the classes.
+        chart: bars of the chart, at most :data:`MOST_BARS_EACH`; empty for a feature without a chart.
         low, high: ends of the chart's axis.
         columns, rows: the table with the same numbers, and more.
     """
@@ -60,7 +60,7 @@ class _Drawn(NamedTuple):
 
 
 def of_statistics(found: Statistics, influence: Mapping[str, float]) -> Section:
-    """The section about the statistics of stores. ``influence``: name of a feature → bits, which decides the order."""
+    """Return the section about the statistics of stores. ``influence``: name of a feature → bits, for the order."""
     values = published(found)
     classes: list[Block] = []
     drawn: list[_Drawn] = []
@@ -87,7 +87,7 @@ def of_statistics(found: Statistics, influence: Mapping[str, float]) -> Section:
 
 
 def of_model(subject: ModelSubject, influence: Mapping[str, float]) -> Section:
-    """The section about a model. Its file has no interval of a single value, only what the card says."""
+    """Return the section about a model. Its file has no interval of a single value, only what the card says."""
     document, card = subject.document, subject.card
     label = document.schema.label
     classes_stated = mapping(card, "class_intervals")
@@ -144,7 +144,7 @@ def _section(
     *,
     without: str = NOT_DETERMINED,
 ) -> Section:
-    """The section: the classes, then the features of most influence, as many as there is room for."""
+    """Return the section: the classes, then as many features as there is room for, those of most influence first."""
     blocks: list[Block] = [paragraph(lead), *classes]
     order = sorted(range(len(drawn)), key=lambda place: (-influence.get(drawn[place].name, 0.0), place))
     bars, left = 0, []
@@ -165,7 +165,7 @@ def _section(
 def _block(
     drawn: _Drawn, caption: str, command: str, heading: str = "", without: str = NOT_DETERMINED
 ) -> Chart | Table:
-    """The chart with its table below, which the reader opens; the table alone if there is nothing to draw."""
+    """Return the chart with its table below, which the reader opens; the table alone if there is nothing to draw."""
     numbers = range(1, len(drawn.columns))
     listed = table(caption, drawn.columns, drawn.rows, numbers, more=command, folded=True, most=_MOST_ROWS)
     if not drawn.chart:
@@ -176,7 +176,7 @@ def _block(
 
 
 def _of_conditional(found: Conditional, values: Published | None, schema: Schema) -> _Drawn:
-    """The chart of the parameters of one subject that has probabilities, or none: of squares a table alone."""
+    """Return the chart of the shares or means of one question; for means of squares, a table without a chart."""
     subject = found.subject
     name = "" if subject.feature is None else schema.observed[subject.feature].name
     rows = parameter_rows([found], values, schema)
@@ -192,7 +192,7 @@ def _of_conditional(found: Conditional, values: Published | None, schema: Schema
 def _cells(
     found: Conditional, values: Published | None
 ) -> list[tuple[float, float | None, tuple[float, float] | tuple[None, None]]]:
-    """For every parameter of a subject: raw ratio, published value, and the ends of the population's interval.
+    """Return for every parameter of a question: raw ratio, published value, and the ends of the population's interval.
 
     Without a model there is no published value: a raw ratio may be impossible, and no device uses it.
     """
@@ -207,7 +207,7 @@ def _cells(
 
 
 def _means_of(found: Conditional, values: Published | None, schema: Schema) -> list[_Drawn]:
-    """The charts of the means of one question, one for each number, in the number's own units."""
+    """Return the charts of the means of one question, one for each number, in the number's own units."""
     drawn: dict[str, tuple[list[Bar], list[Sequence[object]]]] = {}
     cells = zip(cells_of(found.subject, schema), _cells(found, values), strict=True)
     by_name = {feature.name: feature for feature in schema.observed}
@@ -227,24 +227,27 @@ def _means_of(found: Conditional, values: Published | None, schema: Schema) -> l
 
 
 def _ends(feature: object) -> tuple[float, float]:
-    """The numbers that are scaled to −1 and 1: a number's bounds in its own units; −1 and 1 for a component."""
+    """Return the ends of a feature's range: a number's bounds in its own units, or −1 and 1 for a component."""
     return (float(feature.low), float(feature.high)) if isinstance(feature, Numeric) else (-1.0, 1.0)
 
 
 def _in_units(feature: object, scaled: float) -> float:
-    """A number of −1 … 1 in the feature's own units."""
+    """Return a number of −1 … 1 in the feature's own units."""
     low, high = _ends(feature)
     return low + (scaled + 1) / 2 * (high - low)
 
 
 def _short(subject: Subject, schema: Schema) -> list[str]:
-    """Names of the bars of a subject: value and class, or class."""
+    """Return the names of a question's bars: value and class, or class."""
     parts = [(cell.value, cell.of_class) for cell in cells_of(subject, schema)]
     return [" | ".join(clipped(part, MOST_CELL) for part in pair if part is not None) for pair in parts]
 
 
 def _of_table(name: str, labels: Sequence[str], term: Sequence[Sequence[float]], classes: Sequence[str]) -> _Drawn:
-    """P(value | class) of one feature of a model; ``term``: log P, a row of classes for each value."""
+    """Return the chart of P(value | class) of one feature of a model.
+
+    ``term``: log P, a row of classes for each value.
+    """
     found = [
         (label, one, exp(value))
         for label, row in zip(labels, term, strict=True)
@@ -259,7 +262,7 @@ def _of_table(name: str, labels: Sequence[str], term: Sequence[Sequence[float]],
 
 
 def _of_normal(feature: Feature | Component | Grouped, term: Normal, classes: Sequence[str]) -> _Drawn:
-    """Mean and standard deviation of one number of a model in each class, in the number's own units."""
+    """Return the table of a model's mean and standard deviation of one number by class, in the number's own units."""
     low, high = _ends(feature)
     means = [_in_units(feature, mean) for mean in term.mean]
     deviations = [sqrt(max(variance, 0.0)) * (high - low) / 2 for variance in term.variance]

@@ -16,13 +16,13 @@ COUNT = 1000
 
 
 def resident() -> int:
-    """Resident memory of this process in bytes."""
+    """Return resident memory of this process in bytes."""
     with open("/proc/self/status") as file:  # noqa: PTH123
         return 1024 * next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
 
 
 def written() -> tuple[int, int]:
-    """Bytes passed to ``write`` so far, and bytes that the page cache must write to the disk for them."""
+    """Return bytes passed to ``write`` so far, and bytes that the page cache must write to the disk for them."""
     with open("/proc/self/io") as file:  # noqa: PTH123
         fields = dict(line.split(": ") for line in file)
     return int(fields["wchar"]), int(fields["write_bytes"])
