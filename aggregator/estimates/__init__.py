@@ -2,5 +2,5 @@
 
 In: tallies of reports (:mod:`aggregator.estimates.reports`). Out: :class:`aggregator.estimates.statistics.Statistics`,
 the common form of all estimates and the input of every fit. Estimates may be negative. A later step turns estimates
-into probabilities (:mod:`aggregator.models`). ``joining`` makes the statistics of one population of several sources'.
+into probabilities (:mod:`aggregator.models`). ``joining`` combines statistics of several sources of one population.
 """

@@ -1,4 +1,4 @@
-"""Names of the numbers in an estimate, for programs and for people, and estimates as rows of text."""
+"""Name the numbers of an estimate, for programs and for people, and write estimates as rows of text."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from protocol.schema import Schema
 
 _POWERS = {1: "", 2: "²"}
 ABSENT, THERE = "absent", "present"
-"""The two values of a question about the presence of a number."""
+"""The two values of a question whether the record has a number."""
 IS_WRONG, IS_RIGHT = "wrong", "right"
-"""The two values of a question about one of several models."""
+"""The two values of a question whether one of several models predicts the record's class."""
 COLUMNS = ("question", "cell", "n", "estimate", "these devices", "population")
 PARAMETER_COLUMNS = ("parameter", "raw", "published", "these devices", "population")
 NOT_DETERMINED = "not determined"
 
 
 class Cell(NamedTuple):
-    """Subject of one number of an estimate.
+    """What one number of an estimate is about: mostly one class and one value of a feature.
+
+    An outcome question asks for the pair of true and predicted class. A ``right`` question asks whether one of several
+    models predicts the record's class.
 
     Attributes:
         feature: name of the observed feature; None if the question has no feature.
-        value: the feature's value, or :data:`ABSENT` or :data:`THERE`; for an outcome, the predicted class; for one of
-            several models, :data:`IS_WRONG` or :data:`IS_RIGHT`; None if the question has no values.
-        of_class: name of the class; for an outcome, the true class; None for one of several models.
+        value: the feature's value, or :data:`ABSENT` or :data:`THERE`; for an outcome question, the predicted class;
+            for a ``right`` question, :data:`IS_WRONG` or :data:`IS_RIGHT`; None if the question has no values.
+        of_class: name of the class; for an outcome question, the true class; None for a ``right`` question.
     """
 
     feature: str | None
@@ -39,10 +42,9 @@ class Cell(NamedTuple):
 
 
 def question_name(subject: Subject, schema: Schema) -> str:
-    """A question in words: its kind, with the name of the feature, the power and the class that it has.
+    """Return a question in words: its kind, then its feature, power and class where it has them.
 
-    For example ``class``, ``cell odor``, ``moment 1 of width, label=e``, ``moments 2``; ``right model 1`` counts from
-    1.
+    Examples: ``class``, ``cell odor``, ``moment 1 of width, label=e``, ``moments 2``, ``right model 1`` (the first).
     """
     kind, feature, _, power, of_class = subject[:5]
     if subject.model is not None:
@@ -55,7 +57,7 @@ def question_name(subject: Subject, schema: Schema) -> str:
 
 
 def cells_of(subject: Subject, schema: Schema) -> list[Cell]:
-    """Subjects of all numbers of a question's estimate, in the order of the numbers."""
+    """Return what each number of a question's estimate is about, in the order of the numbers."""
     classes = schema.label.classes
     kind, feature, _, _, of_class = subject[:5]
     if kind == RIGHT:
@@ -75,9 +77,9 @@ def cells_of(subject: Subject, schema: Schema) -> list[Cell]:
 
 
 def cell_names(subject: Subject, schema: Schema) -> list[str]:
-    """Names of all numbers of a question's estimate, in the order of the numbers; each name contains a class.
+    """Return the names of all numbers of a question's estimate, in the order of the numbers.
 
-    Examples, for a label called ``label``: ``label=e``; for a cell question ``odor=n, label=e``; for moments
+    Examples, for a label called ``label``: ``label=e``; for a feature's value ``odor=n, label=e``; for moments
     ``width, label=e`` and ``width², label=e``; for presence ``no width, label=e``; for an outcome
     ``label=e, predicted label=p``; for one of several models ``model 1 is wrong``.
     """
@@ -100,7 +102,7 @@ def cell_names(subject: Subject, schema: Schema) -> list[str]:
 
 
 def parameter_names(subject: Subject, schema: Schema) -> list[str]:
-    """Names of a model's parameters that belong to the numbers of a question, in the order of the numbers.
+    """Return the name of the model's parameter that each number of a question estimates, in the order of the numbers.
 
     Examples: ``P(label=e)``, ``P(odor=n | label=e)``, ``P(width is there | label=e)``, ``mean of width² | label=e``.
     """
@@ -120,10 +122,10 @@ def parameter_names(subject: Subject, schema: Schema) -> list[str]:
 
 
 def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[object, ...]]:
-    """Estimates as rows of a table, one per question and cell, with the columns :data:`COLUMNS`.
+    """Return estimates as rows of a table, one row per number of each question, with the columns :data:`COLUMNS`.
 
-    Intervals are cut to possible values, which a noisy number of records does not bound. Without answers cells are
-    blank.
+    Intervals are cut to the possible values; a noisy number of records sets no largest value. A question without
+    answers has a blank estimate and blank intervals.
     """
     return [row for found in questions for row in _rows(found, schema)]
 
@@ -131,9 +133,9 @@ def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[ob
 def parameter_rows(
     found: Iterable[Conditional], published: Published | None, schema: Schema
 ) -> list[tuple[object, ...]]:
-    """One row per parameter of a model, with the columns :data:`PARAMETER_COLUMNS`.
+    """Return one row per parameter of a model, with the columns :data:`PARAMETER_COLUMNS`.
 
-    Raw ratios may lie outside the possible range. Without ``published`` the third column is blank.
+    Column ``raw`` may lie outside the possible range. If ``published`` is None, the column of that name is blank.
     """
     table: list[tuple[object, ...]] = []
     for one in found:
@@ -147,18 +149,18 @@ def parameter_rows(
 
 
 def clipped_ranges(found: Ratio, n: int) -> list[str]:
-    """Intervals as text; blank without answers."""
+    """Return each interval as text; blank if ``n``, the number of answers, is 0."""
     ends = zip(found.low.tolist(), found.high.tolist(), found.determined.tolist(), strict=True)
     return [(f"{low:z.3f} to {high:z.3f}" if known else NOT_DETERMINED) if n else "" for low, high, known in ends]
 
 
 def as_share(share: float) -> str:
-    """An unbiased share as a percentage, clipped to [0, 1]; noise can move an estimate out of this range."""
+    """Return an estimated share as a percentage, clipped to [0, 1]; noise can move an estimate out of this range."""
     return f"{min(max(share, 0.0), 1.0):z.1%}"
 
 
 def as_range(low: float, high: float) -> str:
-    """The interval from ``low`` to ``high`` of a share as text in percent, clipped to [0, 1]."""
+    """Return the interval from ``low`` to ``high`` of a share as text in percent, clipped to [0, 1]."""
     return f"{as_share(low)} to {as_share(high)}"
 
 

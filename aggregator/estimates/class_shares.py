@@ -21,11 +21,11 @@ class ClassShares(NamedTuple):
         variance: shape (k,) float64, of noise and sampling. Infinite without answers.
         interval: 95 % intervals for the population's shares; without finite ends if there are no answers, or if a
             question's errors have no known law (``QuestionEstimate.has_interval``).
-        devices_interval: the same intervals for these devices.
-        ratio, ratio_variance: shape (k,) float64, shares of all records and their variances. They are ``share`` and
+        devices_interval: the same intervals for the devices that answered.
+        ratio, ratio_variance: shape (k,) float64, shares of all records and their variances. They equal ``share`` and
             ``variance`` unless the number n of records is a noisy sum: then ``share`` is in units of that n, and
-            ``ratio`` is divided by the sum of the shares, as the intervals are. NaN and infinite if that sum is not
-            positive.
+            ``ratio`` is ``share`` divided by its sum; the intervals are about ``ratio``. NaN and infinite if that sum
+            is not positive.
     """
 
     share: Floats
@@ -37,7 +37,7 @@ class ClassShares(NamedTuple):
 
 
 def class_shares(statistics: Statistics) -> ClassShares:
-    """Shares of the classes from all questions about the classes, weighted by inverse variance.
+    """Return the shares of the classes from all questions about the classes, weighted by inverse variance.
 
     These are the questions about the class alone, about a feature's value and the class (cell questions), and about
     the presence of a number and the class, if they have answers and :func:`aggregator.estimates.debias.marginal` has
@@ -53,10 +53,11 @@ def class_shares(statistics: Statistics) -> ClassShares:
 
         Var = Σ_j w_j² φ_j(f)/n_j + f(1 − f) [Σ_j w_j²/n_j − Σ_s W_s²/N_s + Σ_d (Σ_{s of d} W_s √c_s)²]
 
-    Noise is independent between questions. Within a stratum, the devices are divided among the questions without
-    replacement; between strata, the divisions are independent. d numbers the sets of devices: all strata of one source
-    have the same devices, and sources may be declared to share none (``aggregator.estimates.joining``). f is the middle
-    of its 95 % interval, because the variance at the estimate would be 0 if all answers were equal.
+    Noise is independent between questions. A stratum is a group of questions of which a device is asked one. Within a
+    stratum, the devices are divided among the questions without replacement; the divisions of different strata are
+    independent. d is a set of devices: all strata of one source have the same devices, and sources may be declared to
+    share none (``aggregator.estimates.joining``). f is taken as the middle of its 95 % interval, because the variance
+    at the estimate would be 0 if all answers were equal.
 
     Source: docs/math.md, section 4 ("combine by inverse variance"); decision 41.
     """
@@ -70,9 +71,9 @@ def class_shares(statistics: Statistics) -> ClassShares:
 
 
 def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
-    """Shares of the classes from the votes of all questions, by the formulas of :func:`class_shares`.
+    """Return the shares of the classes from the estimates of all questions, by the formulas of :func:`class_shares`.
 
-    ``votes``: one vote per question about the classes; without votes the shares are 0, with infinite variances.
+    ``votes``: one entry per question about the classes; without any the shares are 0, with infinite variances.
     """
     if not votes:
         endless = np.full(classes, np.inf)
@@ -86,11 +87,12 @@ def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
 
 
 def _ratios(pool: Pool, variance: Floats) -> tuple[Floats, Floats]:
-    """Shares of all records with their variances: ρ = x̂/ŷ, ŷ the sum of all k shares with independent noise φ each.
+    """Return shares of all records with their variances, shape (k,) float64 each: ρ = x̂/ŷ.
 
         Var ρ = φ [(1 − ρ)² + (k − 1) ρ²]/ŷ² + scatter ρ(1 − ρ)
 
-    ``variance``: shape (k,) float64, of the shares.
+    x̂ is a share of ``pool``, ŷ the sum of all k shares, and φ the noise variance of each, which is independent.
+    ``variance``: shape (k,) float64, of the shares x̂.
     """
     if pool.is_counted:
         return pool.share, variance

@@ -2,12 +2,14 @@
 
     P(c)            share of class c, pooled from all questions about it (``aggregator.estimates.class_shares``);
                     divided by the sum of the shares if the number of records is itself a noisy sum
-    P(a | c)        cell (a, c) divided by the share of class c: the sum of the class's cells in the same question,
-                    averaged with what all other questions say of the class
-    E[x^power | c]  mean of x^power·[y = c] divided by P(c), or by P(number present, c) if that was asked
+    P(a | c)        share of value a with class c, divided by the share of class c: its sum over all values in the same
+                    question, averaged with what all other questions say of the class
+    E[x^power | c]  mean of x^power·[y = c] divided by P(c), or by P(number present, c) if that was asked; x is the
+                    number, y the class of the record
 
-Each number has a raw estimate, and an interval for each of the two populations (``aggregator.estimates.recurrence``).
-An interval is not determined where the law of an estimate's noise is not known, for example under a robust rule.
+Each parameter has a raw estimate, and an interval for each of the two populations: the devices that answered, and the
+population that they are drawn from (``aggregator.estimates.recurrence``). An interval is not determined where the
+distribution of an estimate's noise is not known, for example under a robust rule.
 The intervals of ratios are Fieller's (``aggregator.estimates.ratios``). All are clipped to the possible range. A
 fitted model's own values come from a post-processing and may lie outside the interval.
 
@@ -34,18 +36,18 @@ Published = Mapping[Subject, Floats]
 
 
 PRIOR = "prior"
-"""Kind of the subject of the class shares that are pooled from all questions."""
+"""Kind that stands in a ``Subject`` for the class shares that are pooled from all questions."""
 
 
 class Conditional(NamedTuple):
-    """Probabilities or means of one subject, in the order of the subject's cells.
+    """Probabilities or means that a model uses, from one question: one for each of its K estimates, in their order.
 
     Attributes:
-        place: place of the question in the statistics; None for the pooled shares of the classes.
-        subject: subject of the question; its kind is :data:`PRIOR` for the pooled shares of the classes.
+        place: index of the question in the statistics; None for the pooled shares of the classes.
+        subject: what the question asks; its kind is :data:`PRIOR` for the pooled shares of the classes.
         n: number of answers.
         raw: shape (K,) float64, ratio of the unbiased estimates, not clipped; NaN if the divisor is not positive.
-        devices: intervals for these devices.
+        devices: intervals for the devices that answered.
         population: intervals for the population of the devices.
     """
 
@@ -58,9 +60,10 @@ class Conditional(NamedTuple):
 
 
 def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float = Z95) -> tuple[Conditional, ...]:
-    """Class shares first, then one entry per question with probabilities or means given the class.
+    """Return the pooled class shares, then one entry per question with probabilities or means given the class.
 
-    Questions about the class alone or about outcomes have no entry. Without answers nothing is determined.
+    Questions about the class alone or about a model's predictions have no entry. Without answers no interval is
+    determined.
 
     ``questions``: estimates of all questions of one source, or joined estimates. ``z``: normal quantile of the
     intervals' level.
@@ -81,12 +84,12 @@ def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float
 
 
 def _is_known(questions: Sequence[QuestionEstimate]) -> bool:
-    """Whether the pooled shares of the classes may have intervals: every question about classes may."""
+    """Return whether the pooled class shares may have intervals: if each question about the classes may have them."""
     return all(one.has_interval for one in questions if one.classes)
 
 
 def _prior(pool: Pool | None, classes: int, z: float, *, is_known: bool) -> Conditional:
-    """P(class); ``is_known``: whether the laws of the votes' errors are known, so that there are intervals."""
+    """Return P(class); ``is_known``: whether intervals may be stated (:func:`_is_known`)."""
     subject = Subject(PRIOR, None, classes)
     if pool is None:
         return _undetermined(None, subject, 0, np.full(classes, np.nan))
@@ -98,18 +101,18 @@ def _prior(pool: Pool | None, classes: int, z: float, *, is_known: bool) -> Cond
 
 
 def _undetermined(place: int | None, subject: Subject, n: int, raw: Floats, least: float = 0.0) -> Conditional:
-    """Raw estimates with the intervals [``least``, 1], which are not determined."""
+    """Return raw estimates with the intervals [``least``, 1], marked as not determined."""
     nothing = Ratio(np.full(len(raw), least), np.ones(len(raw)), np.zeros(len(raw), np.bool_))
     return Conditional(place, subject, n, raw, nothing, nothing)
 
 
 def _clipped(interval: Interval) -> Ratio:
-    """An interval of shares clipped to [0, 1]; not determined if it contains 0 and 1."""
+    """Return the intervals of shares clipped to [0, 1]; an interval that contains 0 and 1 is not determined."""
     return Ratio(*interval.between(0, 1), ~((interval.low <= 0) & (interval.high >= 1)))
 
 
 def _table(found: QuestionEstimate, place: int, sums: VoteSums | None, classes: int, z: float) -> Conditional:
-    """P(value | class) of all cells, or P(present | class); the cell of value a and class c has the place a·k + c."""
+    """Return P(value | class), or P(present | class), of one question; value a and class c have the index a·k + c."""
     n, size = found.n, len(found.estimate)
     if not n:
         return _undetermined(place, found.subject, n, np.full(size, np.nan))
@@ -129,9 +132,10 @@ def _table(found: QuestionEstimate, place: int, sums: VoteSums | None, classes: 
 
 
 def _tails(found: QuestionEstimate) -> Floats:
-    """How much wider than normal each cell's noise makes a 95 % interval: shape (2, K) float64, 1 for many answers.
+    """Return the factor by which heavy-tailed noise widens the 95 % interval of each estimate: shape (2, K) float64.
 
-    For the few Laplace noises of a curator or of nodes it is up to 1.1, also for x̂ − ρ ŷ, which has lighter tails.
+    The factor is 1 for many answers, and up to 1.1 for the few Laplace noises of a curator or of nodes. It is also used
+    for x̂ − ρ ŷ (:mod:`aggregator.estimates.ratios`), whose tails are lighter. Row 0: asked devices; 1: population.
     """
     scatters = np.array([[found.devices_scatter], [found.scatter]])
     sampling = found.n * found.spread * scatters
@@ -139,28 +143,31 @@ def _tails(found: QuestionEstimate) -> Floats:
 
 
 def _elsewhere(found: QuestionEstimate, sums: VoteSums | None) -> Pool | None:
-    """The shares of the classes by all questions but one, whose noise is independent of that one's.
+    """Return the shares of the classes by all questions but ``found``; their noise is independent of its noise.
 
-    None if there are none, if no law of their noise is known, or if the question itself has no vote: its counts may
-    then be those of another question, with the same noise.
+    Return None if there is no other question, if the distribution of the noise is not known, or if ``found`` has no
+    estimated shares of the classes: its counts may then repeat another question's, with the same noise.
     """
     is_known = found.law is not None and found.pairs is not None and found.has_interval
     return sums.pool(found.classes) if sums is not None and found.classes and is_known else None
 
 
 def own_cells_weight(found: QuestionEstimate, elsewhere: Pool, classes: int) -> float:
-    """The weight of a question's own cells in the shares of the classes, planned as if all classes had equal shares."""
+    """Return the weight of the question's own estimates in the shares of the classes, planned at equal shares."""
     equal = np.array([1 / classes])
     return own_weight(lambda own: table_variance(found, equal, own, elsewhere))
 
 
 def table_variance(found: QuestionEstimate, share: Floats, own: float, elsewhere: Pool | None) -> Variance:
-    """V(ρ) of all cells for both populations: coefficients of shape (2, 1, k) float64, or (k,) without sampling.
+    """Return V(ρ) of :func:`aggregator.estimates.ratios.cell_variance` for all cells of a question's table.
+
+    The coefficients have the shape (2, 1, k) float64, the devices that answered first, then the population; or (k,) if
+    they hold no sampling variance.
 
     Args:
         found: the question, with at least one answer, a law and its covariances.
         share: shape (k,) float64, shares of the classes at which the variance is taken.
-        own: weight of the question's own cells in the shares that divide.
+        own: weight of the question's own cells in the class shares that its cells are divided by.
         elsewhere: the shares of the classes by all other questions.
     """
     law, pairs = found.law, found.pairs
@@ -177,12 +184,12 @@ def table_variance(found: QuestionEstimate, share: Floats, own: float, elsewhere
 
 
 def _part(found: Ratio, place: int) -> Ratio:
-    """The intervals of one of several populations, which the first axis numbers: shape (K,) each."""
+    """Return the intervals of one population, index ``place`` of the first axis: shape (K,) each."""
     return Ratio(found.low[place].ravel(), found.high[place].ravel(), found.determined[place].ravel())
 
 
 def _divided(numerator: Floats, denominator: Floats) -> Floats:
-    """The quotients of float64 arrays of one shape; NaN where the denominator is not positive."""
+    """Return the quotients of float64 arrays of one shape; NaN where the denominator is not positive."""
     positive = denominator > 0
     return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.nan)
 
@@ -195,10 +202,10 @@ def _means(
     pool: Pool | None,
     z: float,
 ) -> Conditional:
-    """E[x^power | c] of all numbers of one question.
+    """Return E[x^power | c] of all numbers x and classes c of one question.
 
-    With m̂ the estimated mean of x^power·[y = c], p̂ the estimated share of the class, and p the middle of its interval,
-    m̂ − μ p̂ has the variance
+    With m̂ the estimated mean of x^power·[y = c], p̂ the estimated share of the class, p the middle of its interval, and
+    μ a tested mean, m̂ − μ p̂ has the variance
 
         V(μ) = noise of m̂ + s² D/n − 2μ S C + μ² [noise of p̂ + p(1 − p)·(scatter of p̂)]
 
@@ -222,8 +229,8 @@ class _Divisor(NamedTuple):
 
     Attributes:
         share: estimated share of the mean's class, or of its records that have the number.
-        pool: the shares with their variances; None if no law of their noise is known, so that there is no interval.
-        column: place of ``share`` in the pool's shares.
+        pool: shares that include ``share``, with their variances; None if they may have no interval.
+        column: index of ``share`` in the pool's shares.
     """
 
     share: float
@@ -234,7 +241,10 @@ class _Divisor(NamedTuple):
 def _divisor(
     place: int, subject: Subject, questions: Sequence[QuestionEstimate], schema: Schema, pool: Pool | None
 ) -> _Divisor | None:
-    """The share that divides the mean at ``place``: of the present numbers if that was asked, else of the class."""
+    """Return the share that divides the mean with index ``place``; None if it is not known.
+
+    It is the share of the class's records that have the number if devices answered whether they have it, else of all.
+    """
     classes = len(schema.label.classes)
     feature = schema.numeric[place // classes] if subject.kind == MOMENTS else subject.feature
     column = place % classes if subject.of_class is None else subject.of_class
@@ -247,7 +257,7 @@ def _divisor(
 
 
 def _single(found: QuestionEstimate, law: Law) -> Pool:
-    """The shares of one question's cells in the form of a pool; ``law``: noise variance of one answer."""
+    """Return the shares that one question estimates, in the form of a pool; ``law``: noise variance of one answer."""
     n = found.n
     chosen = found.devices_scatter / n
     people = found.scatter / n - chosen
@@ -256,9 +266,9 @@ def _single(found: QuestionEstimate, law: Law) -> Pool:
 
 
 def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Variance:
-    """V(μ) of :func:`_means`, for both populations: coefficients of shape (2, K) float64, or (K,) without sampling.
+    """Return V(μ) of :func:`_means` for both populations: coefficients (2, K) float64, or (K,) without sampling.
 
-    ``given``: K pairs: the shares that divide the mean, and the place of the mean's class in them.
+    ``given``: K pairs of the shares that divide the means, and the index of the mean's divisor in them.
     """
     n = found.n
     likely = {id(pool): pool.likely for pool, _ in given}
@@ -277,13 +287,13 @@ def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Va
 
 
 def joint_scatters(found: QuestionEstimate, pool: Pool) -> tuple[float, float]:
-    """Sampling covariance of a mean and a class share, in multiples of the covariance of the true values.
+    """Return the sampling covariance of a mean and a class share, in multiples of the covariance of the true values.
 
-        −Σ_s w_s W_s/N_s                                        for these devices
+        −Σ_s w_s W_s/N_s                                        for the devices that answered
         −Σ_s w_s W_s/N_s + Σ_d (Σ_s w_s √c_s)(Σ_s W_s √c_s)      for the population
 
     w_s and W_s are the weights of stratum s in the mean and in the class share, N_s is the stratum's number of answers
-    and c_s their concentration. d numbers the sets of devices; the inner sums are over the strata of one set. The first
+    and c_s their concentration. d is a set of devices; the inner sums are over the strata that it answered. The first
     term is negative because the answers to two questions of a stratum are drawn from it without replacement.
     """
     chosen = people = 0.0

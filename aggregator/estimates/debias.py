@@ -3,6 +3,9 @@
 Source: docs/math.md, section 1. Devices perturb with integer parameters. The estimators use the same integers, and
 divide only once, at the end, so rounding adds no bias.
 
+A question has K possible values, or is about K numbers; its estimate has K entries. A *pure protocol* is a mechanism
+whose answer supports the true value with one probability p, and any given other value with one probability q.
+
 Devices scale numbers to integers from −S to S, with S = :data:`protocol.SCALE`. "In units of S" means divided by S.
 
 A new family registers an estimator with :data:`debias`. A family with estimates of shares of values also registers
@@ -36,19 +39,19 @@ from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.unary import UnaryMechanism
 
 _UNIT = 1 << 128
-"""Denominator of the rounded mean of ``she``."""
+"""Denominator to which :func:`lower_mean` is rounded for ``she``."""
 
 Z95 = 1.959963984540054
 """Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal distribution."""
 
 
 class Estimates(NamedTuple):
-    """Estimated number of the asked devices that hold each value, or estimated sum of each number.
+    """Estimates of one question: how many of the asked devices hold each value, or the sum of each number over them.
 
     Attributes:
         estimate: shape (K,) float64, unbiased, in reports; may be negative or exceed the number of answers.
         noise_variance: shape (K,) float64, variance of the mechanism's noise, given the asked devices.
-        holds_sampling: True if ``noise_variance`` also holds the sampling variance. The estimator then takes the
+        holds_sampling: True if ``noise_variance`` includes the sampling variance. The estimator then takes the
             variance from the scatter of the answers, and assumes that every answer is from another device.
     """
 
@@ -64,10 +67,11 @@ def support_counts(mechanism: Mechanism, counts: NDArray[np.int64]) -> NDArray[n
 def support_counts(
     mechanism: Mechanism, counts: Sequence[int] | NDArray[np.int64]
 ) -> Sequence[int] | NDArray[np.int64]:
-    """What the estimators of a question count, from its sums in the tally: K integers, or rows of them for an array.
+    """Return the K integers that :func:`debias` reads, from a question's counts in the tally; rows of K for an array.
 
-    For a pure protocol this is the number of answers that support each value (:meth:`FrequencyMechanism.supports`).
-    They are the tally's own sums unless the mechanism defines other sets, and always for other mechanisms.
+    For a pure protocol they are the numbers of answers that support each value. They equal the tally's counts, unless
+    the mechanism lets one answer support several values (:meth:`FrequencyMechanism.supports`). For mechanisms of other
+    families they always equal the tally's counts.
     """
     table = _support_table(mechanism)
     if table is None:
@@ -79,7 +83,7 @@ def support_counts(
 
 
 def supports_by_set(mechanism: Mechanism) -> bool:
-    """Whether single answers of a pure protocol support sets of values of their own, and not one value each."""
+    """Return whether the mechanism lets one answer (an integer) support a set of values in place of one value."""
     return (
         isinstance(mechanism, FrequencyMechanism)
         and mechanism.layout == SINGLE
@@ -89,7 +93,7 @@ def supports_by_set(mechanism: Mechanism) -> bool:
 
 @lru_cache(maxsize=64)
 def _support_table(mechanism: Mechanism) -> NDArray[np.int64] | None:
-    """(answers, K) int64: 1 where an answer supports a value. None if single answer i supports value i alone."""
+    """Return int64 of shape (answers, K): 1 where an answer supports a value. None if answer i supports i alone."""
     if not supports_by_set(mechanism):
         return None
     assert isinstance(mechanism, FrequencyMechanism)
@@ -101,10 +105,10 @@ def _support_table(mechanism: Mechanism) -> NDArray[np.int64] | None:
 
 @ByFamily
 def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Estimates:
-    """Unbiased estimates from one question's counts. Run by the aggregator.
+    """Return unbiased estimates from one question's counts. Run by the aggregator.
 
-    ``n`` is the number of answers, m in the formulas, and ``counts`` has the K integers of :func:`support_counts`.
-    Without answers (n = 0) every estimate is 0 with infinite variance.
+    ``n`` is the number of answers, and ``counts`` has the K integers of :func:`support_counts`. Without answers
+    (n = 0) every estimate is 0 with infinite variance.
 
     Raises:
         InputError: ``mechanism_unknown``: the mechanism's family has no registered estimator.
@@ -115,18 +119,19 @@ def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Estimates:
 
 @debias.register(FrequencyMechanism)
 def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) -> Estimates:
-    """:func:`debias` for pure protocols (``direct``, unary encodings): count c_i is the number of answers supporting i.
+    """Return :func:`debias` for pure protocols (``direct`` and the unary encodings).
 
         Ê_i = (c_i − m q)/(p − q)      Var = m [ q(1−q) + f (p(1−p) − q(1−q)) ] / (p − q)²
 
-    where m is the number of answers, p the probability that an answer supports the true value, q the probability that
-    an answer supports one given other value, and f = Ê_i/m, clipped to [0, 1], replaces the unknown share of value i.
+    where m is the number of answers, c_i the number of answers that support value i, p the probability that an answer
+    supports the true value, q the probability that it supports one given other value, and f = Ê_i/m, clipped to
+    [0, 1], replaces the unknown share of value i.
     """
     return _supports(mechanism.p, mechanism.q, n, counts)
 
 
 def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Estimates:
-    """Estimator and variance of :func:`debias_pure` for any two probabilities p > q."""
+    """Return estimates and variances by the formulas of :func:`debias_pure`, for any two probabilities p > q."""
     if n == 0:
         return Estimates(np.zeros(len(counts)), np.full(len(counts), np.inf))
     scale = p.denominator * q.denominator
@@ -138,7 +143,9 @@ def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Estima
 
 
 class Law(NamedTuple):
-    """Noise variance that one answer gives to the estimate of a value's share: a linear function of the true share.
+    """Noise variance that one answer adds to the estimate of a value's share: a linear function of the true share.
+
+    The true share is the share of devices that hold the value.
 
     Attributes:
         at_zero: the variance if no device holds the value.
@@ -151,7 +158,7 @@ class Law(NamedTuple):
     @classmethod
     @lru_cache(maxsize=256)  # fractions are slow, and campaigns have few laws
     def pure(cls, p: Fraction | float, q: Fraction | float) -> Law:
-        """Law of a pure protocol: q(1 − q)/(p − q)² at share 0 and p(1 − p)/(p − q)² at share 1.
+        """Return the law of a pure protocol: q(1 − q)/(p − q)² at share 0 and p(1 − p)/(p − q)² at share 1.
 
         ``p``: probability that an answer supports the true value. ``q``: probability that an answer supports one given
         other value.
@@ -159,15 +166,16 @@ class Law(NamedTuple):
         return cls(float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2))
 
     def at(self, share: Floats) -> Floats:
-        """Noise variance of one answer at the true shares ``share``. Both are float64 of one shape."""
+        """Return the noise variance of one answer at the true shares ``share``; argument and result have one shape."""
         return np.asarray(self.at_zero + share * (self.at_one - self.at_zero), np.float64)
 
 
 @ByFamily
 def noise_law(mechanism: Mechanism) -> Law | None:
-    """Noise variance that one answer gives to the estimate of a value's share, as a function of the true share.
+    """Return the noise variance that one answer adds to the estimate of a value's share, as a :class:`Law`.
 
-    None if the family has registered no such law. Mechanisms about numbers do not estimate shares of values.
+    Return None if the mechanism's family has registered no law. Mechanisms for numbers have none: they do not
+    estimate shares of values.
     """
     del mechanism
     return None
@@ -175,20 +183,20 @@ def noise_law(mechanism: Mechanism) -> Law | None:
 
 @noise_law.register(FrequencyMechanism)
 def noise_law_pure(mechanism: FrequencyMechanism) -> Law:
-    """The law of ``direct`` and unary encodings, from their probabilities p and q (:meth:`Law.pure`)."""
+    """Return the law of a pure protocol from its probabilities p and q (:meth:`Law.pure`)."""
     return Law.pure(mechanism.p, mechanism.q)
 
 
 @noise_law.register(SummedHistogram)
 def noise_law_histogram(mechanism: SummedHistogram) -> Law:
-    """The law of ``she`` (summed histograms): the noise variance is the same for every share."""
+    """Return the law of ``she`` (summed histograms): the noise variance is the same for every share."""
     variance = noise_variance(mechanism)
     return Law(variance, variance)
 
 
 @debias.register(SummedHistogram)
 def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) -> Estimates:
-    """:func:`debias` for ``she``: count i is Σ, the sum over all answers of component i clipped to [0, M].
+    """Return :func:`debias` for ``she``; count i is Σ, the sum over all answers of component i clipped to [0, M].
 
         Ê_i = (Σ − m b)/(M − 2b),   Var = m v/(M − 2b)²,   q = e^{−s/t}
         b = q(1 − q^M)/(1 − q²),   v = Σ_{k=1…M} (2k − 1) q^k/(1 + q) − b²
@@ -206,9 +214,10 @@ def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) 
 
 
 def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int = 1) -> list[float]:
-    """Estimated holders (Σ − n·members·b)/(M − 2b) for every sum Σ over ``members`` components.
+    """Return (Σ − n·members·b)/(M − 2b), the estimated number of holders, for every sum Σ over ``members`` components.
 
-    b has 40 right digits, rounded to a multiple of 2⁻¹²⁸. All other terms are integers; there is one division.
+    M and b are those of :func:`debias_histogram`. b has 40 right digits, rounded to a multiple of 2⁻¹²⁸. All other
+    terms are integers; there is one division.
     """
     mean = round(lower_mean(mechanism.s, mechanism.t) * _UNIT)
     return [(total * _UNIT - n * members * mean) / (GRID * _UNIT - 2 * mean) for total in sums]
@@ -216,20 +225,20 @@ def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: i
 
 @lru_cache(maxsize=1024)
 def lower_mean(s: int, t: int) -> Fraction:
-    """Mean b of discrete Laplace noise clipped to [0, M]: b = q(1 − q^M)/(1 − q²) with q = e^{−s/t}.
+    """Return the mean b of discrete Laplace noise clipped to [0, M]: b = q(1 − q^M)/(1 − q²) with q = e^{−s/t}.
 
     Before clipping, the noise is j with a probability proportional to q^|j|. M is the number of steps of the grid of
-    ``she``. The result has 40 right digits.
+    ``she``, and s/t the rate of its noise. The result has 40 right digits.
     """
     q, power, square = (1 / exp_below(steps * s, t) for steps in (1, GRID, 2))
     return q * (1 - power) / (1 - square)
 
 
 def noise_variance(mechanism: SummedHistogram) -> float:
-    """Noise variance of one answer of ``she`` to the estimate of a share: v/(M − 2b)², by :func:`debias_histogram`.
+    """Return the noise variance that one answer of ``she`` adds to the estimate of a share: v/(M − 2b)².
 
-    At a small ε few digits cancel: M − 2b is a sum of terms that are not negative, and b² is at most half of the sum
-    from which v subtracts it.
+    v, M and b are those of :func:`debias_histogram`. At a small ε few digits cancel: M − 2b is a sum of terms that are
+    not negative, and b² is at most half of the sum from which it is subtracted in v.
     """
     rate = mechanism.s / mechanism.t
     steps = np.arange(1, GRID + 1)
@@ -241,7 +250,7 @@ def noise_variance(mechanism: SummedHistogram) -> float:
 
 
 class Pairs(NamedTuple):
-    """Noise covariance of one answer's estimates of the shares of two different values.
+    """Covariance of the noises that one answer adds to the estimated shares of two different values.
 
     Attributes:
         at_zero: the covariance if the device holds neither value.
@@ -254,9 +263,10 @@ class Pairs(NamedTuple):
 
 @ByFamily
 def pairs_of(mechanism: Mechanism) -> Pairs | None:
-    """Covariances of one answer's noise; without them conditional probabilities have no intervals.
+    """Return the covariances of one answer's noise; without them conditional probabilities have no intervals.
 
-    None if the covariance of two values depends on which third value a device holds, or if the family registers none.
+    Return None if the covariance for two values depends on which third value a device holds, or if the mechanism's
+    family has registered no covariances.
     """
     del mechanism
     return None
@@ -265,20 +275,20 @@ def pairs_of(mechanism: Mechanism) -> Pairs | None:
 @pairs_of.register(UnaryMechanism)
 @pairs_of.register(SummedHistogram)
 def independent_pairs(mechanism: Mechanism) -> Pairs:
-    """Unary encodings and ``she``: the noises of two components are independent."""
+    """Return covariances of 0 for unary encodings and ``she``: the noises of two components are independent."""
     del mechanism
     return Pairs(0.0, 0.0)
 
 
 @pairs_of.register(Direct)
 def direct_pairs(mechanism: Direct) -> Pairs:
-    """``direct``: one answer supports one value, so −q²/(p − q)² and −pq/(p − q)² by the multinomial distribution."""
+    """Return −q²/(p − q)² and −pq/(p − q)² for ``direct``: one answer supports one value (multinomial distribution)."""
     p, q = float(mechanism.p), float(mechanism.q)
     return Pairs(-((q / (p - q)) ** 2), -p * q / (p - q) ** 2)
 
 
 class Marginal(NamedTuple):
-    """Estimated number of the asked devices that hold a value of each group.
+    """Estimates for groups of values: how many of the asked devices hold a value of each group.
 
     Attributes:
         estimate: shape (groups,) float64, unbiased, in reports.
@@ -291,11 +301,11 @@ class Marginal(NamedTuple):
 
 @ByFamily
 def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
-    """Estimates for groups of values: group g holds the values a·``groups`` + g, a = 0, 1, …. Run by the aggregator.
+    """Return estimates for groups of values: group g has the values a·``groups`` + g, a = 0, 1, …. For the aggregator.
 
-    The values of a cell question are a·k + class, so ``groups`` = k gives the number of devices in each class. ``n`` is
-    the number of answers, at least 1, ``counts`` has the K integers of :func:`support_counts`, and ``groups`` divides
-    K. None if the mechanism's family has no estimator for groups.
+    A question about feature value a and the class has the values a·k + class, with k classes. So ``groups`` = k gives
+    the number of devices in each class. ``n`` is the number of answers, at least 1, ``counts`` has the K integers of
+    :func:`support_counts`, and ``groups`` divides K. Return None if the mechanism's family has no such estimator.
     """
     del mechanism, n, counts, groups
     return None
@@ -303,13 +313,15 @@ def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -
 
 @marginal.register(FrequencyMechanism)
 def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
-    """:func:`marginal` for pure protocols, with s = K/``groups`` values in a group, by :func:`pairs_of`.
+    """Return :func:`marginal` for pure protocols, with s = K/``groups`` values in a group.
+
+    The noise variance of one answer for a group is
 
         at share 0: s φ₀ + s(s − 1) γ₀        at share 1: φ₁ + (s − 1) φ₀ + 2(s − 1) γ₁ + (s − 1)(s − 2) γ₀
 
-    φ₀ and φ₁ are the variances of one value (:func:`noise_law`), γ₀ and γ₁ the covariances of two. The variance of each
-    value is linear in its share, so the sum depends only on the group's share. None without covariances: then the
-    mechanism needs a function of its own.
+    φ₀ and φ₁ are the variances for one value (:func:`noise_law`), γ₀ and γ₁ the covariances for two (:func:`pairs_of`).
+    The variance of each value is linear in its share, so the sum depends only on the group's share. Return None if
+    the mechanism has no covariances: it then needs a function of its own.
     """
     pairs = pairs_of(mechanism)
     if pairs is None:
@@ -329,11 +341,12 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
 
 @marginal.register(Direct)
 def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """:func:`marginal` for ``direct`` (GRR, k-ary randomised response), with s = K/``groups`` values in a group.
+    """Return :func:`marginal` for ``direct`` (GRR, k-ary randomised response), with s = K/``groups`` values in a group.
 
-    An answer supports the group of the true value with probability p' = p + (s − 1)q, and any other group with
-    probability q' = s q. This is again a pure protocol, with p' − q' = p − q. The sum of the values' variances would
-    be wrong: one answer names one value, so the counts of the values are correlated.
+    p and q are the probabilities of the true value and of each other one. An answer supports the group of the true
+    value with probability p' = p + (s − 1)q, and any other group with probability q' = s q. This is again a pure
+    protocol, with p' − q' = p − q. Adding the variances of a group's values would be wrong: one answer names one
+    value, so the counts of the values are correlated.
     """
     members = len(counts) // groups
     p, q = mechanism.p, mechanism.q
@@ -344,7 +357,7 @@ def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: in
 
 @marginal.register(SummedHistogram)
 def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """:func:`marginal` for ``she``: components are independent, so estimates and noise variances of a group add up."""
+    """Return :func:`marginal` for ``she``: components are independent, so a group's estimates and variances add up."""
     members = len(counts) // groups
     totals = _holders(mechanism, n, [sum(counts[group::groups]) for group in range(groups)], members)
     variance = members * noise_variance(mechanism)
@@ -354,7 +367,7 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 @debias.register(SingleNumberMechanism)
 @debias.register(Bit)  # Bit is a CoinMechanism, but its counts are the numbers of answers 0 and 1, not sums of bits.
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Estimates:
-    """:func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: one estimate, the sum of the devices' numbers.
+    """Return :func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: one estimate, the sum of the devices' numbers.
 
     A device's number is an integer from −S to S. The estimate, in units of S, is
 
@@ -376,15 +389,15 @@ def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Seque
 
 
 def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, squares: Floats) -> Floats:
-    """Variance of the sum of n answers, from the scatter of the answers and the mechanism's own variance.
+    """Return the variance of the sum of n answers, from the scatter of the answers and the mechanism's own variance.
 
         n·V,   V = (squares + z² W)/(n + z²) − m², clipped to [N, W],   m = total/(n + z²), clipped to [−1, 1],
-        W = max E x̂²,   N = min Var x̂   for inputs in [−S, S]
+        W = max E x̂²,   N = min Var x̂   for inputs in [−S, S],   z = 1.96
 
     The plain scatter squares/n − (total/n)² is 0 if all answers are equal, and inaccurate if there are few. The formula
     therefore adds z² imagined answers with mean 0 and the mechanism's largest mean square W. m is then the middle of
     the score interval for the mean. No population has V outside [N, W]. ``total`` and ``squares``: shape (K,) float64,
-    sums of the answers' estimates x̂/S and of (x̂/S)².
+    sums over the answers of the estimate x̂/S of a device's number and of (x̂/S)².
     """
     worst, least = _law_ends(mechanism)
     pull = Z95**2
@@ -394,7 +407,7 @@ def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, square
 
 @lru_cache(maxsize=64)
 def _law_ends(mechanism: NumericMechanism) -> tuple[float, float]:
-    """(W, N) of :func:`_answers_variance`. E x̂² and Var x̂ are parabolas in x with their extremes at 0 and S."""
+    """Return W and N of :func:`_answers_variance`. E x̂² and Var x̂ are parabolas in x with extremes at 0 and S."""
     ends = [(x, mechanism.variance(x)) for x in (0, SCALE)]
     squares = [float((variance + x * x) / SCALE**2) for x, variance in ends]
     return max(squares), min(float(variance / SCALE**2) for _, variance in ends)
@@ -402,9 +415,10 @@ def _law_ends(mechanism: NumericMechanism) -> tuple[float, float]:
 
 @lru_cache(maxsize=64)
 def _integer_estimates(mechanism: SingleNumberMechanism) -> tuple[tuple[int, ...], int]:
-    """x̂_i/S of every answer i as an integer w_i over one common denominator: (all w_i, denominator).
+    """Return the numerators of x̂_i/S for every answer i, and their common denominator.
 
-    The results are cached: thousands of fractions are slow, and the questions of a campaign share few mechanisms.
+    x̂_i is the estimate of a device's number from answer i. The results are cached: thousands of fractions are slow,
+    and the questions of a campaign share few mechanisms.
     """
     values = [mechanism.estimate(answer) / SCALE for answer in range(mechanism.answers)]
     unit = lcm(*(value.denominator for value in values))
@@ -412,19 +426,19 @@ def _integer_estimates(mechanism: SingleNumberMechanism) -> tuple[tuple[int, ...
 
 
 def sign_size(mechanism: CoinMechanism) -> float:
-    """B > 1 in units of S: an answer 1 is the estimate +B of the device's number, an answer 0 the estimate −B."""
+    """Return B > 1, in units of S: answer 1 gives the estimate +B of the device's number, answer 0 the estimate −B."""
     return float(_exact_size(mechanism))
 
 
 def _exact_size(mechanism: CoinMechanism) -> Fraction:
-    """B of :func:`sign_size` as an exact fraction."""
+    """Return the B of :func:`sign_size` as an exact fraction."""
     one = mechanism.estimate(1) if mechanism.layout == SINGLE else mechanism.estimate((1,))[0]
     return Fraction(one) / SCALE
 
 
 @debias.register(CoinMechanism)
 def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Estimates:
-    """:func:`debias` for ``bits`` and ``duchi``: each estimate is the sum of one number over all devices.
+    """Return :func:`debias` for ``bits`` and ``duchi``: each estimate is the sum of one number over all devices.
 
     A device's numbers are integers from −S to S. The estimates, in units of S, are
 
@@ -443,7 +457,7 @@ def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Est
 
 @debias.register(Laplace)
 def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Estimates:
-    """:func:`debias` for ``laplace``: count i is Σ, the sum of coordinate i over all n answers; the estimate is Σ/M.
+    """Return :func:`debias` for ``laplace``: Σ/M, where count i is Σ, the sum of coordinate i over all n answers.
 
         Var = n·[2q/((1 − q)²M²) + 1/(4M²)],   q = e^{−s/t}
 

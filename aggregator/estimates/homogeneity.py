@@ -1,24 +1,25 @@
-"""Test of homogeneity: are several sources samples of one population? The test compares every number of two or more.
+"""Test of homogeneity: are several sources samples of one population?
 
-An answer about a share is treated as a coin throw. With φ₀ and φ₁ the noise variance at the shares 0 and 1
-(``aggregator.estimates.debias.Law``) and b = 1 + φ₁ − φ₀:
+The test compares every share or mean that two or more sources estimate. An answer about a share is treated as a coin
+throw. With φ₀ and φ₁ the noise variance φ(f) at the shares f = 0 and 1 (``aggregator.estimates.debias.Law``) and
+b = 1 + φ₁ − φ₀:
 
     g = 1/√(4φ₀ + b²),   q = (1 − b g)/2,   λ(f) = q + g f,   λ(1 − λ)/g² = φ(f) + f(1 − f)
 
 Then m answers about the share f have the variance of m throws with probability λ(f). In a pure protocol the answers are
 such throws. If devices answer several times, the sampling variance is D times as large; n answers then count as m = n/D
-answers with the noise φ/D. Source j's estimate f̂_j corresponds to the rate λ̂_j = λ_j(f̂_j), f̄ is the common share
-with the largest likelihood, and
+answers with the noise φ/D. Source j's estimate f̂_j corresponds to the rate λ̂_j = λ_j(f̂_j). With f̄ the common share
+of largest likelihood,
 
     G² = 2 Σ_j m_j [λ̂_j ln(λ̂_j/λ_j(f̄)) + (1 − λ̂_j) ln((1 − λ̂_j)/(1 − λ_j(f̄)))]
 
-has a χ² distribution with J − 1 degrees of freedom if the shares of all J populations are equal. G² is convex in f̄, so
+has a χ² distribution with J − 1 degrees of freedom if the shares of all J sources are equal. G² is convex in f̄, so
 bisection finds f̄, which may lie outside [0, 1]. If the noise variance of a source is not linear (``piecewise``,
-``hybrid``, ``laplace``), the statistic is Σ_j (x̂_j − x̄)²/V_j instead, with x̄ the weighted mean and V_j the variance
-of x̂_j; the number is not compared if a V_j is 0. Sources with m_j below 30 are left out of the comparison.
+``hybrid``, ``laplace``), the statistic is Σ_j (x̂_j − x̄)²/V_j instead, with x̂_j source j's estimate, V_j its variance
+and x̄ the mean weighted by 1/V_j; nothing is compared if a V_j is 0. Sources with m_j below 30 are left out.
 
-The noise of a few nodes has heavier tails than normal noise (``aggregator.estimates.intervals``): the statistic is
-brought down to the normal error of the same probability.
+The noise of a few nodes has heavier tails than normal noise (``aggregator.estimates.intervals``). The statistic is
+then replaced by the smaller one that a normal error of the same probability has.
 
 The p-value of all M numbers is M times the smallest p-value (Bonferroni), which is valid for dependent numbers. If the
 same devices answered in several sources, the sources differ less than assumed, and the test rejects less often than
@@ -49,16 +50,16 @@ HALVINGS = 60
 """Number of bisection steps for the common share, enough for the last bit of a float."""
 _LEAST_CHANCE = 1e-300
 LEAST_DEVICES = 30
-"""Smallest number of answers, counted as answers of different devices. Below it the χ² distribution is inaccurate."""
+"""Smallest number m of answers of a compared source. With fewer, the χ² distribution is inaccurate."""
 _SHOWN = 5
 
 
 class Comparison(NamedTuple):
-    """Comparison of one number between sources.
+    """Comparison of one share or mean between sources.
 
     Attributes:
-        question, cell: name of the number, in words.
-        estimates: the share or mean of each source that has enough answers, in the order of the sources.
+        question, cell: the question and what the number is about, in words.
+        estimates: the share or mean by each source that has enough answers, in the order of the sources.
         chance: p-value for this number alone.
     """
 
@@ -90,11 +91,11 @@ class Homogeneity(NamedTuple):
         return self.chance is not None and self.chance < LEVEL
 
     def to_json(self) -> dict[str, object]:
-        """Number of sources and of compared numbers, the p-value (null if nothing was compared), and the verdict."""
+        """Return the numbers of sources and of compared numbers, the p-value (null if none), and the verdict."""
         return {"sources": self.sources, "compared": len(self.compared), "p": self.chance, "differs": self.differs}
 
     def __str__(self) -> str:
-        """One sentence with the result; if the sources differ, also the numbers with the largest differences."""
+        """Return the result as one sentence; if the sources differ, also the numbers with the smallest p-values."""
         if self.chance is None:
             return f"homogeneity of {self.sources} sources: not tested, no number can be compared in two of them"
         verdict = "they are not samples of one population" if self.differs else "no sign of different populations"
@@ -115,23 +116,23 @@ def homogeneity(asked: Sequence[Sequence[QuestionEstimate]], schema: Schema, sou
     """Compare the estimates of sources that share no report. Run by the analyst.
 
     Args:
-        asked: for every subject, one estimate per source that asks about the subject.
+        asked: for every question, one estimate per source that asks it.
         schema: the sources' common schema.
         sources: number of sources, for the result's text.
 
-    Returns the result. A number is compared if at least two sources have enough answers (:data:`LEAST_DEVICES`).
+    A number is compared if at least two sources have enough answers (:data:`LEAST_DEVICES`).
     """
     found = [one for estimates in asked for one in _compared([each for each in estimates if _is_enough(each)], schema)]
     return Homogeneity(sources, tuple(sorted(found, key=lambda one: one.chance)))
 
 
 def _is_enough(estimate: QuestionEstimate) -> bool:
-    """Whether an estimate has enough answers for the test, and errors of a known law (no robust rule made it)."""
+    """Return whether an estimate has enough answers for the test, and may have intervals (no robust rule made it)."""
     return estimate.has_interval and estimate.n >= LEAST_DEVICES * max(estimate.scatter, 1.0)
 
 
 def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator[Comparison]:
-    """Comparisons of all numbers of one subject; none for fewer than two estimates, or if a variance is 0."""
+    """Yield the comparisons of all numbers of one question; nothing if there is one estimate, or a variance is 0."""
     if len(estimates) < 2:
         return
     statistic = deviance(estimates) if all(one.law for one in estimates) else squares(estimates)
@@ -147,9 +148,9 @@ def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator
 
 
 def _tails(estimates: Sequence[QuestionEstimate]) -> Floats:
-    """Excess kurtosis of the difference of two sources, for each of the K numbers: shape (K,) float64.
+    """Return the excess kurtosis of the difference between the sources, for each of the K numbers: shape (K,) float64.
 
-        Σ_j κ_j v_j²/(Σ_j V_j)²      of two sources; of more sources the largest κ_j v_j²/V_j²
+        Σ_j κ_j v_j²/(Σ_j V_j)²      for two sources; for more sources the largest κ_j v_j²/V_j²
 
     κ_j is the excess kurtosis of source j's noise, v_j the variance of its noise and V_j that of its estimate.
     """
@@ -164,9 +165,10 @@ def _tails(estimates: Sequence[QuestionEstimate]) -> Floats:
 
 
 def _chance(statistic: float, freedom: int, kurtosis: float) -> float:
-    """The p-value of one number: the tail of χ², with ``statistic`` brought down for noise of heavy tails.
+    """Return the p-value of one number: the tail of χ² with ``freedom`` degrees, corrected for heavy-tailed noise.
 
-    The root of the statistic counts as an error in standard deviations: the normal error of the same tail replaces it.
+    If ``kurtosis`` is not 0, the root of ``statistic`` counts as an error in standard deviations. The normal error of
+    the same tail probability replaces it.
     """
     if not kurtosis:
         return chi_square_tail(statistic, freedom)
@@ -177,9 +179,9 @@ def _chance(statistic: float, freedom: int, kurtosis: float) -> float:
 
 
 def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
-    """The statistic G² of this module for each of the K numbers of one subject: shape (K,) float64.
+    """Return the statistic G² of this module for each of the K numbers of one question: shape (K,) float64.
 
-    ``estimates``: one per source. Each has a linear noise law (``law``) and at least one answer.
+    ``estimates``: one per source, each with a linear noise law (``law``) and at least one answer.
     """
     scatter = np.array([[max(one.scatter, 1.0)] for one in estimates])
     throws = np.array([[one.n] for one in estimates]) / scatter
@@ -189,7 +191,7 @@ def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
     base = (1 - slope * gain) / 2
     share = np.array([(one.estimate / one.n - one.least) / (1 - one.least) for one in estimates])
     seen = np.clip(base + gain * share, 0, 1)
-    # λ must be a probability for every source. This bounds the search for the common share, also outside [0, 1].
+    # λ must be a probability for every source. This limits the common share, which may lie outside [0, 1].
     least = np.full(share.shape[1], (-base / gain).max())
     most = np.full(share.shape[1], ((1 - base) / gain).min())
     for _ in range(HALVINGS):
@@ -203,18 +205,18 @@ def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
 
 
 def _over(seen: Floats, chance: Floats) -> Floats:
-    """Ratio ``seen``/``chance``, 0 if ``seen`` is 0. Float64 of shape (J, K)."""
+    """Return ``seen``/``chance``, or 0 where ``seen`` is 0: float64 of shape (sources, K)."""
     return np.asarray(np.where(seen > 0, seen / np.maximum(chance, _LEAST_CHANCE), 0.0))
 
 
 def _divergence(seen: Floats, expected: Floats) -> Floats:
-    """Terms x ln(x/y) with x = ``seen`` and y = ``expected``, 0 if x is 0. Float64 of shape (J, K)."""
+    """Return x ln(x/y) with x = ``seen`` and y = ``expected``, or 0 where x is 0: float64 of shape (sources, K)."""
     ratio = np.maximum(seen, _LEAST_CHANCE) / np.maximum(expected, _LEAST_CHANCE)
     return np.asarray(np.where(seen > 0, seen * np.log(ratio), 0.0))
 
 
 def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
-    """Σ_j (x̂_j − x̄)²/V_j for each of the K numbers of one subject: shape (K,) float64. None if a variance is 0.
+    """Return Σ_j (x̂_j − x̄)²/V_j for each of the K numbers of one question: shape (K,) float64; None if a V_j is 0.
 
     x̂_j is source j's estimate, V_j its variance and x̄ the mean weighted by 1/V_j. ``estimates`` has one per source.
     """
@@ -227,7 +229,7 @@ def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
 
 
 def chi_square_tail(x: float, freedom: int) -> float:
-    """P(χ² ≥ x) for a whole number of degrees of freedom k = ``freedom`` ≥ 1, by its finite sum.
+    """Return P(χ² ≥ x) for a whole number of degrees of freedom k = ``freedom`` ≥ 1, by a finite sum.
 
     With h = x/2: Σ_{i < k/2} e^{−h} h^i/i! for even k, and erfc(√h) + Σ_{i ≤ (k−1)/2} e^{−h} h^{i−½}/Γ(i + ½) for odd
     k. Each term is computed from its logarithm, since h^i alone may be too large for a float.

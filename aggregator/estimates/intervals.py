@@ -3,9 +3,10 @@
 An interval is about the asked devices or about the population of the devices (``aggregator.estimates.recurrence``).
 It covers the mechanism's noise and the random choice of the asked devices.
 
-Noise of a few summaries, or of a curator, has heavier tails than normal noise. κ, its excess kurtosis, is 3 for Laplace
-noise, 3/N for the sum of N equal ones and 0 for normal noise. The functions of tails take the κ of the whole error of
-an estimate, of noise and normal sampling together: κ = κ₀ (noise/(noise + sampling))², κ₀ that of the noise.
+The noise of a curator, or of the summaries of a few nodes, has heavier tails than normal noise. Its excess kurtosis κ₀
+is 3 for Laplace noise, 3/N for the sum of N equal Laplace noises and 0 for normal noise. The error of an estimate is
+noise plus nearly normal sampling error; its excess kurtosis is κ = κ₀ (noise/(noise + sampling))², with the variances
+of noise and sampling. :func:`quantile95` and :func:`two_sided_tail` take κ.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from protocol.mechanisms.she import SummedHistogram
 
 _LAPLACE = 3.0
 _LEAST_SHARE = 0.03
-"""Below this share of Laplace noise in the variance, the tail is taken for that of normal noise."""
+"""If Laplace noise has less than this share of the variance, the tail is that of normal noise."""
 _MOST_SHARE = 0.999
 
 
 class Interval(NamedTuple):
-    """Lower and upper ends, float64 of one common shape.
+    """Lower and upper ends of intervals, float64 of one common shape.
 
-    The ends are about n times the shares or means, with n the number of answers; those of :func:`score_interval` are
-    about the shares.
+    The intervals are for n times the shares or means, with n the number of answers; those of :func:`score_interval`
+    are for the shares themselves.
     """
 
     low: Floats
     high: Floats
 
     def between(self, least: float, most: float) -> Interval:
-        """The interval for a value that lies in [``least``, ``most``].
+        """Return the interval clipped to the possible values [``least``, ``most``], but never shrunk to a point.
 
-        Both ends are clipped. If the middle x of the interval is impossible, the end away from it moves: from x + h to
-        x + √(h² + (x − least)²) below ``least``, with h half the width, and likewise above ``most``. So the values are
-        compared with the possible value that fits best, and the interval never shrinks to a point
-        (:mod:`aggregator.estimates.ratios`). It contains the clipped one.
+        Let x be the middle of the interval and h half its width. If x is below ``least``, the upper end x + h first
+        moves up to x + √(h² + (x − least)²). If x is above ``most``, the lower end moves down in the same way. Each
+        value is then compared with the possible value that fits best (:mod:`aggregator.estimates.ratios`). The result
+        contains the interval that is only clipped.
         """
         with np.errstate(invalid="ignore"):  # an interval without ends has no middle, and stays
             middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
@@ -55,13 +56,13 @@ class Interval(NamedTuple):
 
 
 def normal_interval(estimate: Floats, sd: Floats) -> Interval:
-    """Interval estimate ∓ z·sd, for nearly normal estimates such as sums of many noises. Float64 of one shape."""
+    """Return the intervals estimate ∓ 1.96·sd, for nearly normal estimates such as sums of many noises."""
     return Interval(estimate - Z95 * sd, estimate + Z95 * sd)
 
 
 @ByFamily
 def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0) -> Interval | None:
-    """Intervals from the distribution of one question's counts. Run by the aggregator.
+    """Return intervals from the distribution of one question's counts. Run by the aggregator.
 
     Args:
         mechanism: the mechanism of the answers.
@@ -71,7 +72,7 @@ def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: F
             float64 of a shape that broadcasts with (K,); at least 0.
 
     Returns:
-        Intervals about n times the shares or means, of the broadcast shape. None if the family's counts have no simple
+        Intervals for n times the shares or means, of the broadcast shape. None if the family's counts have no simple
         distribution; the caller then uses :func:`normal_interval`.
 
     Raises:
@@ -85,7 +86,7 @@ def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: F
 def no_score_interval(
     mechanism: NumericMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0
 ) -> Interval | None:
-    """``piecewise``, ``hybrid``, ``laplace``: None, because :func:`normal_interval` suits these sums of many noises."""
+    """Return None for ``piecewise``, ``hybrid`` and ``laplace``: :func:`normal_interval` suits sums of many noises."""
     del mechanism, n, estimate, dependence
     return None
 
@@ -94,14 +95,15 @@ def no_score_interval(
 def pure_interval(
     mechanism: FrequencyMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0
 ) -> Interval:
-    """Pure protocols: the 95 % score interval, which is Wilson's interval if ``dependence`` is 1.
+    """Return 95 % score intervals for pure protocols: Wilson's intervals if ``dependence`` is 1.
 
-    A random device holds value i with probability f, so its answer supports i with probability λ = q + f(p − q). λ
-    covers noise and sampling. The number of supporting answers is binomial(n, λ) if every answer is from another
-    device (``dependence`` is 1). The interval then contains the true share with these probabilities: 0.93 to 0.97
+    A random device holds value i with probability f, so its answer supports i with probability λ = q + f(p − q), with
+    p and q the mechanism's probabilities. λ covers noise and sampling. The number of supporting answers is
+    binomial(n, λ) if every answer is from another device (``dependence`` is 1). The interval then contains the true
+    share with these probabilities: 0.93 to 0.97
     if n ≥ 50 and nλ, n(1 − λ) ≥ 10; 0.91 to 0.985 if n ≥ 20 and nλ, n(1 − λ) ≥ 1; at least 0.82 if n ≥ 2 and nλ or
-    n(1 − λ) is below 1. The coverage of estimate ∓ z·sd falls to 0.6 and below, above all for values without
-    supporting answers.
+    n(1 − λ) is below 1. The interval estimate ∓ 1.96·sd would contain it with probability 0.6 or less in some cases,
+    above all for values without supporting answers.
 
     Source: Wilson, JASA 22 (1927), 209-212.
     """
@@ -113,7 +115,7 @@ def pure_interval(
 def histogram_interval(
     mechanism: SummedHistogram, n: int, estimate: Floats, dependence: Floats | float = 1.0
 ) -> Interval:
-    """``she``: the score interval with the noise law of ``she``; outside [0, n] the variance is the noise alone."""
+    """Return score intervals for ``she``, by its noise law; outside [0, n] the variance is that of the noise alone."""
     law = noise_law(mechanism)
     assert law is not None
     found = score_interval(estimate / n, n, law, dependence, is_binomial=False)
@@ -122,10 +124,12 @@ def histogram_interval(
 
 @count_interval.register(CoinMechanism)
 def sign_interval(mechanism: CoinMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0) -> Interval:
-    """``bit``, ``bits``, ``duchi``: one bit about a number of mean m is a pure protocol about the share f = (1 + m)/2.
+    """Return score intervals for ``bit``, ``bits`` and ``duchi``, as for a pure protocol.
 
-    An answer is 1 with probability λ = ½ + m/(2B) = q + f(p − q), where p = ½ + 1/(2B), q = 1 − p, and B is
-    :func:`aggregator.estimates.debias.sign_size`. The counts are binomial for every distribution of the numbers.
+    Let m be the mean of the devices' numbers, and f = (1 + m)/2. An answer is 1 with probability
+    λ = ½ + m/(2B) = q + f(p − q), where p = ½ + 1/(2B), q = 1 − p, and B is
+    :func:`aggregator.estimates.debias.sign_size`. So f takes the place of the share. The counts are binomial for every
+    distribution of the numbers.
     """
     size = sign_size(mechanism)
     gain = 1 / (2 * size)
@@ -136,21 +140,21 @@ def sign_interval(mechanism: CoinMechanism, n: int, estimate: Floats, dependence
 def score_interval(
     share: Floats, n: float, law: Law, dependence: Floats | float = 1.0, *, is_binomial: bool = True, z: float = Z95
 ) -> Interval:
-    """Score interval: all shares f that a score test does not reject, (f̂ − f)² ≤ z² V(f).
+    """Return the score interval: all shares f that a score test does not reject, (f̂ − f)² ≤ z² V(f).
 
         V(f) = [φ(f) + D f(1 − f)]/n        φ(f) = φ₀ + f(φ₁ − φ₀), the noise variance of one answer
 
-    The condition is a quadratic inequality in f. For a pure protocol with D = 1, nV(f) = λ(1 − λ)/(p − q)², and the
-    interval is Wilson's interval for λ. The variance is taken at the tested f and not at f̂, so the coverage also holds
-    if f̂ is 0 and few devices answered many times. Outside [0, 1], f(1 − f) is negative and D has no meaning. The
-    inequality is also solved with D limited to 1 (with D = 0 if the counts are not binomial); the result is the hull of
-    both intervals.
+    The condition is a quadratic inequality in f. For a pure protocol with D = 1, nV(f) = λ(1 − λ)/(p − q)² with
+    λ = q + f(p − q), and the interval is Wilson's interval for λ. The variance is taken at the tested f and not at f̂.
+    So the coverage also holds if f̂ is 0 and few devices answered many times. Outside [0, 1], f(1 − f) is negative and D
+    has no meaning. Therefore the inequality is also solved with D limited to 1 (with D = 0 if the counts are not
+    binomial); the result is the smallest interval that contains both solutions.
 
     Args:
-        share: f̂, float64 of any shape.
+        share: f̂, the estimated shares, float64 of any shape.
         n: number of answers.
-        law: noise variance of one answer.
-        dependence: D, float, or float64 of a shape that broadcasts with ``share``.
+        law: noise variance of one answer: φ₀ at share 0, φ₁ at share 1.
+        dependence: D of :func:`count_interval`, float, or float64 of a shape that broadcasts with ``share``.
         is_binomial: whether the counts are binomial at D = 1.
         z: quantile of the normal distribution that the test compares with.
     """
@@ -160,7 +164,7 @@ def score_interval(
 
 
 def _roots(share: Floats, n: float, law: Law, scatter: Floats, z: float) -> Interval:
-    """Ends of {f : (f̂ − f)² ≤ z² V(f)} for one D: float64 of the broadcast shape; (∞, −∞) for an empty set."""
+    """Return the ends of {f : (f̂ − f)² ≤ z² V(f)} for D = ``scatter``; (∞, −∞) if no f is in the set."""
     k = z**2 / n
     square = 1 + k * scatter
     middle = (share + k * (law.at_one - law.at_zero + scatter) / 2) / square
@@ -170,10 +174,10 @@ def _roots(share: Floats, n: float, law: Law, scatter: Floats, z: float) -> Inte
 
 
 def relative_kurtosis(kurtosis: float, noise: Floats, sampling: Floats) -> Floats:
-    """κ of an error of noise and normal sampling; ``kurtosis``: κ₀ of the noise.
+    """Return the excess kurtosis κ of errors that are noise plus normal sampling error: shape (K,) float64.
 
-    ``noise``, ``sampling`` and result: variances, and κ, of shape (K,) float64. Noise of infinite variance counts as
-    all of the error.
+    ``kurtosis``: κ₀, excess kurtosis of the noise. ``noise`` and ``sampling``: variances, shape (K,) float64. Noise of
+    infinite variance counts as the whole error.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.nan_to_num(1 / (1 + sampling / noise))
@@ -181,19 +185,19 @@ def relative_kurtosis(kurtosis: float, noise: Floats, sampling: Floats) -> Float
 
 
 def quantile95(kurtosis: Floats) -> Floats:
-    """0.975 quantile in standard deviations: z + (z³ − 3z) κ/24, the Cornish-Fisher expansion, z = 1.96.
+    """Return the 0.975 quantile of an error in standard deviations: z + (z³ − 3z) κ/24 (Cornish-Fisher), z = 1.96.
 
-    It is 2.17 for Laplace noise, where ln 20/√2 = 2.12 is exact. ``kurtosis`` and result: float64 of one shape.
+    ``kurtosis``: κ, float64 of the result's shape. For Laplace noise the result is 2.17; ln 20/√2 = 2.12 is exact.
     """
     return Z95 + (Z95**3 - 3 * Z95) * kurtosis / 24
 
 
 def two_sided_tail(size: float, kurtosis: float) -> float:
-    """P(|X| > t) for X of variance 1: the sum of one Laplace noise and of normal noise, with the excess kurtosis κ.
+    """Return P(|X| > t) for an error X of variance 1 and excess kurtosis κ: one Laplace noise plus normal noise.
 
     The Laplace noise has the share √(κ/3) of the variance; a κ above 3 counts as 3. The sum of several Laplace noises
-    has lighter tails than one of equal kurtosis, so for such a sum the result is an upper bound far out. With σ² the
-    variance of the normal noise, b the scale of the other and t = ``size`` ≥ 0,
+    has lighter tails than this X of equal κ; for such a sum the result is an upper bound at large t. With σ² the
+    variance of the normal noise, b the scale of the Laplace noise and t = ``size`` ≥ 0,
 
         P(X > t) = Φ(−t/σ) + ½ e^{σ²/2b²} [e^{−t/b} Φ(t/σ − σ/b) − e^{t/b} Φ(−t/σ − σ/b)]
     """
@@ -213,5 +217,5 @@ def two_sided_tail(size: float, kurtosis: float) -> float:
 
 
 def _below(x: float) -> float:
-    """Φ(x), the normal distribution function."""
+    """Return Φ(x), the normal distribution function."""
     return erfc(-x / sqrt(2)) / 2

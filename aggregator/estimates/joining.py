@@ -1,12 +1,12 @@
-"""Joining: statistics of several sources on one schema become statistics of one population.
+"""Join the statistics of several sources on one schema into statistics of one population.
 
 Two campaigns may ask the same questions of two fleets, or of one fleet at two values of ε. The counts alone cannot
-show that both sources are samples of one population. The analyst declares it, and a test of homogeneity reports the
+show that both fleets are samples of one population. The analyst declares it, and a test of homogeneity reports the
 evidence against the declaration.
 
-The sources may ask about different features of one schema. Then a feature has the statistics of the sources that asked
-about it, and the shares of the classes are those of all sources together. Campaigns of one series need no declaration:
-their devices are drawn by chance from one fleet, and none answers twice.
+The sources may ask about different features of one schema. Then the statistics of a feature come from the sources that
+asked about it, and the shares of the classes come from all sources together. Campaigns of one series need no
+declaration: their devices are drawn by chance from one fleet, and none answers twice.
 
 Source: decisions 53, 63.
 """
@@ -36,7 +36,7 @@ from protocol.schema import Schema
 
 
 class Join(NamedTuple):
-    """Result of a join.
+    """Joined statistics, and the test whether they may be joined.
 
     Attributes:
         statistics: the joined statistics.
@@ -55,14 +55,14 @@ def join(
     fit: Fit | None = None,
     postprocess: str | None = None,
 ) -> Join:
-    """Combine the statistics of several sources into one estimate per subject, and test homogeneity. For analysts.
+    """Combine all estimates of the same shares or means, over several sources, and test homogeneity. For analysts.
 
         share = Σ_j w_j s_j      w_j ∝ 1/v_j, Σ_j w_j = 1
 
     s_j is source j's estimate of a share or mean, v_j its planned variance. v_j depends only on the mechanism and the
     number n_j of answers, so the weighted sum is unbiased. If one answer has the same planned variance in all sources,
-    the weights are proportional to n_j, and the sum is the same as the estimate from added counts.
-    With n = Σ n_j and a_j = n w_j/n_j, n·share has
+    the weights are proportional to n_j, and the weighted sum equals the estimate from added counts.
+    With n = Σ n_j and a_j = n w_j/n_j, the estimate n·share has
 
         noise variance Σ_j a_j² (noise variance of j),   devices_scatter n Σ_j w_j² D_j/n_j,
         concentration c = (Σ_j w_j √c_j)²  or  c = Σ_j w_j² c_j
@@ -75,19 +75,19 @@ def join(
         parts: at least two statistics, each of one source or of joined sources.
         one_population: the analyst's declaration that all sources are samples of one population. Not needed if all
             campaigns are of one series.
-        disjoint: True if no device answered in two sources. Always so if all campaigns are of one series.
+        disjoint: True if no device answered in two sources. Taken as True if all campaigns are of one series.
         fit: how a model is made from the estimates; by default as all campaigns say.
-        postprocess: name of the post-processing in place of the campaigns', which may then differ; not with ``fit``.
-            The variance floor is then the largest of the campaigns': the one for the noisiest source.
+        postprocess: name of a post-processing that replaces those of the campaigns, which may then differ; not
+            together with ``fit``. The variance floor is then the largest of the campaigns' floors.
 
-    Returns statistics about the features that any source asked about, in the order of the stated schema, and the test.
+    Returns statistics about all features that a source asked about, in the order of the stated schema, and the test.
 
     Raises:
         InputError: ``population_undeclared``, ``one_population`` is False; ``argument_invalid``, fewer than two
-            parts; ``schema_differs``, stated labels, features or projections differ (a campaign for nodes may state
-            some of the features only); ``groups_differ``, two parts ask
-            about one feature in different groups; ``source_repeated``, two parts contain the same campaign;
-            ``fit_differs``, the campaigns say different fits and none is given, or also different families;
+            statistics; ``schema_differs``, stated labels, features or projections differ (a campaign for nodes may
+            state some of the features only); ``groups_differ``, two statistics ask about one feature's values in
+            different groups; ``source_repeated``, two statistics contain the same campaign; ``fit_differs``, the
+            campaigns say different fits and ``fit`` is None (``postprocess`` does not help if their families differ);
             ``not_joinable``, the campaigns evaluate different models, or a mechanism states no variance.
     """
     in_series = of_one_series(parts)
@@ -116,13 +116,13 @@ def join(
 
 
 def of_one_series(parts: Sequence[Statistics]) -> bool:
-    """Whether all campaigns are of the series of one name. An honest device then answered in one of them at most."""
+    """Return whether all campaigns belong to one series. An honest device then answered in one of them at most."""
     found = [None if source.campaign is None else source.campaign.series for part in parts for source in part.sources]
     return None not in found and len({series.name for series in found if series is not None}) == 1
 
 
 def _aligned(parts: Sequence[Statistics]) -> tuple[Schema, list[Statistics]]:
-    """The schema of all features that some part is about, and the parts with questions about that schema."""
+    """Return the schema of all features that any of the statistics is about, and the statistics on that schema."""
     groups: dict[str, tuple[int, ...] | None] = {}
     for part in parts:
         own = part.schema.groups or (None,) * len(part.schema.observed)
@@ -143,7 +143,7 @@ def _aligned(parts: Sequence[Statistics]) -> tuple[Schema, list[Statistics]]:
 
 
 def _about(part: Statistics, schema: Schema, places: Mapping[str, int]) -> Statistics:
-    """The part with its questions' features as indices in ``schema.observed``, by the names' ``places`` there."""
+    """Return the statistics on ``schema``; ``places``: a feature's name → its index in ``schema.observed``."""
     names = [feature.name for feature in part.schema.observed]
     moved = tuple(
         one
@@ -155,7 +155,7 @@ def _about(part: Statistics, schema: Schema, places: Mapping[str, int]) -> Stati
 
 
 def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
-    """Refuse parts that cannot be joined."""
+    """Raise an error if the statistics cannot be joined (:func:`join` lists the errors)."""
     if len(parts) < 2:
         raise InputError("argument_invalid", f"a join has at least two parts, not {len(parts)}")
     campaigns = [campaign_of(source) for part in parts for source in part.sources]
@@ -180,17 +180,17 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
 
 
 def _widest(parts: Sequence[Statistics]) -> Schema:
-    """The stated schema with the most features; of equally wide ones the first."""
+    """Return the campaigns' stated schema with the most observed features; if several have as many, the first."""
     return max(
         (campaign_of(source).stated for part in parts for source in part.sources), key=lambda one: len(one.observed)
     )
 
 
 def _fits(campaign: Campaign, widest: Schema) -> bool:
-    """Whether a campaign states the schema ``widest``, or is for nodes and states a part of it.
+    """Return whether a campaign states the schema ``widest``, or is for nodes and states some of its features.
 
-    Nodes sum every stated feature, so a campaign for nodes states only what its nodes have; one for devices may ask
-    less.
+    Nodes sum every stated feature, so a campaign for nodes states only the features that its nodes have. A campaign
+    for devices states the whole schema, and may ask about less.
     """
     label, features, projection = _described(campaign.stated)
     all_label, all_features, all_projection = _described(widest)
@@ -206,16 +206,16 @@ def _fits(campaign: Campaign, widest: Schema) -> bool:
 
 
 def _described(schema: Schema) -> tuple[object, list[object], object]:
-    """Label, features and projection of a schema as comparable values."""
+    """Return label, features and projection of a schema as values that ``==`` compares."""
     projection = schema.projection
     features: list[object] = [feature.to_dict() for feature in schema.features]
     return schema.label.to_dict(), features, projection and projection.to_dict()
 
 
 def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
-    """The parts with renumbered strata, so that no two parts share a stratum's number.
+    """Return the statistics with strata renumbered, so that no two of them have a stratum of the same number.
 
-    If ``disjoint``, sets of devices are renumbered in the same way.
+    If ``disjoint``, the sets of devices (``Sample.people``) are renumbered in the same way.
     """
     found = []
     strata = people = 0
@@ -231,7 +231,10 @@ def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
 
 
 def _shifted(one: QuestionEstimate, strata: int, people: int | None) -> QuestionEstimate:
-    """The estimate with strata renumbered by ``strata``, device sets by ``people``; None puts all in the set 0."""
+    """Return the estimate with ``strata`` added to stratum numbers, and ``people`` to those of device sets.
+
+    If ``people`` is None, every device set gets the number 0.
+    """
 
     def of(sample: Sample) -> Sample:
         own = 0 if people is None else sample.people + people
@@ -249,10 +252,10 @@ def _by_subject(questions: Iterable[QuestionEstimate]) -> dict[Subject, list[Que
 
 
 def of_one_form(parts: Sequence[Statistics]) -> list[Statistics]:
-    """The statistics with moments in one form: unchanged if all sources have the same, else single numbers.
+    """Return the statistics with all questions about moments in one form, so that a join finds equal questions.
 
-    Campaigns ask about a number in one class, in all classes, or about all numbers at once; nodes sum every number in
-    all classes. ``parts`` are about one schema.
+    A question may be about a number in one class, about a number in all classes, or about all numbers. If ``parts``,
+    which must be on one schema, have several of these forms, each question becomes one per number and class.
     """
     forms = {
         (one.subject.kind, one.subject.of_class is None)
@@ -269,7 +272,7 @@ def of_one_form(parts: Sequence[Statistics]) -> list[Statistics]:
 
 
 def _one_by_one(one: QuestionEstimate, part: Statistics) -> list[QuestionEstimate]:
-    """One estimate per number if the question is about the moments of several, else the question itself."""
+    """Return one estimate per number and class if the question is about moments of several; else the question."""
     subject = one.subject
     if subject.kind not in (MOMENT, MOMENTS) or subject.of_class is not None:
         return [one]
@@ -282,7 +285,7 @@ def _one_by_one(one: QuestionEstimate, part: Statistics) -> list[QuestionEstimat
 
 
 def _of_one_number(one: QuestionEstimate, place: int, feature: int, of_class: int) -> QuestionEstimate:
-    """The estimate of the number at ``place``. It has no linear law: the law of the question is about all numbers."""
+    """Return entry ``place`` of an estimate as an estimate of its own, without a law: that is about all entries."""
     cell = slice(place, place + 1)
     return replace(
         one,
@@ -300,11 +303,11 @@ def _of_one_number(one: QuestionEstimate, place: int, feature: int, of_class: in
 
 
 def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:
-    """One estimate from several estimates of one subject, by the weights and formulas of :func:`join`.
+    """Return one estimate from several estimates of the same shares or means, by the formulas of :func:`join`.
 
     Args:
-        given: at least one estimate. Those without answers are left out, unless all are without.
-        disjoint: True if no device answered in two of them.
+        given: at least one estimate. Estimates without answers are left out, unless no estimate has answers.
+        disjoint: True if no device answered for two of the estimates.
 
     Raises:
         InputError: ``not_joinable``: a mechanism states no variance.
@@ -344,14 +347,14 @@ def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> Que
 
 
 class _Mix(NamedTuple):
-    """How the estimates of several parts are added: formulas in :func:`join`.
+    """How the estimates of several sources are added, by the formulas of :func:`join`.
 
     Attributes:
-        n: n, the answers of all parts.
-        weights: w_j.
-        factors: a_j = n w_j/n_j; exactly 1 if the weights are the numbers of answers (``by_number``).
-        per_answer: a_j² n_j/n, by which a variance of one answer counts.
-        by_number: whether the sum is that of the added counts.
+        n: number of answers of all sources.
+        weights: w_j, the weight of source j's share or mean.
+        factors: a_j = n w_j/n_j, the factor of source j's estimate, with n_j its answers; 1 if ``by_number``.
+        per_answer: a_j² n_j/n, the factor of source j's noise variance of one answer.
+        by_number: whether the weights are proportional to n_j; the sum is then the estimate from added counts.
     """
 
     n: int
@@ -370,11 +373,11 @@ class _Mix(NamedTuple):
         return cls(n, weights, factors, per_answer, by_number)
 
     def sum(self, estimates: Iterable[Floats]) -> Floats:
-        """Σ a_j·(estimate of part j)."""
+        """Return Σ a_j·(estimate of source j)."""
         return _sum(factor * one for factor, one in zip(self.factors, estimates, strict=True))
 
     def law(self, laws: Sequence[Law | None]) -> Law | None:
-        """The law of the sum's noise, again linear in the share. None if a law is missing."""
+        """Return the law of the sum's noise, again linear in the share; None if a source has no law."""
         known = [law for law in laws if law is not None]
         if len(known) < len(laws):
             return None
@@ -383,23 +386,23 @@ class _Mix(NamedTuple):
         return Law(*self._ends(known))
 
     def pairs(self, found: Sequence[Pairs | None]) -> Pairs | None:
-        """The covariances of the sum's noise. None if a part's covariances are not known."""
+        """Return the covariances of the sum's noise; None if those of a source are not known."""
         known = [pairs for pairs in found if pairs is not None]
         return None if len(known) < len(found) else Pairs(*self._ends(known))
 
     def _ends(self, known: Sequence[tuple[float, float]]) -> list[float]:
-        """Both ends of laws or covariances, added by ``per_answer``."""
+        """Return ``at_zero`` and ``at_one`` of laws or covariances, added with the weights ``per_answer``."""
         return [sum(f * end for f, end in zip(self.per_answer, ends, strict=True)) for ends in zip(*known, strict=True)]
 
     def right(self, found: Sequence[Right | None]) -> Right | None:
-        """The joined share of right predictions; None if a part has none or has no law."""
+        """Return the joined share of right predictions; None if a source has no such share."""
         known = [right for right in found if right is not None]
         law = self.law([right.law for right in known]) if len(known) == len(found) else None
         return law and Right(sum(w * right.share for w, right in zip(self.weights, known, strict=True)), law)
 
 
 def _weights(parts: Sequence[QuestionEstimate]) -> list[float]:
-    """Weights w_j of :func:`aggregator.join`; exactly n_j/n if an answer's planned variance is equal in all parts."""
+    """Return the weights w_j of :func:`join`: n_j/n if one answer has the same planned variance in all sources."""
     each = [one.planned_variance * one.n for one in parts]
     if not all(map(isfinite, each)):
         raise InputError("not_joinable", "a mechanism states no variance before its answers are seen")
@@ -411,12 +414,12 @@ def _weights(parts: Sequence[QuestionEstimate]) -> list[float]:
 
 
 def _sum(terms: Iterable[Floats]) -> Floats:
-    """Sum of float64 arrays of one shape."""
+    """Return the sum of float64 arrays of one shape."""
     return np.asarray(np.sum(list(terms), axis=0), np.float64)
 
 
 def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) -> tuple[SampleWeight, ...]:
-    """The samples of all sources, each with its share of the source's weight."""
+    """Return the samples of all sources, each with its weight in the source times the source's weight."""
     return tuple(
         SampleWeight(sample, w * weight)
         for w, part in zip(weights, parts, strict=True)
@@ -425,7 +428,10 @@ def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) ->
 
 
 def _kurtosis(parts: Sequence[QuestionEstimate], factors: Sequence[float]) -> float:
-    """Excess kurtosis of the joined noise Σ a_j e_j, the largest of its numbers: Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)²."""
+    """Return the excess kurtosis of the joined noise, Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)², the largest of the K entries.
+
+    a_j (``factors``), v_j and κ_j: factor, noise variance and excess kurtosis of source j.
+    """
     if not any(one.kurtosis for one in parts):
         return 0.0
     pairs = list(zip(parts, factors, strict=True))
@@ -435,7 +441,7 @@ def _kurtosis(parts: Sequence[QuestionEstimate], factors: Sequence[float]) -> fl
 
 
 def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], *, disjoint: bool) -> float:
-    """Concentration c of the joined answers, with c_j = (``scatter`` − ``devices_scatter``)/n_j."""
+    """Return c of :func:`join`, the joined answers' concentration; c_j = (``scatter`` − ``devices_scatter``)/n_j."""
     each = [max(one.scatter - one.devices_scatter, 0.0) / one.n for one in parts]
     if disjoint:
         return sum(w**2 * c for w, c in zip(weights, each, strict=True))
@@ -443,9 +449,9 @@ def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], 
 
 
 def of_features(statistics: Statistics, names: Collection[str]) -> Statistics:
-    """The statistics of some observed features (``names``) and of the classes, for a model that leaves others out.
+    """Return the statistics of the observed features ``names`` and of the classes, for a model of these features only.
 
-    The other questions keep their part in the estimated shares of the classes.
+    Questions about other features still count in the estimated shares of the classes.
 
     Raises:
         InputError: ``ask_invalid``: no name is given, or the statistics have no feature of that name;

@@ -20,12 +20,14 @@ from protocol.questions import MOMENT, MOMENTS, SQUARE, Subject
 
 
 class Sample(NamedTuple):
-    """All answers to one stratum. The answers to one question are a part of them, drawn without replacement.
+    """All answers to one stratum, a group of questions of which a device is asked one in each period.
+
+    The answers to one question of the stratum are a part of them, drawn without replacement.
 
     Attributes:
-        people: number of the set of devices: samples with equal numbers are from the same devices, samples with
-            different numbers share no device.
-        stratum: stratum of the campaign. If every record answers every question, each question has its own stratum.
+        people: index of the set of devices: samples with equal indices are from the same devices, samples with
+            different indices share no device.
+        stratum: index of the stratum. If every record answers every question, each question has its own stratum.
         answers: N, the number of answers to all questions of the stratum.
         concentration: c = ΣT²/(ΣT)², T the number of answers of each device; 1/N if N devices answered once.
     """
@@ -37,17 +39,17 @@ class Sample(NamedTuple):
 
 
 class SampleWeight(NamedTuple):
-    """A sample, and the weight of the estimates from its answers in a combined estimate."""
+    """All answers to a stratum, and the weight in a combined estimate of the estimates made from them."""
 
     sample: Sample
     weight: float
 
 
 class Vote(NamedTuple):
-    """Estimated shares of the classes from one question.
+    """Estimated shares of the classes by one question; the votes of several questions are combined by weights.
 
     Attributes:
-        sample: the stratum's answers, which the question's answers are a part of.
+        sample: the answers to the question's stratum, which include those to the question.
         n: number of answers, at least 1.
         share: shape (k,) float64, unbiased shares of the classes; may be negative.
         law: noise variance of one answer as a function of a class's share.
@@ -72,7 +74,7 @@ class Vote(NamedTuple):
 
 
 class Right(NamedTuple):
-    """Estimated share of a model's right predictions, from an ``outcome`` or ``right`` question.
+    """Estimated share of a model's right predictions, from a question that evaluates models (``outcome``, ``right``).
 
     Attributes:
         share: share of right predictions, unbiased; may be negative.
@@ -87,12 +89,12 @@ class Right(NamedTuple):
 class QuestionEstimate:
     """Estimates of one question, in reports (or records): n times a share or mean.
 
-    Each estimate has two variances and two intervals. The first ones (``devices_…``) are about the devices that
-    answered, each weighted by its number of answers. The second ones are about the population of the devices, and so
-    also hold the chance of which devices take part.
+    Each estimate has two variances and two intervals. Those named ``devices_…`` are about the devices that answered,
+    each weighted by its number of answers. The others are about the population of the devices; they also cover the
+    chance of which devices take part.
 
     Attributes:
-        subject: subject of the question.
+        subject: what the question asks: a kind, and a feature, power and class if it has them.
         n: number of answers, or of asked records; at least 1 if it is noisy.
         estimate: shape (K,) float64, unbiased; may be negative or exceed ``n``. Zeros if n = 0.
         noise_variance: shape (K,) float64, variance of the noise, given the asked devices. Infinite if n = 0.
@@ -104,17 +106,17 @@ class QuestionEstimate:
         devices_interval: 95 % intervals for the devices that answered.
         planned_variance: variance of a share or mean, assuming equal shares or uniform numbers. It does not depend
             on any answer. Infinite if n = 0, or if the mechanism states no variance.
-        law: noise variance of one answer as a linear function of (x − least)/(1 − least), x a share or mean; None if
-            the variance is not linear.
+        law: noise variance of one answer as a linear function of (x − least)/(1 − least), where x is a share or mean
+            and least its smallest possible value; None if the variance is not linear.
         pairs: noise covariances of one answer's estimates of two values; None if they are not known.
         is_binomial: whether the counts are binomial.
         adds_up: whether the estimates always sum to ``n``.
-        samples: the answers that the question's answers are a part of, with their weights, which sum to 1: one sample,
-            or one per joined source; empty if they are not known.
+        samples: the answers to the question's stratum, one entry per joined source, with weights that sum to 1; empty
+            if they are not known.
         classes: estimated shares of the classes, one vote per source with answers; empty if the question is not
             about classes, or if the mechanism has no estimator for groups of values.
-        right: for an ``outcome`` or ``right`` question, the share of right predictions; None for others, if n = 0,
-            or if the mechanism has no estimator for groups of values.
+        right: for an ``outcome`` or ``right`` question, the share of right predictions; None for other questions, if
+            n = 0, or if the mechanism has no estimator for groups of values.
         kurtosis: excess kurtosis of the noise: 0 for the noise of many answers, 3 for one Laplace noise.
         has_interval: False if no interval may be stated (:meth:`without_interval`); then no interval has finite ends,
             and the variances are estimates for fits only.
@@ -143,15 +145,16 @@ class QuestionEstimate:
     noisy_n: int | None = None
 
     def without_interval(self) -> QuestionEstimate:
-        """The same estimates without intervals, for estimates whose errors have no known law."""
+        """Return the same estimates without intervals, for errors whose distribution is not known."""
         endless = np.full(len(self.estimate), np.inf)
         none = Interval(-endless, endless)
         return replace(self, interval=none, devices_interval=none, has_interval=False)
 
     def with_intervals(self) -> QuestionEstimate:
-        """The same estimates with the 95 % intervals that follow from their law and scatters.
+        """Return the same estimates with the 95 % intervals that follow from ``law`` and the scatters.
 
-        Score intervals under a law, else the estimate ∓ z standard deviations; z is that of the noise's heavy tails.
+        They are score intervals if there is a law, else the estimate ∓ z standard deviations. z = 1.96 for normal
+        noise, and more for noise of heavy tails.
         """
         return replace(
             self, interval=self._interval(self.scatter), devices_interval=self._interval(self.devices_scatter)
@@ -174,7 +177,7 @@ class QuestionEstimate:
 
     @property
     def stated_n(self) -> int:
-        """What is shown as n to people and programs: the noisy number itself if n is noisy, so it may be below 1."""
+        """The n that people and programs are shown: ``noisy_n`` unless that is None, so it may be below 1."""
         return self.n if self.noisy_n is None else self.noisy_n
 
     @property
@@ -189,7 +192,7 @@ class QuestionEstimate:
 
     @property
     def is_share(self) -> bool:
-        """Whether the estimates are fractions of the records (times n), and not means of a number (times n)."""
+        """Whether the estimates are n times shares of the records, and not n times means of a number."""
         return is_share(self.subject)
 
     @property
@@ -237,23 +240,23 @@ class QuestionEstimate:
 
 
 def is_share(subject: Subject) -> bool:
-    """Whether questions about ``subject`` estimate fractions of the records, and not moments of numeric features."""
+    """Return whether questions about ``subject`` estimate shares of the records, and not moments of numbers."""
     return subject.kind not in (MOMENT, MOMENTS)
 
 
 def is_stretched(subject: Subject) -> bool:
-    """Whether devices perturb 2v − S in place of the value v, which is so for the square v of a single number.
+    """Return whether devices perturb 2v − S in place of the value v, as they do with the square v of a single number.
 
-    A square v is in [0, S], so 2v − S uses the whole range [−S, S] of the mechanism.
+    S is :data:`protocol.SCALE`. A square v is in [0, S], so 2v − S uses the mechanism's whole range [−S, S].
     """
     return subject.of_class is not None and subject.power == SQUARE
 
 
 def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> Floats:
-    """Spread of numbers in [``least``, 1], divided by the largest spread possible at their mean: shape (K,) in [0, 1].
+    """Return s² of numbers in [``least``, 1] over the largest s² possible at their mean: shape (K,), in [0, 1].
 
     ``n``: number of answers, at least 1. ``estimate``: shape (K,) float64, n times the means. ``spread``: shape (K,),
-    s².
+    s², the variance of the true numbers between devices.
     """
     mean = estimate / n
     room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
@@ -261,10 +264,10 @@ def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> 
 
 
 class Pool(NamedTuple):
-    """Estimated shares of the classes, combined with fixed weights, with the parts of their variance.
+    """Estimated shares of the classes, combined from several questions, with the parts of their variance.
 
-    The variance of a share f is noise(f) + f(1 − f)·scatter for the population. For these devices ``chosen`` replaces
-    ``scatter``.
+    The variance of a share f is noise(f) + f(1 − f)·scatter for the population. For the devices that answered,
+    ``chosen`` replaces ``scatter``.
 
     Attributes:
         share: shape (k,) float64, unbiased.
@@ -272,9 +275,9 @@ class Pool(NamedTuple):
         noise: noise variance as a function of the share.
         chosen: part of the scatter from the random choice of the answers to each question.
         people: part of the scatter from the random choice of the devices.
-        by_sample: sum of the weights of each stratum's questions.
-        is_counted: False if a number of answers is a noisy sum. Its noise is in every share, so intervals are for the
-            ratios of the shares to their sum.
+        by_sample: all answers to a stratum → sum of the weights of its questions.
+        is_counted: False if a number of answers is a noisy sum. The noise of that sum is in every share, so intervals
+            are for the ratios of the shares to their sum.
     """
 
     share: Floats
@@ -287,7 +290,7 @@ class Pool(NamedTuple):
 
     @property
     def total(self) -> float:
-        """What the shares are divided by to be shares of all answers: 1, or their sum if that is not known to be 1."""
+        """The divisor that makes ``share`` shares of all answers: 1, or their sum if ``is_counted`` is False."""
         return 1.0 if self.is_counted else float(self.share.sum())
 
     @property
@@ -296,9 +299,9 @@ class Pool(NamedTuple):
         return self.chosen + self.people
 
     def interval(self, scatter: float, z: float = Z95) -> Interval:
-        """Intervals of shape (k,) float64, given the scatter of one of the two populations; ``z``: quantile.
+        """Return intervals of shape (k,) float64; ``scatter``: that of one of the two populations; ``z``: quantile.
 
-        Score intervals, or Fieller's intervals in [0, 1] for the ratios to the sum if that is not known.
+        They are score intervals; if ``is_counted`` is False, Fieller's intervals in [0, 1] for the ratios to the sum.
         """
         if not self.is_counted:
             one = np.ones_like(self.share)
@@ -309,13 +312,13 @@ class Pool(NamedTuple):
 
     @property
     def likely(self) -> Floats:
-        """Shape (k,) float64 in [0, 1]: middles of the population's intervals, at which variances are taken."""
+        """Shape (k,) float64 in [0, 1]: middles of the population's intervals, where variances are evaluated."""
         interval = self.interval(self.scatter)
         return np.clip((interval.low + interval.high) / 2, 0, 1)
 
 
 class VoteSums:
-    """Sums over votes, from which the pool of all, or of all but those of one question, is found without adding again.
+    """Sums over votes on the shares of the classes, which are combined with or without the votes of one question.
 
     ``votes``: at least one.
     """
@@ -326,15 +329,15 @@ class VoteSums:
         self._is_counted = all(vote.is_counted for vote in votes)
 
     def pool(self, without: Sequence[Vote] = ()) -> Pool | None:
-        """Combine by inverse variance (formulas: :func:`aggregator.estimates.class_shares.class_shares`).
+        """Combine the votes by inverse variance (formulas: :func:`aggregator.estimates.class_shares.class_shares`).
 
         With w_j the weight and n_j the answers of question j, W_s the sum of the weights, N_s the answers and c_s the
-        concentration of stratum s, and d the number of a set of devices:
+        concentration of stratum s, and d a set of devices:
 
             chosen = Σ_j w_j²/n_j − Σ_s W_s²/N_s     answers to a question are drawn from a stratum without replacement
             people = Σ_d (Σ_{s of d} W_s √c_s)²      devices may answer in several strata and periods
 
-        ``without``: some of the votes that were added, to leave out; None if no vote is left.
+        ``without``: those of the votes to leave out. Return None if no vote is left.
         """
         if len(without) == self._number:
             return None
@@ -359,7 +362,7 @@ class VoteSums:
 
 
 class _Added(NamedTuple):
-    """Sums over votes with the weights a_j = 1/variance: Σa, Σa·share, Σa²/n, Σa²·law/n, Σa of each sample, Σn."""
+    """Sums over votes with the weights a = 1/planned variance: Σa, Σa·share, Σa²/n, Σa²·law/n, Σa per sample, Σn."""
 
     weight: float
     share: Floats | float
@@ -383,7 +386,7 @@ def _added(votes: Sequence[Vote]) -> _Added:
 
 
 def pooled(votes: Sequence[Vote]) -> Pool:
-    """Combine at least one vote by inverse variance (formulas: :meth:`VoteSums.pool`)."""
+    """Return at least one vote combined by inverse variance (formulas: :meth:`VoteSums.pool`)."""
     found = VoteSums(votes).pool()
     assert found is not None
     return found

@@ -5,18 +5,18 @@ confidence set contains every ρ that a test at level 5 % does not reject:
 
     {ρ in [least, most] : L(ρ)²/V(ρ) ≤ z² + m}        V(ρ) = v₀ + v₁ ρ + v₂ ρ², the variance of L(ρ) if ρ is true
 
-m is 0 if x̂/ŷ is possible; else it is the smaller of L²/V at least and at most. With m = 0 throughout, an estimate
-far out of the possible range would leave the single point least or most, or nothing: "0 to 0" looks certain where the
-reports only do not fit. With m the set compares every ρ with the possible ρ that fits best. It contains the set with
-m = 0, so it covers at least as often. V holds the covariance of x̂ and ŷ. The condition is a quadratic inequality, so
-the set is found in closed form. On the whole line the set may be unbounded: this happens if ŷ does not differ
-significantly from 0 (Fieller's theorem). The set is clipped to the possible ratios [least, most]:
+z is 1.96. m is 0 if x̂/ŷ is possible; else it is the smaller of the values of L²/V at ρ = least and at ρ = most. With
+m = 0 throughout, an estimate far out of the possible range would leave a single point, least or most, or nothing: "0
+to 0" looks certain where the reports only do not fit. With m, every ρ is compared with the possible ρ that fits best.
+The set contains the one with m = 0, so it covers at least as often. V includes the covariance of x̂ and ŷ. The
+condition is a quadratic inequality, so the set is found in closed form. If ŷ does not differ significantly from 0, the
+set on the whole line is unbounded (Fieller's theorem). It is clipped to the possible ratios [least, most]:
 
     both ends belong to the set       nothing is excluded, or only a middle part: the ratio is *not determined*
     one end belongs to the set        one-sided interval from this end
     neither end belongs to the set    the interval between the two roots; without variance the end with the smaller L²
 
-The sets contain the true ratio as often as the test accepts it, also if ŷ is small or negative, because nothing is
+The set contains the true ratio as often as the test accepts it, also if ŷ is small or negative, because nothing is
 divided by ŷ.
 
 Source: Fieller, J. Roy. Stat. Soc. B 16 (1954), 175-185; docs/math.md, section 1; decision 57.
@@ -50,24 +50,26 @@ class Ratio(NamedTuple):
 
 
 class Variance(NamedTuple):
-    """V(ρ) = ``constant`` + ``linear`` ρ + ``square`` ρ²: floats, or float64 of shapes that broadcast."""
+    """Variance V(ρ) = ``constant`` + ``linear`` ρ + ``square`` ρ² of x̂ − ρ ŷ: floats, or float64 that broadcast."""
 
     constant: Floats | float
     linear: Floats | float
     square: Floats | float
 
     def at(self, ratio: float) -> Floats:
-        """V at one ratio, float64 of the broadcast shape."""
+        """Return V at one ratio, float64 of the broadcast shape."""
         return np.asarray(self.constant + ratio * (self.linear + ratio * self.square), np.float64)
 
 
 class Others(NamedTuple):
-    """What other questions know of the share of a column, and how it varies together with the column's question.
+    """Variances of a column's share y as estimated by all questions but the one whose table has the column.
+
+    A column is a class in a table of a feature's values and the classes.
 
     Attributes:
-        noise: noise variance of their share, float64 like the column's share.
-        scatter: their sampling variance, in multiples of y(1 − y).
-        joint: sampling covariance of their share and the question's own, in multiples of y(1 − y).
+        noise: noise variance of that estimate, float64 of the shape of y.
+        scatter: its sampling variance, in multiples of y(1 − y).
+        joint: its sampling covariance with the estimate by the table's own question, in multiples of y(1 − y).
     """
 
     noise: Floats | float
@@ -76,7 +78,7 @@ class Others(NamedTuple):
 
 
 ALONE = Others(0.0, 0.0, 0.0)
-"""No other question knows the share of the column."""
+"""The value if no other question estimates the share of the column."""
 
 
 def cell_variance(
@@ -89,7 +91,7 @@ def cell_variance(
     own: float = 1.0,
     others: Others = ALONE,
 ) -> Variance:
-    """Variance of x̂ − ρ ŷ, where x̂ is the share of one cell and ŷ the share of its column.
+    """Return the variance of x̂ − ρ ŷ, where x̂ is the share of one cell of a table and ŷ the share of its column.
 
         ŷ = β·(sum over all cells of the column) + (1 − β)·(share by other questions)
         V(ρ) = [φ₀ W₂ + γ₀ (W₁² − W₂) + κ M₂ + 2 (γ₁ − γ₀) W₁ M₁ + D (M₂ − M₁²)]/n + (1 − β)² ρ² [ν + y(1 − y)(S − 2J)]
@@ -107,8 +109,8 @@ def cell_variance(
         law, pairs: noise of one answer.
         members: s, number of cells in the column.
         dependence: D, the sampling variance in multiples of that of n different devices.
-        own: β, the weight of the question's own cells in ŷ.
-        others: what other questions add; not used if ``own`` is 1.
+        own: β, the weight of the table's own cells in ŷ.
+        others: variances of the estimate of ŷ by other questions; not used if ``own`` is 1.
     """
     y, apart, s, rest = np.clip(share, 0, 1), pairs.at_zero, members, 1 - own
     tilt = pairs.at_one - apart
@@ -126,10 +128,10 @@ def cell_variance(
 
 
 def own_weight(variance: Callable[[float], Variance]) -> float:
-    """The weight β in [0, 1] with the smallest variance at ρ = 1/2, the middle of the possible ratios.
+    """Return β of :func:`cell_variance` in [0, 1] with the smallest variance at ρ = 1/2, the middle ratio.
 
-    ``variance``: V for a given β, for one column; V(1/2) is a parabola in β. If it is taken at shares that do not
-    depend on the answers, neither does the weight, and ŷ stays unbiased.
+    ``variance``: from β to V, for one column; V(1/2) is a parabola in β. It must be computed at shares that do not
+    depend on the answers: then β does not depend on them either, and ŷ stays unbiased.
     """
     at = [float(variance(own).at(0.5).max()) for own in (0.0, 0.5, 1.0)]
     bend = 2 * (at[0] - 2 * at[1] + at[2])
@@ -146,7 +148,7 @@ def ratio_interval(
     most: float = 1.0,
     z: Floats | float = Z95,
 ) -> Ratio:
-    """Fieller's set for x/y, clipped to [``least``, ``most``], as this module describes it.
+    """Return Fieller's set for x/y, clipped to [``least``, ``most``], as this module describes it.
 
     Args:
         numerator, denominator: x̂ and ŷ, float64 of shapes that broadcast.
@@ -154,7 +156,7 @@ def ratio_interval(
         least, most: range of the possible ratios.
         z: quantile of the level, in standard deviations; float64 of a shape that broadcasts.
 
-    Returns arrays of the broadcast shape.
+    The result has the broadcast shape.
     """
     numerator, denominator = np.broadcast_arrays(numerator, denominator)
     k = z**2 + _least_misfit(numerator, denominator, variance, least, most)
@@ -178,9 +180,9 @@ def ratio_interval(
 
 
 def _least_misfit(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Floats:
-    """How far the best possible ratio is from the estimates, in squared standard deviations: m of this module.
+    """Return m of this module: the squared distance of the best possible ratio from the estimates, over its variance.
 
-    Where neither end has a variance, m is 0.
+    m is 0 where the variance at both ends is 0.
     """
     ends = [numerator - end * denominator for end in (least, most)]
     is_outside = ends[0] * ends[1] > 0  # L has one sign from least to most, so no possible ratio fits exactly
@@ -191,7 +193,7 @@ def _least_misfit(numerator: Floats, denominator: Floats, variance: Variance, le
 
 
 def _roots(square: Floats, linear: Floats, constant: Floats) -> tuple[Floats, Floats]:
-    """Roots of square·ρ² + linear·ρ + constant, the smaller one first; NaN if not real. Float64 of one shape."""
+    """Return the roots of square·ρ² + linear·ρ + constant, the smaller one first; NaN if they are not real."""
     inside = linear**2 - 4 * square * constant
     with np.errstate(divide="ignore", invalid="ignore"):
         # This form does not subtract nearly equal numbers.
@@ -203,10 +205,10 @@ def _roots(square: Floats, linear: Floats, constant: Floats) -> tuple[Floats, Fl
 
 
 def _is_nearer(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Mask:
-    """Whether L²/V at ``least`` is at most L²/V at ``most``. Bool of the broadcast shape.
+    """Return whether L²/V at ``least`` is at most L²/V at ``most``: bool of the broadcast shape.
 
     The products L²(least)·V(most) and L²(most)·V(least) are compared, since a quotient by a variance of 0 overflows.
-    Without any variance L² alone is compared.
+    If both variances are 0, L² alone is compared.
     """
     squares = [(numerator - end * denominator) ** 2 for end in (least, most)]
     scales = [np.maximum(variance.at(end), 0) for end in (least, most)]

@@ -1,19 +1,21 @@
 """Devices with several answers: the effect of repeated answers on the variance of an estimate.
 
-Device i answers a stratum in T_i periods, and its record stays the same. The T_i answers are about one person, not
-about T_i people. With N = ΣT_i answers to the stratum, n of them to one question, π = n/N, φ the variance of one
-answer's noise and s² the variance of the true values (f(1 − f) for a share f), the variance of an estimate n·f is
+A stratum is a group of questions of which a device is asked one in each period. Device i answers a stratum in T_i
+periods, and its record stays the same. The T_i answers are about one person, not about T_i people. With N = ΣT_i
+answers to the stratum, n of them to one question, π = n/N, φ the variance of one answer's noise and s² the variance of
+the true values between devices (f(1 − f) for a share f), the variance of an estimate n·f is
 
-    for these devices, each weighted by its answers     V = nφ + n(1 − π)s²
+    for the devices that answered, weighted by answers  V = nφ + n(1 − π)s²
     for the population of the devices                   V + n² s² c,   c = ΣT_i²/(ΣT_i)²
 
 The answers to one question are a sample of n among N without replacement. c is the *concentration* of the answers.
 T_i = 1 gives c = 1/N and the variance n(φ + s²) of n different people.
 
 Ids do not link the reports of one device, so T_i is unknown without the fleet's secrets. The number N_t of devices in
-each period t gives an upper bound, because the periods s and t share at most min(N_s, N_t) devices:
+each period t gives an upper bound, because the periods s and t share at most min(N_s, N_t) devices. With N_(k) the
+numbers N_t in falling order:
 
-    ΣT_i² = Σ_{s,t} |devices of both s and t| ≤ Σ_{s,t} min(N_s, N_t) = Σ_k (2k − 1)·N_(k),   N_(1) ≥ N_(2) ≥ …
+    ΣT_i² = Σ_{s,t} |devices of both s and t| ≤ Σ_{s,t} min(N_s, N_t) = Σ_k (2k − 1)·N_(k)
 
 Source: docs/math.md, section 1; decision 40.
 """
@@ -37,16 +39,17 @@ HOW_KNOWN = {
     KNOWN: "how often each device answered is known from the fleet list",
     BOUND: "how often a device answered is not known: at most as often as the counts of the periods allow",
 }
-"""Assumption of the population's intervals, in words, by basis. Every basis also assumes that records do not change."""
+"""Basis → what the population's intervals assume, in words. Every basis also assumes that records do not change."""
 
 
 class Recurrence(NamedTuple):
-    """How often the same devices answered.
+    """How often the same devices answered, or an upper bound.
 
     Attributes:
         basis: :data:`ONCE` (one period, a series, or several periods treated as one), :data:`KNOWN` or :data:`BOUND`.
         answers: per stratum, the number N of answers to its questions.
-        concentration: per stratum, c = ΣT²/(ΣT)² or its upper bound; 0 for a stratum without answers.
+        concentration: per stratum, c = ΣT²/(ΣT)² over its devices, with T the number of answers of one device, or an
+            upper bound of c; 0 for a stratum without answers.
     """
 
     basis: str
@@ -59,10 +62,10 @@ class Recurrence(NamedTuple):
         return f"records do not change; {HOW_KNOWN[self.basis]}"
 
     def to_json(self) -> dict[str, object]:
-        """The populations of the two intervals, and the assumptions about them, for programs.
+        """Return who each of the two intervals is about, and the assumptions, for programs.
 
-        ``answers`` has the number of answers to every stratum, ``effective_devices`` the number of devices that would
-        have the same concentration with equally many answers each; 0 without answers.
+        ``answers`` has the number of answers to every stratum. ``effective_devices`` has the number of devices that
+        would have the same concentration if each gave equally many answers; 0 without answers.
         """
         return {
             "devices": DEVICES,
@@ -75,7 +78,7 @@ class Recurrence(NamedTuple):
 
 
 def once(campaign: Campaign, tally: Tally) -> Recurrence:
-    """The recurrence under the assumption that every answer to a stratum is from another device.
+    """Return the recurrence under the assumption that every answer to a stratum is from another device.
 
     This is right for reports of one period, and for a campaign of a series.
     """
@@ -84,9 +87,10 @@ def once(campaign: Campaign, tally: Tally) -> Recurrence:
 
 
 def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
-    """The largest recurrence that the numbers of devices in each period (``turnout``) allow; exact for one period.
+    """Return the largest recurrence that ``turnout``, the number of devices in each period, allows.
 
-    In a campaign of a series an honest device answers once, in whatever period: the recurrence is :func:`once`.
+    Return :func:`once`, which is exact, for one period, and for a campaign of a series, in which an honest device
+    answers once.
     """
     if campaign.series is not None or len(np.unique(turnout.period)) <= 1:
         return once(campaign, tally)
@@ -99,10 +103,10 @@ def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
 
 
 def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...]) -> Recurrence:
-    """The exact recurrence.
+    """Return the exact recurrence.
 
-    ``tally``: the counts of the answers. ``squares``: for every stratum ΣT², with T the number of answers of a device,
-    computed with the fleet's secrets.
+    ``tally``: the counts of the answers. ``squares``: for every stratum ΣT² over its devices, with T the number of
+    answers of one device, computed with the fleet's secrets.
     """
     answers = answers_by_stratum(campaign, tally)
     pairs = zip(squares, answers, strict=True)
@@ -110,7 +114,7 @@ def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...]) -> Recurre
 
 
 def answers_by_stratum(campaign: Campaign, tally: Tally) -> tuple[int, ...]:
-    """For every stratum the number N of answers to all of its questions, from the counts in ``tally``."""
+    """Return for every stratum the number N of answers to all of its questions, from the counts in ``tally``."""
     found = [0] * campaign.answers
     for question, n in zip(campaign.questions, tally.n, strict=True):
         found[question.stratum] += n

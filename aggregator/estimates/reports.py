@@ -72,8 +72,8 @@ class Reports(Source):
     Attributes:
         campaign: the campaign of the questions.
         tally: the integer counts.
-        recurrence: how often the same devices answered, or a bound.
-        rejected: number of records and byte ranges not counted, by reason; over all periods.
+        recurrence: how often the same devices answered, or an upper bound.
+        rejected: reason → number of records and byte ranges of report files not counted, over all periods.
         unproven: number of counted records from damaged batches.
         superseded: number of records of damaged batches not counted because a complete batch has the same ids.
         periods: periods of the counted reports, in words.
@@ -100,23 +100,23 @@ class Reports(Source):
         return self.tally.statistics_id
 
     def counts(self, question: int) -> list[int]:
-        """The integer counts of one question; ``question`` is its index in the campaign."""
+        """Return the integer counts of one question; ``question``: its index in the campaign."""
         return list(self.tally.counts[question])
 
     def populations(self) -> dict[str, Any]:
-        """The populations that the two intervals are about, and the assumption about repeated answers, for programs."""
+        """Return who each of the two intervals is about, and the assumption about repeated answers, for programs."""
         return self.recurrence.to_json()
 
     def facts(self) -> dict[str, int]:
-        """Counts for people, by name: reports from damaged files, and records not counted by reason."""
+        """Return counts for people by printed name: reports from damaged files, and records not counted, by reason."""
         found = {"of them from damaged files": self.unproven}
         found |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
         return found | ({"superseded by whole files": self.superseded} if self.superseded else {})
 
     def card(self) -> dict[str, Any]:
-        """Entries for a model's card: mechanisms, ε, periods, counts of unused and unproven reports, and threats.
+        """Return entries for a model's card: mechanisms, ε, periods, counts of unused and unproven reports, threats.
 
-        ``series`` is there only for a campaign of a series: ε is then the total of a device in the whole series.
+        Only a campaign of a series has the entry ``series``: ε is then the total of a device in the whole series.
         """
         campaign = self.campaign
         series = {} if campaign.series is None else {"series": campaign.series.name}
@@ -136,7 +136,7 @@ class Reports(Source):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The part of the output of ``hearsay estimate --json`` that is about the reports, not about the estimates."""
+        """Return the part of the output of ``hearsay estimate --json`` that is about the reports."""
         return {
             "campaign": self.campaign.id.hex(),
             "reports": self.reports,
@@ -162,7 +162,7 @@ def estimate(
     proven_only: bool = False,
     with_intervals: bool = True,
 ) -> Statistics:
-    """Unbiased estimates from a tally. Run by the aggregator.
+    """Return unbiased estimates from a tally of reports. Run by the aggregator.
 
     Args:
         campaign: questions and mechanisms, with the integer parameters of the devices.
@@ -170,7 +170,7 @@ def estimate(
         recurrence: how often the same devices answered. The default assumes that every answer to a stratum is from
             another device, which is right for one period only.
         rejected, unproven, superseded, periods, proven_only: attributes of the returned source (:class:`Reports`).
-        with_intervals: False leaves out the intervals of cells and means, whose ends then are NaN. Models need none.
+        with_intervals: False sets the ends of all intervals to NaN, which saves time; a fit needs no intervals.
 
     Raises:
         InputError: ``other_campaign``: the tally counts answers to another campaign;
@@ -194,11 +194,11 @@ def estimate(
 
 
 def with_answers(statistics: Statistics, added: Sequence[tuple[int, Sequence[int]]]) -> Statistics:
-    """The same statistics with a few further answers. Questions that they answer are estimated anew, without intervals.
+    """Return the statistics with a few further answers; only their questions are estimated again, without intervals.
 
-    The numbers of answers to whole strata, which only variances rest on, stay as they are. ``added`` has for each
-    answer the index of its question and what it adds to the question's counts. ``statistics`` are of one source of
-    reports.
+    The numbers of answers to whole strata, on which only variances depend, stay as they are. ``added`` has for each
+    further answer the index of its question and what it adds to each of the question's counts. ``statistics`` must
+    have one source, of reports.
     """
     source = statistics.source
     assert isinstance(source, Reports)
@@ -237,7 +237,7 @@ class _Part(NamedTuple):
     right: Right | None
 
     def estimated(self) -> SubjectEstimate:
-        """The estimate of the number v that the question is about, also if devices perturbed 2v − S."""
+        """Return the estimate of the number v that the question is about, also if devices perturbed 2v − S."""
         estimates = self.result.estimate
         if is_stretched(self.question.subject):
             estimates = (estimates + self.n) / 2
@@ -253,7 +253,7 @@ def _part(question: Question, n: int, counts: Sequence[int], recurrence: Recurre
 
 
 def _votes(question: Question, n: int, counts: Sequence[int], sample: Sample, classes: int) -> tuple[Vote, ...]:
-    """Estimated shares of the classes from one question with values a·k + class; empty without such values."""
+    """Return the classes' shares by one question; empty if its values do not contain the class, or without answers."""
     if not n or question.kind not in (CLASS, CELL, PRESENT):
         return ()
     found = marginal(question.mechanism, n, counts, classes)
@@ -261,10 +261,11 @@ def _votes(question: Question, n: int, counts: Sequence[int], sample: Sample, cl
 
 
 def _right(question: Question, n: int, counts: Sequence[int], classes: int) -> Right | None:
-    """Share of right predictions: of the value 1 of a ``right`` question, else of the values with true = predicted.
+    """Return the share of right predictions; None if the mechanism has no estimator for it.
 
-    The counts of the values true·k + predicted are regrouped into k groups of k values by (predicted − true) mod k.
-    Group 0 has the right predictions.
+    In a ``right`` question it is the share of the value 1. An ``outcome`` question has the values true·k + predicted,
+    with k classes. They are put into k groups of k values by (predicted − true) mod k; group 0 has the right
+    predictions.
     """
     mechanism = question.mechanism
     if question.kind == RIGHT:
@@ -276,7 +277,7 @@ def _right(question: Question, n: int, counts: Sequence[int], classes: int) -> R
 
 
 def _completed(part: _Part, table: Spreads | None, schema: Schema, *, with_intervals: bool) -> QuestionEstimate:
-    """One question with the spread of its true values, variances and intervals."""
+    """Return the estimate of one question with the variance of the true values, and with intervals on request."""
     question, n, sample = part.question, part.n, part.sample
     subject = question.subject
     estimates, noise = part.estimated().estimate, part.result.noise_variance
@@ -325,11 +326,10 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema, *, with_inter
 def _intervals(
     question: Question, n: int, estimate: Floats, noise: Floats, spread: Floats, scatters: tuple[float, float]
 ) -> tuple[Interval, Interval]:
-    """95 % intervals with ends of shape (K,) float64, one for each of the two ``scatters``.
+    """Return 95 % intervals with ends of shape (K,) float64, for each of the two ``scatters``.
 
-    Intervals follow the distribution of the counts if it is known (``aggregator.estimates.intervals``), and then
-    reach further towards the middle of the range than away from it. Otherwise the interval is the estimate ± 1.96
-    standard deviations.
+    If the distribution of the counts is known (``aggregator.estimates.intervals``), the intervals follow it, and reach
+    further towards the middle of the range than away from it. Else they are the estimate ± 1.96 standard deviations.
     """
     found = None
     if n:
@@ -347,7 +347,10 @@ def _intervals(
 
 
 def _law(mechanism: Mechanism) -> Law | None:
-    """Noise variance of one answer, linear in the share; for a coin about a number of mean m, linear in (1 + m)/2."""
+    """Return the noise variance of one answer as a linear function of a share; None if it is not linear.
+
+    For mechanisms that answer one bit about a number, (1 + m)/2 takes the place of the share, with m the mean.
+    """
     if isinstance(mechanism, CoinMechanism):
         gain = 1 / (2 * sign_size(mechanism))
         return Law.pure(1 / 2 + gain, 1 / 2 - gain)
@@ -355,12 +358,13 @@ def _law(mechanism: Mechanism) -> Law | None:
 
 
 def planned_variance(question: Question, n: int, classes: int) -> float:
-    """Variance of one share or mean that ``question`` estimates, from its mechanism and the number n of answers alone.
+    """Return the variance of a share or mean that ``question`` estimates, from its mechanism and n answers alone.
 
-        share: [φ(1/K) + (1/K)(1 − 1/K)]/n      number: [φ(0) + 1/(3k)]/n
+        share: [φ(1/K) + (1/K)(1 − 1/K)]/n      mean of a number: [φ(0) + 1/(3k)]/n
 
-    φ is the noise variance of one answer, K the number of values, k = ``classes``: equal shares of all values, and
-    uniform numbers in classes of equal size. Infinite if n = 0, or if the mechanism states no variance.
+    φ(x) is the noise variance of one answer at the true share or number x, K the number of values and k = ``classes``.
+    The formulas assume equal shares of all values, or uniform numbers in classes of equal size. The result is infinite
+    if n = 0, or if the mechanism states no variance.
     """
     if not n:
         return inf
@@ -376,7 +380,7 @@ def planned_variance(question: Question, n: int, classes: int) -> float:
 
 @lru_cache(maxsize=64)
 def _noise_at_zero(mechanism: Mechanism) -> float:
-    """Noise variance of one answer about the number 0, in units of the number; infinite if the mechanism states none.
+    """Return the noise variance of one answer about the number 0; infinite if the mechanism states none.
 
     The results are cached: fractions are slow, and the questions of a campaign share few mechanisms.
     """

@@ -1,4 +1,4 @@
-"""Origin of statistics: the base class of every kind of source, such as reports of devices."""
+"""Where statistics come from: the base class of every kind of source, such as the reports of devices."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from protocol.documents.campaign import Campaign
 from protocol.errors import InputError, PolicyError
 
 _ADDED = ("nodes", "summaries", "unproven")
-"""Keys of a source's card that are counts."""
+"""Keys of a source's entries in a model's card whose values are counts; a join adds them."""
 
 
 class Origin(NamedTuple):
-    """What statistics were asked under: a campaign of reports, or the terms of a curator's fit.
+    """Name, date and limits of the campaign behind statistics, or of the terms of a curator's fit.
 
     Attributes:
         id: 32 bytes, the value of a model's key ``campaign``: SHA-256 of the campaign, or of the canonical terms.
@@ -33,12 +33,12 @@ class Origin(NamedTuple):
 
 
 def newest_origin(sources: Sequence[Source]) -> Origin:
-    """The origin of the sources that was issued last; of equally late ones the one with the largest id."""
+    """Return the origin that was issued last; if several were issued in the same second, that with the largest id."""
     return max((source.origin for source in sources), key=lambda origin: (origin.issued_at, origin.id))
 
 
 def newest_campaign(sources: Sequence[Source]) -> Campaign:
-    """The campaign of the sources that was issued last; of equally late ones the one with the largest id.
+    """Return the campaign that was issued last; if several were issued in the same second, that with the largest id.
 
     Raises:
         InputError: ``no_campaign``: one of the sources is a curator.
@@ -48,7 +48,7 @@ def newest_campaign(sources: Sequence[Source]) -> Campaign:
 
 
 def campaign_of(source: Source) -> Campaign:
-    """The campaign of a source of reports.
+    """Return the campaign of a source.
 
     Raises:
         InputError: ``no_campaign``: the source is a curator, whose statistics come from no campaign.
@@ -59,10 +59,10 @@ def campaign_of(source: Source) -> Campaign:
 
 
 def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
-    """Entries about several sources in a model's card. A source whose card lacks an entry is left out of it.
+    """Return one source's entries in a model's card for several sources together.
 
-    Counts and maps of counts are added, lists are united. Other entries are those of the sources if they agree, and
-    else their different values as one text, separated by semicolons.
+    Counts and maps of counts are added, and lists are united. Any other entry is kept if all sources that have it
+    agree; else it is one text with the different values, separated by semicolons.
     """
     cards = [source.card() for source in sources]
     found: dict[str, Any] = {}
@@ -83,16 +83,15 @@ def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
 
 
 class Source(ABC):
-    """Origin of statistics, for people and for programs.
+    """Base class: where statistics come from, with the counts and facts that commands print and models state.
 
-    A fit uses only :attr:`reports` of a source. The expected accuracy also uses :attr:`statistics_id`, as a random
-    seed.
+    A fit uses only :attr:`reports`. The expected accuracy also uses :attr:`statistics_id`, as a random seed.
 
     Attributes:
         campaign: the campaign of the questions; None for a curator's records.
         batch_of: what :attr:`batch` counts, in the plural, for messages.
-        rejected: number of contributions (of reports: records and byte ranges) that were not counted, by reason.
-        list_bytes: the signed list of nodes that decided which contributions count; None where there is no such list.
+        rejected: reason → number of contributions that were not counted: of devices, records and byte ranges of files.
+        list_bytes: the signed list of nodes that decided which contributions count; None if there is no such list.
     """
 
     batch_of: ClassVar[str] = "reports"
@@ -102,7 +101,7 @@ class Source(ABC):
 
     @property
     def origin(self) -> Origin:
-        """What the statistics were asked under: the campaign. A source without a campaign overrides this property."""
+        """The campaign's id, name, date and limits. A source without a campaign overrides this property."""
         campaign = campaign_of(self)
         header = campaign.header
         return Origin(
@@ -121,50 +120,53 @@ class Source(ABC):
 
     @property
     def stated_reports(self) -> int:
-        """:attr:`reports` as it is shown. A noisy number of records is shown as it came, also below 1."""
+        """:attr:`reports` as shown to people. A noisy number of records is shown unchanged, also if it is below 1."""
         return self.reports
 
     @property
     def batch(self) -> int:
-        """The number that ``min_batch_size`` is a bound of: reports or records. A source of nodes overrides it."""
+        """The number that must reach ``min_batch_size``: of reports or records. A source of nodes overrides it."""
         return self.reports
 
     @property
     @abstractmethod
     def statistics_id(self) -> bytes:
-        """A digest of the counts, 32 bytes; of a curator's noisy counts, never of exact ones.
+        """A digest of the counts, 32 bytes, by which a model names its statistics.
 
-        Models name their statistics by it.
+        A curator's digest is of the noisy counts, never of exact ones.
         """
 
     @abstractmethod
     def counts(self, question: int) -> list[int]:
-        """The integer counts behind the estimates of one question; ``question`` is its index in the statistics.
+        """Return the integer counts behind the estimates of one question; ``question``: its index in the statistics.
 
         A curator's counts are noisy.
         """
 
     @abstractmethod
     def populations(self) -> dict[str, Any]:
-        """The populations of the two intervals (``devices``, ``population``) and what the second one ``assumes``."""
+        """Return texts on the two intervals of an estimate: who each is about, and what the second one assumes.
+
+        Keys: ``devices`` (those that answered), ``population`` (that they are drawn from) and ``assumes``.
+        """
 
     @abstractmethod
     def facts(self) -> dict[str, int]:
-        """Counts about the reports that commands print besides the number of reports: the printed name → the count."""
+        """Return the counts that commands print beside the number of reports: printed name → count."""
 
     @abstractmethod
     def card(self) -> dict[str, Any]:
-        """Entries about the source in a model's card: integers, booleans, text and lists of text."""
+        """Return the source's entries in a model's card: integers, booleans, text and lists of text."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """All facts about the source for programs, including the campaign and the digest."""
+        """Return all facts about the source for programs, including the campaign's id and the digest."""
 
     def check_publishable(self) -> None:
-        """Refuse fewer reports (:attr:`batch`) than the origin's minimum batch size.
+        """Raise an error if :attr:`batch` is below the smallest number that the campaign or terms allow to publish.
 
         Raises:
-            PolicyError: ``batch_too_small``: there are fewer reports.
+            PolicyError: ``batch_too_small``.
         """
         needed = self.origin.min_batch_size
         if self.batch < needed:

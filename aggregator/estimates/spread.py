@@ -1,8 +1,9 @@
-"""The variance s² of the devices' true numbers, which the answers to a question of moments do not show.
+"""Estimate the variance s² of the devices' true numbers, which the answers to a question about moments do not show.
 
-The answers to a question about a number show noise and scatter of the numbers together, or (``laplace``) the noise
-alone. The estimates of the other questions separate the two. With p the share of devices in class c that have the
-number, m₁ and m₂ the estimated means of x·[y = c] and x²·[y = c], and x the number in [−1, 1]:
+The answers to a question about a number show its noise and the scatter of the numbers together, or (``laplace``) the
+noise alone. The estimates of the campaign's other questions separate the two. Let x be the number in [−1, 1], y the
+class of the record, p the share of devices with y = c that have the number, and m₁ and m₂ the estimated means of
+x·[y = c] and x²·[y = c]. Then
 
     s² of x·[y = c]    m₂ − m₁²                   m₂ clipped to [m₁²/p, p], its possible range
     s² of x²·[y = c]   p·E z⁴ − m₂²,              p·E z⁴ clipped to [m₂²/p, m₂]
@@ -29,11 +30,11 @@ from protocol.schema import Schema
 
 _LEAST = 1e-9
 _AT_ENDS = 0.1
-"""Weight of the largest possible fourth moment against that of the beta distribution."""
+"""Weight of the largest possible fourth moment; that of the beta distribution has the rest."""
 
 
 class SubjectEstimate(NamedTuple):
-    """One question's unbiased estimate: n answers give K numbers, shape (K,) float64, each n times a share or mean."""
+    """One question's unbiased estimate from n answers: shape (K,) float64, each entry n times a share or mean."""
 
     subject: Subject
     n: int
@@ -41,10 +42,10 @@ class SubjectEstimate(NamedTuple):
 
 
 def moments(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema, power: int) -> Floats:
-    """Estimated means of x^power·[y = c] for every number x in [−1, 1] and class c; y is the record's class.
+    """Return the estimated means of x^power·[y = c] for every number x in [−1, 1] and class c; y: the record's class.
 
-    Of all estimates only those about moments of this ``power`` (1 or 2) are used. Shape (numbers, k) float64, a row per
-    numeric observed feature; NaN without answers.
+    Only estimates about moments of this ``power`` (1 or 2) are used. The result has the shape (numbers, k) float64: a
+    row per numeric observed feature, a column per class; NaN without answers.
     """
     totals, asked = _totals(found, schema, power)
     with np.errstate(invalid="ignore"):
@@ -52,24 +53,24 @@ def moments(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema,
 
 
 def moment_variances(found: Iterable[QuestionEstimate], schema: Schema, power: int) -> Floats:
-    """Variances of the means of :func:`moments`, of noise and sampling, for the population."""
+    """Return the variances of the means of :func:`moments`, of noise and sampling, for the population."""
     return _mean_variances((SubjectEstimate(one.subject, one.n, one.variance) for one in found), schema, power)
 
 
 def moment_noise(found: Iterable[QuestionEstimate], schema: Schema, power: int) -> Floats:
-    """Variances of the means of :func:`moments`, of the added noise alone, for these devices or records."""
+    """Return the variances of the means of :func:`moments`, of the noise alone, for the asked devices or records."""
     return _mean_variances((SubjectEstimate(one.subject, one.n, one.noise_variance) for one in found), schema, power)
 
 
 def _mean_variances(variances: Iterable[SubjectEstimate], schema: Schema, power: int) -> Floats:
-    """Variances of means from variances of sums: shape (numbers, k) float64; NaN without answers."""
+    """Return variances of means from variances of sums: shape (numbers, k) float64; NaN without answers."""
     totals, asked = _totals(variances, schema, power)
     with np.errstate(invalid="ignore"):
         return np.asarray(totals / asked**2, np.float64)
 
 
 def _totals(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema, power: int) -> tuple[Floats, Floats]:
-    """Sums of the estimates about moments of this power, and numbers of answers: shape (numbers, k) float64 each."""
+    """Return the sums of the estimates about moments of this power, and the numbers of answers: shape (numbers, k)."""
     classes = len(schema.label.classes)
     totals = np.zeros((len(schema.numeric), classes))
     asked = np.zeros((len(schema.numeric), classes))
@@ -92,14 +93,14 @@ def _totals(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema,
 class Spreads(NamedTuple):
     """Variances between devices, for every number x and each of k classes c: shape (numbers, k) float64 each.
 
-    The first array is about x·[y = c], the second about x²·[y = c], with y the class of the device's record.
+    ``of_number`` is about x·[y = c], ``of_square`` about x²·[y = c], with y the class of the device's record.
     """
 
     of_number: Floats
     of_square: Floats
 
     def of_subject(self, subject: Subject, schema: Schema) -> Floats:
-        """Variances between devices of the K numbers that a question about moments asks for: shape (K,) float64."""
+        """Return the variances between devices of the K numbers that a question about moments asks for: shape (K,)."""
         table: Floats = self.of_square if subject.power == SQUARE else self.of_number
         if subject.kind == MOMENTS:
             return table.ravel()
@@ -110,13 +111,13 @@ class Spreads(NamedTuple):
 
 
 def spreads(found: Iterable[SubjectEstimate], schema: Schema, class_share: Floats) -> Spreads:
-    """The variance s² between devices of all moments of a campaign, computed from all its estimates.
+    """Return the variance s² between devices of all moments of a campaign, computed from all its estimates.
 
     Args:
         found: estimates of all questions, also of the questions about the presence of a number.
         schema: the campaign's schema.
-        class_share: shape (k,) float64, the classes' estimated shares. They replace p for a number whose
-            presence is not asked, and bound p for every number.
+        class_share: shape (k,) float64, the classes' estimated shares. They bound p, the share of devices of a class
+            that have the number, and replace it for a number whose presence is not asked.
 
     Returns:
         s² of every number and class. A missing mean m₁ counts as 0, a missing mean square m₂ as p, its largest value.
@@ -136,7 +137,7 @@ def spreads(found: Iterable[SubjectEstimate], schema: Schema, class_share: Float
 
 
 def _fourth_moment(mean: Floats, square: Floats) -> Floats:
-    """E z⁴ of the beta distribution on [−1, 1] with E z = ``mean`` and E z² = ``square``; float64 of one shape.
+    """Return E z⁴ of the beta distribution of z on [−1, 1] with E z = ``mean`` and E z² = ``square``.
 
     With u = (1 + z)/2 in [0, 1]: E u^j = Π_{i<j} (a c + i)/(c + i), a = E u, c = a(1 − a)/Var u − 1.
     """

@@ -1,7 +1,7 @@
 """The common form of all statistics: unbiased estimates with variances, the same for every kind of source.
 
-:mod:`aggregator.estimates.reports` makes statistics from tallies of reports. Other kinds of counts have a module of
-their own next to it. Models, planning and publishing read only the form.
+:mod:`aggregator.estimates.reports` makes statistics from tallies of reports, :mod:`aggregator.estimates.sums` from
+noisy sums. Models, planning and publishing read only :class:`Statistics`.
 
 Source: docs/math.md, section 1; decision 52. Estimates may be negative. A second, named step turns estimates
 into probabilities (``aggregator.models``).
@@ -46,7 +46,7 @@ JOINED_ID = b"hearsay joined statistics v1"
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """All estimates about one schema.
+    """All estimates about the label and features of one schema, with the sources of the counts.
 
     Attributes:
         schema: label and features of the questions.
@@ -66,7 +66,7 @@ class Statistics:
 
     @property
     def source(self) -> Source:
-        """The only source. Joined statistics have several, and raise ``several_sources`` (InputError)."""
+        """The only source. Joined statistics have several sources, and raise InputError ``several_sources``."""
         if len(self.sources) != 1:
             raise InputError(
                 "several_sources", f"these statistics join {len(self.sources)} campaigns; name one campaign's alone"
@@ -89,7 +89,7 @@ class Statistics:
 
     @property
     def stated_reports(self) -> int:
-        """:attr:`reports` as shown to people and programs: a noisy number of records as it came, also below 1."""
+        """:attr:`reports` as shown to people and programs. A noisy number of records stays as it is, also below 1."""
         return sum(source.stated_reports for source in self.sources)
 
     @property
@@ -101,7 +101,7 @@ class Statistics:
 
     @property
     def rejected(self) -> Mapping[str, int]:
-        """Number of records and byte ranges that were not counted, by reason, over all sources."""
+        """Reason → number of records and byte ranges of report files that were not counted, over all sources."""
         found: dict[str, int] = {}
         for source in self.sources:
             for reason, count in source.rejected.items():
@@ -110,9 +110,9 @@ class Statistics:
 
     @property
     def populations(self) -> dict[str, Any]:
-        """What the two intervals are about, as texts for programs: ``devices``, ``population`` and ``assumes``.
+        """Texts on the two intervals of an estimate: who each is about (``devices``, ``population``), and ``assumes``.
 
-        Joined statistics take two from the first source, and list the assumptions of all.
+        Joined statistics take ``devices`` and ``population`` from the first source, and list what all sources assume.
         """
         found = [source.populations() for source in self.sources]
         if len(found) == 1:
@@ -125,7 +125,7 @@ class Statistics:
         }
 
     def check_publishable(self) -> None:
-        """Refuse estimates if any source has fewer reports than its campaign's minimum batch size.
+        """Raise an error if any source has fewer reports than its campaign allows to publish (``min_batch_size``).
 
         Raises:
             PolicyError: ``batch_too_small``.
@@ -134,20 +134,19 @@ class Statistics:
             source.check_publishable()
 
     def frame(self, published: Published | None = None) -> pd.DataFrame:
-        """The estimates as a table, one row per question and cell; then the pooled shares of the classes (``prior``).
+        """Return the estimates as a table, a row per number of each question, then the pooled class shares (``prior``).
 
-        Estimates are n times a share or mean.
+        ``estimate`` is n times a share or mean, with n the number of answers. ``question`` and ``cell`` name it in
+        words; ``kind``, ``feature``, ``power``, ``value`` and ``class`` name it for programs (in an outcome question,
+        ``value`` is the predicted class). ``sd``, ``low`` and ``high`` are about the population; ``devices_sd``,
+        ``devices_low`` and ``devices_high`` are about the devices that answered (:class:`QuestionEstimate`). These six
+        are NaN if the question has no answers (its estimate is then 0), and where no interval may be stated, as under
+        a robust rule.
 
-        ``question`` and ``cell`` name the estimate in words; ``kind``, ``feature``, ``power``, ``value`` and ``class``
-        name it for programs (``value`` is an outcome's predicted class). ``sd``, ``low`` and ``high`` are about the
-        population; ``devices_sd``, ``devices_low`` and ``devices_high`` are about these devices
-        (:class:`QuestionEstimate`). These six are NaN if the question has no answers, when the estimate is 0, and where
-        no interval may be stated, as under a robust rule.
-
-        ``parameter`` is the ratio of estimates that a model is about: P(class), P(value | class), or a mean given the
+        ``parameter`` is the ratio of estimates that a model uses: P(class), P(value | class), or a mean given the
         class. ``parameter_low`` to ``devices_parameter_high`` are the ends of its intervals, NaN if not determined
-        (:mod:`aggregator.estimates.conditional`). ``published`` is the value that a model publishes; NaN without the
-        argument ``published`` (:func:`aggregator.models.published.published`).
+        (:mod:`aggregator.estimates.conditional`). ``published`` is the value that a model publishes, from the argument
+        ``published`` (:func:`aggregator.models.published.published`); NaN if that is None.
         """
         import pandas as pd
 
@@ -170,7 +169,7 @@ class Statistics:
         return pd.concat(tables, ignore_index=True)
 
     def _named(self, subject: Subject, n: int, estimate: Floats) -> dict[str, Any]:
-        """The first columns of :meth:`frame` for the cells of one subject."""
+        """Return the first columns of :meth:`frame`, up to ``estimate``, for the numbers of one question."""
         import pandas as pd
 
         cells = cells_of(subject, self.schema)
@@ -199,14 +198,14 @@ class Statistics:
         return shown + (table(PARAMETER_COLUMNS, parameters) if parameters else "")
 
     def to_json(self, published: Published | None = None) -> dict[str, Any]:
-        """Output of ``hearsay estimate --json``, for one source or several.
+        """Return the output of ``hearsay estimate --json``.
 
-        For a question without answers the estimates are 0, and variances and interval ends are null. They are null too
-        where no interval may be stated, as under a robust rule.
+        For a question without answers the estimates are 0, and variances and interval ends are null. Variances and
+        interval ends are also null where no interval may be stated, as under a robust rule.
 
         Statistics of one source hold ``counts`` in every question. Joined statistics hold the list ``sources``.
-        ``parameters`` has the parameters of a model (:mod:`aggregator.estimates.conditional`), with null for the ends
-        of intervals that are not determined and, without the argument ``published``, for the published values.
+        ``parameters`` has the parameters of a model (:mod:`aggregator.estimates.conditional`). Null stands for the ends
+        of intervals that are not determined, and for published values if ``published`` is None.
         """
         parameters = [self._parameter_json(one, published) for one in conditionals(self.questions, self.schema)]
         if len(self.sources) == 1:
@@ -261,7 +260,7 @@ class Statistics:
 
 
 def _parameters(found: Conditional | None, published: Published | None, size: int) -> dict[str, Floats]:
-    """Columns of :meth:`Statistics.frame` about a model's parameters: float64 of shape (size,), NaN where not known."""
+    """Return the columns of :meth:`Statistics.frame` about a model's parameters: shape (size,), NaN where not known."""
     nothing = np.full(size, np.nan)
     columns = {"parameter": nothing, "published": nothing} if found is None else {"parameter": found.raw}
     if found is not None:
@@ -275,10 +274,10 @@ def _parameters(found: Conditional | None, published: Published | None, size: in
 
 
 def _stated(found: QuestionEstimate, deviations: Floats) -> Floats:
-    """Standard deviations or variances as they may be stated: NaN where no interval may be. Float64 of one shape."""
+    """Return ``deviations`` (standard deviations or variances), or NaN for each if no interval may be stated."""
     return deviations if found.has_interval else np.full_like(deviations, np.nan)
 
 
 def _finite(values: Floats) -> list[float | None]:
-    """Float64 values, shape (K,), as a list with None (null in JSON) for every value that is not finite, and no −0."""
+    """Return values as a list with None (null in JSON) for every value that is not finite, and 0 for −0."""
     return [value + 0.0 if isfinite(value) else None for value in values.tolist()]

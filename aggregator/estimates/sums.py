@@ -1,8 +1,8 @@
-"""Statistics of noisy sums over records, a curator's or those of nodes, in the common form of all statistics.
+"""Statistics from noisy sums over records, those of a curator or of nodes, in the common form of all statistics.
 
-Every record gives its number to every sum, so there is no sampling within the records. The variances are those of the
-added noise; the population's variances add the chance of which records there are. A sum without noise has the
-variance 0. Noise without a variance (Cauchy) is stated as infinite.
+Every record adds its number to every sum, so there is no sampling among the records. The variances for the records
+are those of the added noise. The variances for the population also hold the chance of which records there are. A sum
+without noise has the variance 0. Noise that has no variance (Cauchy) is given an infinite one.
 
 Source: docs/math.md, sections 5 and 7; decisions 68, 74.
 """
@@ -54,12 +54,12 @@ class NoisySum(NamedTuple):
     """Noisy sums over the records about one subject.
 
     Attributes:
-        subject: subject of a question, which says what is summed: counts of records, or numbers of [−1, 1].
+        subject: what is summed, named as what a question asks for: counts of records, or numbers in [−1, 1].
         estimate: shape (K,) float64: the sums, in records.
         noise_variance: shape (K,) float64: variance of the noise of each sum; may be infinite.
         released: K integers: what left the curator, on the grid of the noise.
-        is_repeated: True if the entry repeats counts of another entry, and so tells nothing more about the classes.
-        kurtosis: excess kurtosis of the noise of each sum: 3 for one Laplace noise, 3/N for the sum of N equal ones.
+        is_repeated: True if these sums repeat counts of another entry, and so say nothing more about the classes.
+        kurtosis: excess kurtosis of the noise of each sum: 3 for one Laplace noise, 3/N for a sum of N equal ones.
     """
 
     subject: Subject
@@ -75,7 +75,7 @@ class Curator(Source):
     """Source of statistics: records of a curator, from which noisy sums were released.
 
     Attributes:
-        asked: digest of the terms, name and purpose.
+        asked: the terms' digest, name and purpose.
         records: number of records: public, or estimated from noisy counts; then it may be below 1.
         noisy: the released integers of every question.
         entries: entries of the model's card about the terms.
@@ -102,21 +102,21 @@ class Curator(Source):
 
     @property
     def stated_reports(self) -> int:
-        """Number of records, as the noisy counts state it."""
+        """Number of records, unchanged: below 1 if the noisy counts say so."""
         return self.records
 
     @property
     def statistics_id(self) -> bytes:
-        """SHA-256 of the released integers. Exact sums have no part in it."""
+        """SHA-256 over the terms' digest, the number of records and the released integers, never over exact sums."""
         numbers = [[str(number) for number in one] for one in self.noisy]
         return sha256(NOISY_ID + canonical.pack([self.asked.id, self.reports, numbers])).digest()
 
     def counts(self, question: int) -> list[int]:
-        """The released integers of one question, on the grid of the noise; ``question`` is the question's index."""
+        """Return the released integers of one question, on the grid of the noise; ``question`` is its index."""
         return list(self.noisy[question])
 
     def populations(self) -> dict[str, Any]:
-        """The populations that the two intervals are about, and what the second one assumes."""
+        """Return texts: who each of the two intervals is about, and what the second one assumes."""
         return {
             "devices": "these records",
             "population": "the population that these records are drawn from",
@@ -124,15 +124,15 @@ class Curator(Source):
         }
 
     def facts(self) -> dict[str, int]:
-        """Empty: a curator releases no count besides the noisy sums."""
+        """Return an empty mapping: a curator releases no count besides the noisy sums."""
         return {}
 
     def card(self) -> dict[str, Any]:
-        """Entries for a model's card: the terms of the fit, the estimator and the threats."""
+        """Return entries for a model's card: the terms of the fit, the estimator and the threats."""
         return {"estimator": ESTIMATOR, "intervals": INTERVALS, "threats": THREATS, **self.entries}
 
     def to_json(self) -> dict[str, Any]:
-        """The part of the statistics' JSON that is about the curator: digest of the terms, records, terms."""
+        """Return the part of the statistics' JSON that is about the curator: digest of the terms, records, terms."""
         return {
             "terms_id": self.asked.id.hex(),
             "reports": self.records,
@@ -146,7 +146,8 @@ class Table(NamedTuple):
     """Counts of records that another program released, for one feature or for the classes alone.
 
     Attributes:
-        counts: shape (codes, k) float64, by code and class; of the classes alone (1, k). Noise may make them negative.
+        counts: shape (codes, k) float64, by a feature's code and class; (1, k) for the classes alone. Noise may make
+            them negative.
         noise_variance: variance of the noise of each count; 0 for exact counts.
     """
 
@@ -166,17 +167,17 @@ def of_tables(
     postprocess: str = "floored",
     entries: Mapping[str, Any] = MappingProxyType({}),
 ) -> Statistics:
-    """Statistics of counts that another program released: an enclave, a survey, another system of private counts.
+    """Return statistics of counts that another program released: an enclave, a survey, a system of private counts.
 
-    Run by whoever has the tables. A model, its card and a page are made of them as of all statistics.
+    Run by whoever has the tables. Models, cards and pages are made from the result as from all statistics.
 
     Args:
         schema: label and features; the codes of the tables are those of its features.
-        tables: by the name of the label (the class counts) and of every feature.
+        tables: one table under the label's name (the class counts), and one under every feature's name.
         records: number of records, at least 1; it must be public.
         name, purpose: for people.
-        trust: on what the privacy of the tables rests, in the words of whoever publishes them; devices show them.
-        threats: what does not hold, in words; the card's ``threats``.
+        trust: what the privacy of the tables rests on, in the publisher's words; devices show this text.
+        threats: what the privacy does not protect from, in words; the model's card shows it as ``threats``.
         postprocess: how probabilities are made of the estimates.
         entries: further entries of a model's card, such as ``epsilon_total`` and ``delta`` as texts.
 
@@ -218,20 +219,20 @@ def of_sums(
     *,
     is_counted: bool,
 ) -> Statistics:
-    """Statistics from noisy sums over n records. Run by a curator and by the aggregator of nodes' summaries.
+    """Return statistics from noisy sums over n records. Run by a curator and by the aggregator of nodes' summaries.
 
     Args:
         sums: noisy sums, one entry per subject.
         schema: schema of the records.
         fit: how a model is made from the statistics.
         source: where the sums are from, with the number n ≥ 1 of records as ``source.reports``.
-        concentration: c = ΣT²/(ΣT)², where T says how often each record was added; the population's sampling variance
-            is n·c times that of n different records. 0 if the noise variances hold the sampling already. None for
-            1/n: every record was added once.
-        is_counted: True if n is public; False if n is made of the sum of the noisy class counts, which is
+        concentration: c = ΣT²/(ΣT)², where T is how often each record was added; the population's sampling variance
+            is n·c times that of n different records. 0 if the noise variances include the sampling variance. None if
+            every record was added once: c = 1/n.
+        is_counted: True if n is public; False if n comes from the sum of the noisy class counts, which is
             ``source.stated_reports``.
 
-    Returns statistics with one question per entry of ``sums``, each of n answers.
+    The result has one question per entry of ``sums``, each with n answers.
     """
     n, classes = source.reports, len(schema.label.classes)
     concentration = 1 / n if concentration is None else concentration
@@ -249,7 +250,7 @@ def of_sums(
 
 
 def _votes(one: NoisySum, sample: Sample, n: int, classes: int, is_counted: bool) -> tuple[Vote, ...]:  # noqa: FBT001
-    """Shares of the classes from one table, the sums over the values; empty for sums of numbers."""
+    """Return the classes' shares from one table of counts, summed over the values; empty if ``one`` sums numbers."""
     if one.is_repeated or one.subject.kind not in (CLASS, CELL, PRESENT):
         return ()
     table = one.estimate.reshape(-1, classes)
@@ -258,7 +259,7 @@ def _votes(one: NoisySum, sample: Sample, n: int, classes: int, is_counted: bool
 
 
 def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Floats, classes: int) -> QuestionEstimate:
-    """One question of the statistics; ``spread``: shape (K,) float64, variance of the true values between records."""
+    """Return one question's estimate; ``spread``: shape (K,) float64, variance of the true values between records."""
     n = sample.answers
     law = _law(one, n)
     drawn = n * sample.concentration
@@ -283,9 +284,9 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
 
 
 def _law(one: NoisySum, n: int) -> Law | None:
-    """Noise variance of one record's part of the sum, the same for every share; None if the sums differ in it.
+    """Return the noise variance per record, the same at every share; None if the sums have different variances.
 
-    None also for sums of numbers, whose spread no share determines.
+    Return None also for an infinite variance, and for sums of numbers, whose spread no share determines.
     """
     first = float(one.noise_variance[0])
     if not is_share(one.subject):
@@ -294,7 +295,7 @@ def _law(one: NoisySum, n: int) -> Law | None:
 
 
 def _planned(one: NoisySum, n: int, classes: int) -> float:
-    """Variance of a share or mean from the noise and n alone, at equal shares or uniform numbers."""
+    """Return the variance of a share or mean from the noise and n alone, assuming equal shares or uniform numbers."""
     noise = float(one.noise_variance.max()) / n**2
     equal = 1 / one.subject.size
     spread = equal * (1 - equal) if is_share(one.subject) else _UNIFORM_SQUARE / classes

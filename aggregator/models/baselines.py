@@ -17,7 +17,7 @@ from protocol.schema import Schema
 
 
 def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
-    """Naive Bayes without privacy, from add-one smoothed counts of the same codes that devices would report.
+    """Return Naive Bayes without privacy, from add-one smoothed counts of the same codes that devices would report.
 
         P(C_j) = (N_j + 1) / (N + k),   P(F = a | C_j) = (N_{a,j} + 1) / (N_j + A)
 
@@ -33,7 +33,7 @@ def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
 
 
 def plain_model(encoded: EncodedFrame, labels: Integers, schema: Schema) -> Model:
-    """:func:`fit_plain` of encoded records (:func:`aggregator.models.encoding.observe`).
+    """Return the model of :func:`fit_plain` from encoded records (:func:`aggregator.models.encoding.observe`).
 
     ``labels``: shape (rows,) int64, class codes in reports.
     """
@@ -52,7 +52,7 @@ def _log_prior(labels: Integers, schema: Schema) -> Floats:
 
 
 def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
-    """A model that always predicts the most frequent class and ignores the features.
+    """Return a model that always predicts the most frequent class and ignores the features.
 
     A row without a label counts as the label's substitute.
 
@@ -66,10 +66,10 @@ def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
 
 
 def fit_plain_family(frame: pd.DataFrame, schema: Schema, fit: Fit) -> Model:
-    """Naive Bayes without privacy of the family and variance floor of a private model.
+    """Return Naive Bayes without privacy in the family that ``fit`` names, with its variance floor.
 
     Raises:
-        InputError: as :func:`fit_plain`.
+        InputError: the errors of :func:`fit_plain`.
     """
     if fit.family == DISCRETE:
         return fit_plain(frame, schema)
@@ -77,20 +77,20 @@ def fit_plain_family(frame: pd.DataFrame, schema: Schema, fit: Fit) -> Model:
 
 
 def fit_plain_gaussian(frame: pd.DataFrame, schema: Schema, floor: float) -> Model:
-    """Naive Bayes without privacy, with a normal distribution per number and class.
+    """Return Naive Bayes without privacy, with a normal distribution per number and class.
 
-    The probabilities of classes and categories are add-one smoothed counts (:func:`fit_plain`). A class without any
-    value of a number gets mean 0 and variance 1. ``floor`` is the smallest variance of a number scaled to [−1, 1].
+    The probabilities of classes and categories are add-one smoothed counts (:func:`fit_plain`). If no record of a class
+    has the number, the class gets mean 0 and variance 1. ``floor``: smallest variance of a number scaled to [−1, 1].
 
     Raises:
-        InputError: as :func:`fit_plain`.
+        InputError: the errors of :func:`fit_plain`.
     """
     labels = label_codes(frame, schema.label, substitute=True)
     return plain_gaussian_model(observe(frame, schema), labels, schema, floor)
 
 
 def plain_gaussian_model(encoded: EncodedFrame, labels: Integers, schema: Schema, floor: float) -> Model:
-    """:func:`fit_plain_gaussian` of encoded records, with the arguments of :func:`plain_model`."""
+    """Return the model of :func:`fit_plain_gaussian` from encoded records; arguments as of :func:`plain_model`."""
     model = plain_model(encoded, labels, schema)
     terms: list[Any] = list(model.terms)
     for index in schema.numeric:

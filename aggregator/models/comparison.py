@@ -1,7 +1,7 @@
-"""The parameters of two models side by side, with intervals and p-values of their differences.
+"""Compare the parameters of two models, with intervals and p-values of their differences.
 
-A model file has probabilities and no variances. The statistics that a model was made from have them. Without
-statistics a row has the two published values alone.
+A model file has probabilities and no variances. The statistics that a model was made from have variances. Without
+statistics a parameter's row has only the two published values.
 
 For a parameter with raw estimates e₁, e₂ and 95 % intervals [l₁, u₁], [l₂, u₂], the interval of the difference
 d = e₂ − e₁ is
@@ -9,12 +9,14 @@ d = e₂ − e₁ is
     d − √((u₁ − e₁)² + (e₂ − l₂)²)   to   d + √((e₁ − l₁)² + (u₂ − e₂)²)
 
 which keeps the intervals' asymmetry. The two-sided p-value of "no difference" is 2(1 − Φ(z)), where z is the normal
-quantile at which the interval of the difference, from the parameters' intervals at z, begins to contain 0. It is found
-between the quantiles :data:`QUANTILES` by linear interpolation. The 95 % interval alone does not tell it: intervals of
-ratios widen faster than z, up to the whole range. The p-values of all rows are adjusted together by Holm's method. Rows
-without an interval count in its number of tests, with p-value 1: whether a parameter is determined depends on the
-noise, so a number without these rows would be too small. The two samples are taken as independent. If they share
-devices or reports, the true variance of the difference is smaller, and the intervals are too wide.
+quantile at which the interval of the difference, made from the parameters' intervals at z, begins to contain 0. z is
+found between the quantiles :data:`QUANTILES` by linear interpolation. It does not follow from the 95 % interval alone:
+intervals of ratios widen faster than z, up to the whole range.
+
+The p-values of all rows are adjusted together by Holm's method. Rows without an interval count as tests with p-value 1:
+whether a parameter is determined depends on the noise, so the number of tests would be too small without these rows.
+The two samples are taken as independent. If they share devices or reports, the true variance of the difference is
+smaller, and the intervals are too wide.
 
 Source: Zou, Donner, Statistics in Medicine 27 (2008), 1693–1702 (method of variance estimates recovery); Holm 1979.
 """
@@ -44,7 +46,7 @@ QUANTILES = (Z95, 2.5, 3.0, 3.6, 4.3, 5.2, 6.4, 8.0)
 
 
 class Change(NamedTuple):
-    """One parameter of two models.
+    """One parameter in two models, with the difference between them.
 
     Attributes:
         parameter: name of the parameter, for example ``P(odor=n | label=e)``.
@@ -62,27 +64,27 @@ class Change(NamedTuple):
 
     @property
     def significant(self) -> bool | None:
-        """Whether the adjusted p-value is below 0.05; None if there is none."""
+        """Whether the adjusted p-value is below 0.05; None if it is not determined."""
         return None if self.p is None else self.p < SIGNIFICANT
 
     def to_json(self) -> dict[str, Any]:
-        """The row as a JSON object."""
+        """Return the row as a JSON object."""
         return {**self._asdict(), "significant": self.significant}
 
 
 def compare(
     old: Model, new: Model, old_statistics: Statistics | None = None, new_statistics: Statistics | None = None
 ) -> tuple[Change, ...]:
-    """The parameters of two models: P(class), P(value | class), and means of numbers in [−1, 1] given the class.
+    """Compare two models by P(class), P(value | class), and means of numbers in [−1, 1] given the class.
 
-    Parameters of features that only one of the models has are left out (:func:`unshared` names these features). A value
-    of a feature that was asked about in groups has no interval: the statistics are about the groups.
-    ``old_statistics``, ``new_statistics``: the statistics that the models were made from. Both are needed for
+    Parameters of features that only one of the models has are left out (:func:`unshared` names these features). A
+    single value of a feature that was asked about in groups of values has no interval: the statistics are about the
+    groups. ``old_statistics``, ``new_statistics``: the statistics that the models were made from. Both are needed for
     intervals.
 
     Returns:
-        One row per parameter of both models, in the order of the older one's schema. Values that both campaigns asked
-        about in the same groups have one row per group.
+        One row per parameter that both models have, in the order of the old model's schema. A feature whose values
+        both campaigns asked about in the same groups has one row per group and class.
 
     Raises:
         InputError: ``schemas_differ``: the labels differ, or features of one name; there is no common feature;
@@ -109,13 +111,13 @@ def compare(
 
 
 def unshared(one: Model, other: Model) -> list[str]:
-    """Names of the observed features of ``one`` that ``other`` does not have."""
+    """Return the names of the observed features of ``one`` that ``other`` does not have."""
     names = {feature.name for feature in other.schema.observed}
     return [feature.name for feature in one.schema.observed if feature.name not in names]
 
 
 def _check_same(old: Schema, new: Schema) -> None:
-    """Refuse models that have different labels, no feature in common, or different features of one name."""
+    """Raise an error if the models have different labels, no feature in common, or different features of one name."""
     (old_label, before), (new_label, after) = _described(old), _described(new)
     shared = before.keys() & after.keys()
     if old_label != new_label or not shared or any(before[name] != after[name] for name in shared):
@@ -126,7 +128,10 @@ def _check_same(old: Schema, new: Schema) -> None:
 
 
 def _described(schema: Schema) -> tuple[Any, dict[str, Any]]:
-    """The label, and every observed feature by name, as comparable values; a component with its row and inputs."""
+    """Return the label, and every observed feature by name, as values that ``==`` compares.
+
+    A projection's component is described by its own row of the matrix, its offset and the inputs too.
+    """
     found: dict[str, Any] = {schema.features[index].name: schema.features[index].to_dict() for index in schema.kept}
     projection = schema.projection
     if projection is not None:
@@ -137,7 +142,7 @@ def _described(schema: Schema) -> tuple[Any, dict[str, Any]]:
 
 
 def _common_groups(old: Statistics | None, new: Statistics | None) -> dict[str, tuple[int, ...]]:
-    """Feature → group of each of its codes, for features that both statistics have in the same groups."""
+    """Return feature → group of each of its codes, for features that both statistics have in the same groups."""
     found = [
         {feature.name: groups for feature, groups in zip(one.schema.observed, one.schema.groups, strict=False)}
         for one in (old, new)
@@ -151,7 +156,7 @@ def _common_groups(old: Statistics | None, new: Statistics | None) -> dict[str, 
 def _parameters(
     model: Model, features: Collection[str], groups: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, float]]:
-    """Name and published value of every parameter about the classes or one of ``features``, named as in statistics.
+    """Yield name (as in statistics) and published value of every parameter about the classes or one of ``features``.
 
     ``groups``: feature → group of each of its codes. A group's probability is the sum over its codes.
     """
@@ -181,7 +186,7 @@ class _Known(NamedTuple):
 
     Attributes:
         raw: raw estimate, clipped to its 95 % interval.
-        ends: low and high end of the population's interval for each of :data:`QUANTILES`; None if not determined.
+        ends: lower and upper end of the population's interval at each of :data:`QUANTILES`; None if not determined.
     """
 
     raw: float
@@ -189,7 +194,7 @@ class _Known(NamedTuple):
 
 
 def _intervals(statistics: Statistics) -> dict[str, _Known]:
-    """Parameters by name, without those that are not determined."""
+    """Return the determined parameters by name."""
     levels = [conditionals(statistics.questions, statistics.schema, z) for z in QUANTILES]
     found = {}
     for same in zip(*levels, strict=True):
@@ -207,7 +212,7 @@ def _ends(found: Ratio) -> list[tuple[float, float] | None]:
 
 
 def _tested(row: Change, old: _Known | None, new: _Known | None) -> Change:
-    """The row with the interval of its difference and its own p-value, if both parameters are determined."""
+    """Return the row with the interval and the unadjusted p-value of its difference, if both values are determined."""
     if old is None or new is None:
         return row
     difference = new.raw - old.raw
@@ -224,7 +229,7 @@ def _tested(row: Change, old: _Known | None, new: _Known | None) -> Change:
 
 
 def _quantile(distance: float, halves: Sequence[float]) -> float:
-    """The normal quantile at which the half width of an interval reaches ``distance``, else the last one.
+    """Return the normal quantile at which the half width of an interval reaches ``distance``; else the last quantile.
 
     ``halves``: half widths at the first of :data:`QUANTILES`, rising.
     """
@@ -239,7 +244,7 @@ def _quantile(distance: float, halves: Sequence[float]) -> float:
 
 
 def _adjusted(rows: Sequence[Change]) -> list[Change]:
-    """The rows with p-values adjusted by Holm's method: the i-th smallest is multiplied by m − i + 1 for m rows."""
+    """Return the rows with p-values adjusted by Holm's method: of m, the i-th smallest is multiplied by m − i + 1."""
     order = sorted((index for index, row in enumerate(rows) if row.p is not None), key=lambda index: rows[index].p or 0)
     found, largest = list(rows), 0.0
     for place, index in enumerate(order):
@@ -249,24 +254,24 @@ def _adjusted(rows: Sequence[Change]) -> list[Change]:
 
 
 def agreement(old: Model, new: Model, old_records: Any, new_records: Any) -> float:
-    """Share of records that both models give the same class.
+    """Return the share of records to which both models give the same class.
 
-    The records of ``old_records`` and ``new_records`` are the same, typed for each model's features.
+    ``old_records`` and ``new_records`` are the same records, converted to the types of each model's features.
 
     Raises:
-        InputError: as :meth:`aggregator.models.scoring.Model.scores`.
+        InputError: the errors of :meth:`aggregator.models.scoring.Model.scores`.
     """
     return float((old.predict(old_records) == new.predict(new_records)).mean())
 
 
 def largest(rows: Sequence[Change], number: int) -> list[Change]:
-    """The ``number`` rows that matter most: smallest p-value first, then the largest change of published values."""
+    """Return the first ``number`` rows by rising p-value; if equal, by falling change of the published values."""
     ordered = sorted(rows, key=lambda row: (1.0 if row.p is None else row.p, -abs(row.new - row.old)))
     return ordered[:number]
 
 
 def counts(rows: Sequence[Change]) -> Mapping[str, int]:
-    """Numbers of parameters, of those with an interval of the difference, and of significant ones."""
+    """Return the numbers of all parameters, of those with an interval of the difference, and of significant ones."""
     return {
         "parameters": len(rows),
         "tested": sum(row.p is not None for row in rows),

@@ -1,7 +1,8 @@
-"""Codes of a whole frame at once, equal to the codes that a device computes record by record.
+"""Compute the codes of a whole frame at once, equal to those that a device computes record by record.
 
-``protocol.features`` defines the rules. This module applies a rule once to each distinct cell. Floats far from a
-rounding tie are scaled in one vectorised step.
+``protocol.features`` defines the rules. This module applies a rule once to each distinct cell. Floats that are not
+close to a rounding tie are scaled in one vectorised step. u is a scaled number, an integer from −S to S, where S is
+:data:`protocol.SCALE`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _EXACT_INTEGERS = 1 << 53
 
 
 def _encode_known(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Code and u of every cell of the schema's features, before the projection. Unknown cells are missing."""
+    """Return code and u of every feature in every row, before the projection. Unknown cells count as missing."""
     if schema.features and not any(feature.name in frame.columns for feature in schema.features):
         raise InputError("columns_missing", "the frame has none of the model's features as a column")
     check_columns(frame, schema)
@@ -51,7 +52,7 @@ def _encode_known(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
-    """Refuse a frame in which two columns have the name of the label or of one feature. Missing columns are allowed.
+    """Raise an error if two columns have the name of the label or of one feature. Missing columns are allowed.
 
     Raises:
         InputError: ``duplicate_column``.
@@ -66,7 +67,7 @@ def _check_single(frame: pd.DataFrame, name: str) -> None:
 
 
 class EncodedFrame(NamedTuple):
-    """A whole frame as codes and scaled numbers.
+    """The features of all records of a frame, as codes and scaled numbers.
 
     Attributes:
         codes: shape (rows, features) int64: value codes, or :data:`MISSING` (scoring only).
@@ -78,7 +79,7 @@ class EncodedFrame(NamedTuple):
 
 
 def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Codes and numbers of every row for scoring, equal to :meth:`protocol.schema.Schema.recognise` of each row.
+    """Return codes and numbers of every row for scoring, equal to :meth:`protocol.schema.Schema.recognise`.
 
     Cells without a listed value or number are marked as missing. A feature without a column is missing in every row.
 
@@ -90,19 +91,19 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Codes and numbers of every row as a device reports them: :meth:`protocol.schema.Schema.observe` of each row.
+    """Return codes and numbers of every row as a device reports them (:meth:`protocol.schema.Schema.observe`).
 
     A missing value has its own code or its substitute. A feature without a column is missing in every row.
 
     Raises:
-        InputError: as :func:`recognise`; ``value_refused``: a value is not listed, and the feature's ``unlisted`` is
-            ``refuse``.
+        InputError: the errors of :func:`recognise`; ``value_refused``: a value is not listed, and the feature's
+            ``unlisted`` is ``refuse``.
     """
     return _project(schema, _reported(frame, schema), None)
 
 
 def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Code and u of a report, before the projection. Missing cells have the feature's missing code and substitute."""
+    """Return code and u as in reports, before the projection: missing cells have the missing code and substitute."""
     codes, numbers = _encode_known(frame, schema)
     for index, feature in enumerate(schema.features):
         missing = codes[:, index] == MISSING
@@ -115,9 +116,9 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> EncodedFrame:
-    """The observed features: first the features outside the projection, then its components, in groups; all int64.
+    """Return the observed features: first those outside the projection, then its components; codes in groups.
 
-    ``missing``: code of a missing component; None means the component's own missing code.
+    ``missing``: code of a missing component; None stands for the component's own missing code.
     """
     projection = schema.projection
     if projection is None:
@@ -137,10 +138,9 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
 
 
 def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
-    """Outputs of a projection, equal to :meth:`protocol.schema.Projection.apply` of each row.
+    """Return a projection's outputs, (rows, K) int64, equal to :meth:`protocol.schema.Projection.apply` of each row.
 
-    ``projection``: n inputs, K components. ``inputs``: shape (rows, n) int64, scaled numbers of records that lack none
-    of these. Returns shape (rows, K) int64.
+    ``projection``: n inputs, K components. ``inputs``: shape (rows, n) int64, scaled numbers, none of them missing.
     """
     sums = inputs @ np.array(projection.matrix, np.int64).T
     outputs = (sums + np.array(projection.offsets, np.int64)) >> projection.shift
@@ -149,7 +149,7 @@ def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
 
 
 def in_groups(codes: Integers, schema: Schema) -> Integers:
-    """Codes of the observed features with the group of each code in place of the code, where a feature has groups."""
+    """Return codes of the observed features; for a feature whose values are in groups, the group replaces the code."""
     if not schema.groups:
         return codes
     found = codes.copy()
@@ -160,12 +160,12 @@ def in_groups(codes: Integers, schema: Schema) -> Integers:
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Integers:
-    """The scaled number u of every cell of one column: shape (rows,) int64; :data:`NO_NUMBER` for a cell without one.
+    """Return u of every cell of one column, (rows,) int64; :data:`NO_NUMBER` for a cell without a number.
 
-    Equal to :meth:`protocol.features.Numeric.scaled` of each cell.
+    The result equals :meth:`protocol.features.Numeric.scaled` of each cell.
 
     Raises:
-        InputError: as :func:`feature_codes`.
+        InputError: the errors of :func:`feature_codes`.
     """
     _check_digits(column, feature)
     if _are_floats(column):
@@ -174,21 +174,21 @@ def feature_numbers(column: pd.Series, feature: Numeric) -> Integers:
 
 
 def _is_plain(column: pd.Series, kinds: str) -> bool:
-    """Whether a column has a numpy dtype of one of these kinds, with at most 64 bits."""
+    """Return whether a column has a numpy dtype of one of ``kinds``, with at most 64 bits."""
     return isinstance(column.dtype, np.dtype) and column.dtype.kind in kinds and column.dtype.itemsize <= 8
 
 
 def _are_floats(column: pd.Series) -> bool:
-    """Whether every cell converts to a double without rounding."""
+    """Return whether every cell converts to a double without rounding."""
     if _is_plain(column, "iu") and not column.empty:
         return max(abs(int(column.min())), abs(int(column.max()))) <= _EXACT_INTEGERS
     return _is_plain(column, "f")
 
 
 def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Integers:
-    """``scaled`` of floats: shape (rows,) float64 → (rows,) int64.
+    """Return u of floats: shape (rows,) float64 → (rows,) int64.
 
-    Double precision decides most cells. Cells near a rounding tie are scaled exactly, by the device's rule.
+    Double precision is enough for most cells. Cells near a rounding tie are scaled exactly, by the device's rule.
     """
     found = np.full(len(numbers), NO_NUMBER, dtype=np.int64)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -205,9 +205,9 @@ def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Integers:
 
 
 def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) -> Integers:
-    """Shape (rows,) int64: the class code of every record.
+    """Return the class code of every record: shape (rows,) int64.
 
-    A record without one of the classes has the code :data:`MISSING`, or with ``substitute`` that of the label's
+    A record whose label is no class has the code :data:`MISSING`, or if ``substitute`` is True that of the label's
     substitute, as in a report.
 
     Raises:
@@ -229,7 +229,7 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
 
 
 def feature_codes(column: pd.Series, feature: Feature) -> Integers:
-    """Codes of the cells of one column, the index of value or bin: shape (rows,) int64; :data:`MISSING` for others.
+    """Return the code of each cell of one column, the index of value or bin: (rows,) int64; else :data:`MISSING`.
 
     Raises:
         InputError: ``digits_lost``: the column holds floats so large that integers lost digits which matter here.
@@ -241,11 +241,11 @@ def feature_codes(column: pd.Series, feature: Feature) -> Integers:
 
 
 def _check_digits(column: pd.Series, part: Label | Feature) -> None:
-    """Refuse a column of floats in which large integers may have lost digits that the schema needs.
+    """Raise an error for a column of floats in which large integers may have lost digits that the schema needs.
 
     pandas turns a column of integers with one empty cell into floats. A double holds the integers up to 2^53, a float32
-    up to 2^24; a larger integer becomes a neighbour of itself. Two cases need the lost digits: a label or category that
-    lists such an integer, and a numeric feature whose bounds are so close that neighbours differ in u.
+    up to 2^24; a larger integer is rounded. The lost digits matter in two cases: a label or category lists such an
+    integer, or the bounds of a numeric feature are so close that neighbouring floats differ in u.
     """
     if not pd.api.types.is_float_dtype(column.dtype):
         return
@@ -262,9 +262,10 @@ def _check_digits(column: pd.Series, part: Label | Feature) -> None:
 
 
 def _needs_digits(part: Label | Feature, large: NDArray[np.float64], bits: int) -> bool:
-    """Whether the schema can tell the least of the sizes ``large``, shape (n,) float64, from the next float.
+    """Return whether the schema distinguishes the least of the sizes ``large``, (n,) float64, from the next float.
 
-    A float has ``bits`` bits. Numbers beyond both bounds have the code of a bound, so their digits do not matter.
+    ``bits``: bits of a float's significand. A number outside the bounds has a bound's code, so its digits do not
+    matter.
     """
     if isinstance(part, Numeric):
         low, high = parse_bound(part.low), parse_bound(part.high)
@@ -277,23 +278,20 @@ def _needs_digits(part: Label | Feature, large: NDArray[np.float64], bits: int) 
 
 
 def _bins(numbers: Integers, feature: Numeric) -> Integers:
-    """Bin codes: the number of edges ≤ each number; :data:`MISSING` for no number. (rows,) int64 → (rows,) int64."""
+    """Return bin codes, the number of edges ≤ each number: (rows,) int64; :data:`MISSING` for :data:`NO_NUMBER`."""
     found = np.searchsorted(np.array(feature.edges, np.int64), numbers, side="right")
     return np.where(numbers == NO_NUMBER, MISSING, found).astype(np.int64)
 
 
 def _check_listed(column: pd.Series, missing: NDArray[np.bool_], what: str) -> None:
-    """Refuse a cell with a value outside the list: ``missing``, shape (rows,) bool, marks cells without a code."""
+    """Raise an error if one of the cells that ``missing``, shape (rows,) bool, marks has a value: it is not listed."""
     cells = column.astype(object).to_numpy()
     if not all(is_missing(cells[index]) for index in np.flatnonzero(missing)):
         raise InputError("value_refused", f"{what} has a value that is not listed")
 
 
 def _by_value(column: pd.Series, rule: Callable[[object], int | None], nothing: int) -> Integers:
-    """The protocol's rule applied to every cell, once per distinct cell; ``nothing`` if the rule returns None.
-
-    Returns shape (rows,) int64.
-    """
+    """Return ``rule`` of every cell, called once per distinct cell: (rows,) int64; ``nothing`` if it returns None."""
     if _is_plain(column, "fiub") or (column.dtype == object and pd.api.types.infer_dtype(column) == "string"):
         places, distinct = pd.factorize(column.to_numpy())  # None and NaN get the place −1: the last entry
         results = [nothing if (one := rule(cell)) is None else one for cell in distinct.tolist()]

@@ -1,10 +1,10 @@
-"""The fit of a model: a table of probabilities per category, and a normal distribution per number and class.
+"""Fit a model: a table of probabilities per category, and a normal distribution per number and class.
 
 A post-processing gives P(class) and the tables. In a Gaussian family every number has
 
     m1 = E[x·[y = c]],  m2 = E[x²·[y = c]],  mean = m1/P(c),  variance = m2/P(c) − mean²
 
-where x = u/S is the number in [−1, 1], y the class of the record and c one class. If devices answered whether the
+where x is the number scaled to [−1, 1], y the class of the record and c one class. If devices answered whether the
 number is present, P(number present, c) replaces P(c). Moments are clipped to their possible range for numbers in
 [−1, 1]. The variance is at least the campaign's floor.
 
@@ -30,22 +30,22 @@ from protocol.epsilon import MICRO
 from protocol.questions import PRESENT
 
 NORMAL_FAMILIES = (GAUSSIAN, TRUNCATED_GAUSSIAN)
-"""Families with a normal distribution per number and class. The truncated one has the same parameters."""
+"""Families with a normal distribution per number and class. The truncated family has the same parameters."""
 _SHRINKS = "posterior"
 """Post-processing that shrinks means and variances by their noise."""
 _OF_SUMS = {"printed": printed_normal, "halves": printed_normal, "floored": floored_normal}
-"""Post-processings with means and variances of their own. The rest use the clipped moments alone."""
+"""Post-processing → its own function for means and variances. Except for :data:`_SHRINKS`, others clip the moments."""
 
 
 class NormalParameters(NamedTuple):
-    """Mean and variance of x in every class: shape (k,) float64 each."""
+    """Mean and variance of one number in [−1, 1] in every class: shape (k,) float64 each."""
 
     mean: Floats
     variance: Floats
 
 
 class Parameters(NamedTuple):
-    """Parameters of a Naive Bayes model. A record's score is the sum of one logarithm per feature and the prior's.
+    """Parameters of a Naive Bayes model. A class's score is log P(class) plus one logarithm per feature of the record.
 
     Attributes:
         log_prior: shape (k,) float64, log P(class).
@@ -58,11 +58,11 @@ class Parameters(NamedTuple):
 
 
 def fit(statistics: Statistics, postprocess: str = DEFAULT) -> Parameters:
-    """Naive Bayes from statistics, of their family. Run by the aggregator; a pure function.
+    """Return the Naive Bayes model of the statistics, in the family that their ``fit`` names. Run by the aggregator.
 
     ``statistics``: statistics of a discrete or Gaussian campaign. ``postprocess``: name of the post-processing, a key
-    of :data:`aggregator.models.postprocess.methods.POSTPROCESSES`. Returns the parameters. A number without answers has
-    mean 0 and the variance 1/3, or the floor if that is larger.
+    of :data:`aggregator.models.postprocess.methods.POSTPROCESSES`. A number without answers has mean 0 and variance
+    1/3, or the campaign's variance floor if that is larger.
 
     Raises:
         InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the question about a feature's
@@ -80,7 +80,7 @@ def fit(statistics: Statistics, postprocess: str = DEFAULT) -> Parameters:
 
 
 def _normals(statistics: Statistics, postprocess: str, prior: Floats) -> list[NormalParameters]:
-    """Mean and variance of every number, in the order of ``schema.numeric``."""
+    """Return mean and variance of every number, in the order of ``schema.numeric``."""
     schema, floor = statistics.schema, statistics.fit.variance_floor_micro / MICRO
     if postprocess in _OF_SUMS:
         pairs = [_OF_SUMS[postprocess](statistics, index) for index in schema.numeric]
@@ -93,10 +93,10 @@ def _normals(statistics: Statistics, postprocess: str, prior: Floats) -> list[No
 
 
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
-    """Shape (k,) float64: P(number present, class); P(class) without answers about the number's presence.
+    """Return P(number present, class), or P(class) without answers about the number's presence: shape (k,) float64.
 
-    Both are in units of the number n of records, as the moments are. If n is noisy, the shares of the classes by all
-    tables need not sum to 1, and no share is cut at 1.
+    The shares are in units of the number n of records, as the moments are. If n is noisy, the class shares need not
+    sum to 1, and no share is cut at 1.
     """
     for found in statistics.questions:
         if found.subject.kind == PRESENT and found.subject.feature == feature and found.n:
@@ -108,7 +108,7 @@ def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
 
 
 def _normal(of: Moments, floor: float) -> NormalParameters:
-    """Clipped moments, the variance at least ``floor``; mean 0 and the uniform variance for NaN moments."""
+    """Return mean and variance by clipped moments, the variance at least ``floor``; 0 and 1/3 for NaN moments."""
     mean = np.clip(of.first / of.share, -1, 1)
     square = np.clip(of.second / of.share, 0, 1)
     mean, known = np.nan_to_num(mean), ~(np.isnan(of.first) | np.isnan(of.second))
@@ -117,10 +117,10 @@ def _normal(of: Moments, floor: float) -> NormalParameters:
 
 
 def _posterior_normal(of: Moments, floor: float) -> NormalParameters:
-    """Mean and variance of :func:`aggregator.models.postprocess.posterior.shrunk`, the variance from ``floor`` to 1.
+    """Return mean and variance by :func:`aggregator.models.postprocess.posterior.shrunk`, the variance ``floor`` to 1.
 
-    Classes without answers about a moment get the mean 0 and the uniform variance, as all classes of that number. Noise
-    of infinite variance (a curator's Cauchy noise) says nothing of how much to shrink: the moments are then used alone.
+    If any class lacks answers about a moment, every class gets the mean 0 and the variance 1/3. Noise of infinite
+    variance (a curator's Cauchy noise) does not show how much to shrink: then the result is that of :func:`_normal`.
     """
     if np.isnan(of.first).any() or np.isnan(of.second).any():
         return _normal(of._replace(first=of.first * np.nan, second=of.second * np.nan), floor)

@@ -2,13 +2,15 @@
 
 The model is tested on simulated records of many fleets that agree with the statistics
 (:mod:`aggregator.models.simulated_fleets`). In a simulated fleet, features are independent given the class, and missing
-values are left out of the score as on a device. The expected accuracy is the interval from the smallest to the largest
-accuracy over all fleets. So is the expected recall of every class, the share of its records that the model gives that
-class. The prior of the fleets is learned from the same statistics, so the middle 95 % of them would hold the truth less
-often than they say. The model beats the largest class if it is better in all fleets. It does not if its largest
-accuracy is below the lower end of the 95 % interval of the largest class's share. Otherwise, or if that share is too
-uncertain, the answer is not known. "Better in no fleet" is no reason to say that it does not: few reports hide the
-small gain that a model has where one class is rare.
+values are left out of the score as on a device. The expected accuracy is stated as the interval from the smallest to
+the largest accuracy over all fleets. The expected recall of a class, the share of its records to which the model gives
+that class, is stated in the same way. The prior of the fleets is learned from the same statistics, so the middle 95 %
+of the fleets would contain the truth less often than with 95 %.
+
+The model *beats the largest class* if in all fleets it is right more often than always predicting the fleet's largest
+class. It does not if its largest accuracy is below the lower end of the 95 % interval of the largest class's share.
+Otherwise, or if that share is too uncertain, the answer is not known. "Better in no fleet" is no reason to say that it
+does not: few reports hide the small gain that a model has where one class is rare.
 
 In real fleets features depend on each other within a class, numbers are not normal, a record without a label counts as
 the label's substitute, and a value with a substitute may be missing. The statistics do not show these effects, so every
@@ -42,10 +44,10 @@ Term = Floats | NormalParameters
 
 FLEETS = 150
 RECORDS, FEWEST_RECORDS, WORK = 1500, 400, 100_000
-"""Largest and smallest number of records per fleet; in between, records × features × classes ≤ ``WORK``."""
+"""Most and fewest records per fleet; between these limits, records × features × classes is at most ``WORK``."""
 WIDEST_SHARE, WIDEST_ACCURACY = 0.2, 0.3
 MOST_CELLS = 300_000
-"""Largest number of cells of all tables that fleets are simulated for; it takes about a minute."""
+"""Fleets are simulated if all tables together have at most this number of entries; that takes about a minute."""
 NOT_KNOWN = "not known yet"
 UNDER_RULE = "not known under a robust rule"
 ASSUMES = "if features are independent given the class, and no record lacks its label or a value that has a substitute"
@@ -57,14 +59,14 @@ ASSUMES_NORMAL = (
 
 NEVER = "never predicted"
 MOST_CLASSES, MOST_RECALL_BYTES = 64, 6000
-"""Largest number of classes with a recall in a card, and bytes; those that are never predicted come first."""
+"""Most classes, and most bytes, of the recall entries in a card. Classes that are never predicted come first."""
 MOST_SHOWN = 12
 """Number of classes that a text for people names."""
 _RECALL = re.compile(r"([01]\.\d{3}) \(([01]\.\d{3}) to ([01]\.\d{3})\)", re.ASCII)
 
 
 class Recall(NamedTuple):
-    """Expected share of the records of one class that the model gives this class.
+    """Expected share of the records of one class to which the model gives this class.
 
     Attributes:
         name: the class.
@@ -93,14 +95,14 @@ class Recall(NamedTuple):
 
 
 class Foresight(NamedTuple):
-    """Expected shares of right predictions.
+    """Expected accuracy of a model, beside the share of the largest class and the recall of every class.
 
     Attributes:
         accuracy: expected accuracy of the model, the mean over the simulated fleets; None if an interval is too wide
             (:func:`foresee`).
         largest_class: estimated share of the largest class, the accuracy of always predicting it.
-        low, high: 95 % interval for the largest class's share, wide enough for every class (Bonferroni), because the
-            class was selected as the largest of noisy shares. The interval contains ``largest_class``. None if the
+        low, high: 95 % interval for the largest class's share. It holds for all classes together (Bonferroni), because
+            the class was selected as the largest of noisy shares, and contains ``largest_class``. None if the
             statistics state no interval.
         beats: whether the model is expected to be better than always predicting the largest class; None if not known.
         least, most: smallest and largest accuracy over :data:`FLEETS` simulated fleets; None if not known.
@@ -121,7 +123,7 @@ class Foresight(NamedTuple):
     recall: tuple[Recall, ...] = ()
 
     def to_card(self) -> dict[str, Any]:
-        """Entries of a model's card. The numbers are text, because payloads carry no floats."""
+        """Return the entries of a model's card. Numbers are text, because signed payloads carry no floats."""
         kept = _for_card(self.recall)
         recall = {one.name: _recall_text(one) for one in self.recall if one in kept}
         return {
@@ -141,7 +143,7 @@ class Foresight(NamedTuple):
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any]) -> Foresight:
-        """Read the card entries of :meth:`to_card`, of any model: an entry that its maker left out is not known.
+        """Read the entries of :meth:`to_card` from any model's card. An optional entry that is absent is not known.
 
         Raises:
             KeyError: the card has no such entries.
@@ -183,7 +185,7 @@ class Foresight(NamedTuple):
 
     @property
     def warning(self) -> str | None:
-        """A warning unless the model is expected to beat always predicting the largest class; None if it is."""
+        """A warning, or None if the model is expected to be better than always predicting the largest class."""
         if self.not_known == UNDER_RULE:
             return f"{self.doubt}; test the model on records with labels"
         return None if self.beats else f"{self.doubt}; gather more reports, or ask fewer questions"
@@ -208,7 +210,7 @@ class Foresight(NamedTuple):
         return "; ".join([*shown, f"and {more} more"] if more else shown)
 
     def reconciled(self, measured: float, low: float, high: float) -> str:
-        """One sentence about the expected and the measured accuracy: which one holds, and why they may differ.
+        """Return a sentence that compares the expected with the measured accuracy, and says why they may differ.
 
         ``measured``: the measured accuracy. ``low``, ``high``: its 95 % interval for the population.
         """
@@ -227,7 +229,7 @@ class Foresight(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """What the warning says of a model that is not expected to beat the largest class, without any advice."""
+        """The warning about a model that is not expected to beat the largest class, without its advice."""
         found = "" if self.accuracy is None else f" (expected: {self.shown})"
         if self.beats is None:
             when = "under a robust rule" if self.not_known == UNDER_RULE else "yet"
@@ -238,7 +240,7 @@ class Foresight(NamedTuple):
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names in quotes, the first :data:`MOST_SHOWN` of them."""
+    """Return names in quotes, the first :data:`MOST_SHOWN` of them, and the number of further ones."""
     more = [f"and {len(names) - MOST_SHOWN} more"] if len(names) > MOST_SHOWN else []
     return ", ".join([*map(quoted, names[:MOST_SHOWN]), *more])
 
@@ -248,7 +250,7 @@ def _read(text: str) -> float | None:
 
 
 def _for_card(recall: Sequence[Recall]) -> list[Recall]:
-    """The classes whose recall a card holds: those that are never predicted, then as many others as there is room."""
+    """Return the classes whose recall a card holds: first those never predicted, then others while there is room."""
     kept, left = list[Recall](), MOST_RECALL_BYTES
     for one in sorted(recall, key=lambda one: not one.is_never)[:MOST_CLASSES]:
         left -= len(one.name.encode()) + len(_recall_text(one)) + 8
@@ -258,14 +260,14 @@ def _for_card(recall: Sequence[Recall]) -> list[Recall]:
 
 
 def _recall_text(found: Recall) -> str:
-    """The text of one class in a card: the expected recall and its interval."""
+    """Return the text of one class in a card: the expected recall and its interval."""
     if found.is_never or found.expected is None:
         return found.shown
     return f"{found.expected:.3f} ({found.least:.3f} to {found.most:.3f})"
 
 
 def _read_recall(name: str, text: str) -> Recall:
-    """A class's entry of a card. Any other text is not known."""
+    """Return the recall that a card states for a class; not known if the text is not one of :func:`_recall_text`."""
     if text == NEVER:
         return Recall(name, 0.0, 0.0, 0.0)
     found = _RECALL.fullmatch(text) if isinstance(text, str) else None
@@ -273,13 +275,13 @@ def _read_recall(name: str, text: str) -> Recall:
 
 
 class _Tried(NamedTuple):
-    """The model in F simulated fleets: shape (F,) or (F, k) float64, and (k,) bool.
+    """How the model did in F simulated fleets.
 
     Attributes:
-        right: accuracy.
-        more: accuracy minus the largest class's share.
-        recall: recall of every class.
-        never: whether a class was never predicted.
+        right: shape (F,) float64, accuracy.
+        more: shape (F,) float64, accuracy minus the largest class's share.
+        recall: shape (F, k) float64, recall of every class.
+        never: shape (k,) bool, whether a class was never predicted in any fleet.
     """
 
     right: Floats
@@ -295,8 +297,8 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of the accuracy at
     most :data:`WIDEST_ACCURACY`. Whether the model beats the largest class needs only the first of these conditions.
     Neither is known if a curator's noise has no variance (Cauchy), since no fleet can be drawn, or if the tables have
-    more than :data:`MOST_CELLS` cells. Under a robust rule the
-    interval of the largest class is not known either: what lying nodes did is not known.
+    more than :data:`MOST_CELLS` entries. Under a robust rule, the interval of the largest class is not known either,
+    because what lying nodes did is not known.
 
     ``statistics``: statistics of a discrete or Gaussian campaign. ``postprocess``: name of the model's post-processing.
 
@@ -333,14 +335,14 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
 
 
 def _recalled(name: str, found: Floats, *, is_never: bool) -> Recall:
-    """Recall of one class from its recall in every fleet, shape (fleets,) float64."""
+    """Return the expected recall of one class from its recall in every fleet, shape (fleets,) float64."""
     if is_never:
         return Recall(name, 0.0, 0.0, 0.0)
     return Recall(name, float(found.mean()), float(found.min()), max(float(found.max()), 0.001))
 
 
 def _tried(statistics: Statistics, postprocess: str) -> _Tried:
-    """The model in every simulated fleet."""
+    """Test the model on simulated records of :data:`FLEETS` simulated fleets."""
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     log_prior, terms = fit(statistics, postprocess)
     number = min(RECORDS, max(FEWEST_RECORDS, WORK // (len(terms) * len(log_prior))))
@@ -369,7 +371,7 @@ def _tried(statistics: Statistics, postprocess: str) -> _Tried:
 
 
 def _without_error(found: Floats, error: float) -> Floats:
-    """Numbers about their mean, pulled together until their variance is less by ``error``, the simulation's own."""
+    """Return ``found`` pulled towards its mean, so that ``error``, the simulation's own variance, is taken off."""
     middle, spread = found.mean(), found.var()
     return np.asarray(middle + (found - middle) * np.sqrt(max(0.0, 1 - error / max(spread, 1e-12))))
 
@@ -383,13 +385,13 @@ def _answers(
     *,
     is_truncated: bool,
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Predictions of the model for random records, (records,) int64, and P(class | record), (records, k) float64.
+    """Return predictions for random records of ``fleet``, (records,) int64, and P(class | record), (records, k).
 
-    ``label``: shape (records,) int64, the true classes of the records.
+    ``label``: shape (records,) int64, the true classes of the records. ``log_prior``, ``terms``: the tested model.
     """
     score = np.tile(log_prior, (len(label), 1))
     true_score = np.tile(np.log(fleet.prior), (len(label), 1))
-    at_end = np.zeros(len(label), bool)  # A clipped number has no density; such records count by their own class.
+    at_end = np.zeros(len(label), bool)  # A clipped number has no density: P(own class | record) is then set to 1.
     for feature, term in zip(fleet.features, terms, strict=True):
         truth = feature.term
         if isinstance(truth, NormalParameters):

@@ -1,7 +1,9 @@
-"""A model as a fitted scikit-learn pipeline, made of scikit-learn's and numpy's own parts.
+"""Export a model as a JSON object, or as a fitted scikit-learn pipeline.
 
-The first step turns records into codes or numbers, as a device does. The second step is a ``CategoricalNB`` or a
-``GaussianNB`` with the parameters of the model. A file of the pipeline can be loaded without this package.
+The pipeline is made of parts of scikit-learn and numpy, so a file of it can be loaded without this package. Its first
+step turns records into codes or numbers, as a device does. Its second step is a ``CategoricalNB`` or a ``GaussianNB``
+with the parameters of the model. In comments, u is a device's scaled number, an integer from −S to S, S =
+:data:`protocol.SCALE`.
 
 Source: docs/formats.md, section 5 (features, projection); docs/math.md, section 4.
 """
@@ -24,23 +26,23 @@ from protocol.features import Categorical, Numeric, as_number, as_text
 from protocol.schema import Projection
 
 FORMAT = 1
-"""Version of the object's layout."""
+"""Version of the JSON object's layout."""
 _BEYOND = 1 << 40
 """A number that is larger than every edge. It stands for a missing number."""
 
 
 def to_json(model: Model) -> dict[str, Any]:
-    """The model as an object for :func:`json.dumps`. Run by the analyst.
+    """Return the model as an object for :func:`json.dumps`. Run by the analyst.
 
     The score of a class c is log_prior[c], plus one term for each observed feature that is not missing:
 
         a table:   log_likelihood[code][c]
-        a normal:  −½ ln(2πσ²) − (u/S − μ)²/(2σ²), with μ = mean[c], σ² = variance[c] and S = scale
-        a truncated-normal:  the same minus ln Z, Z = ½ erf((1 − μ)/√(2σ²)) + ½ erf((1 + μ)/√(2σ²))
+        a normal:  −½ ln(2πσ²) − (u/S − μ)²/(2σ²), with μ = mean[c], σ² = variance[c], S = scale, u the scaled number
+        a truncated-normal:  as a normal, minus ln Z, Z = ½ erf((1 − μ)/√(2σ²)) + ½ erf((1 + μ)/√(2σ²))
 
     The predicted class has the largest score. ``terms`` has one entry per observed feature: first the features outside
-    the projection, then its components. Reading a parameter gives the same double again. ``model``: a model of any
-    family, loaded or fitted in memory.
+    the projection, then its components. A parameter that is read from the text is exactly the model's. ``model``: a
+    model of any family, loaded or fitted in memory.
     """
     schema = model.schema
     terms = [
@@ -60,7 +62,7 @@ def to_json(model: Model) -> dict[str, Any]:
 
 
 def _origin(document: ModelDocument) -> dict[str, Any]:
-    """The names by which the signed document of the model can be found again."""
+    """Return what identifies the model's signed document: its name and version, the campaign and the statistics."""
     return {
         "name": document.header.name,
         "version": document.header.version,
@@ -70,7 +72,7 @@ def _origin(document: ModelDocument) -> dict[str, Any]:
 
 
 def _projection_json(projection: Projection) -> dict[str, Any]:
-    """The projection with its matrix as rows of integers. Output i is (Σ_j matrix[i][j]·u_j + offsets[i]) >> shift."""
+    """Return the projection as a JSON object. Output i of inputs u is (Σ_j matrix[i][j]·u_j + offsets[i]) >> shift."""
     return {
         **projection.to_dict(),
         "matrix": [list(row) for row in projection.matrix],
@@ -79,7 +81,7 @@ def _projection_json(projection: Projection) -> dict[str, Any]:
 
 
 def _term_json(term: Any, *, is_truncated: bool) -> dict[str, Any]:
-    """One feature's parameters: a table, or mean and variance of u/S in every class."""
+    """Return one feature's parameters: a table, or mean and variance of u/S in every class."""
     if isinstance(term, tuple):
         mean, variance = term
         kind = "truncated-normal" if is_truncated else "normal"
@@ -88,16 +90,15 @@ def _term_json(term: Any, *, is_truncated: bool) -> dict[str, Any]:
 
 
 def to_sklearn(model: Model) -> Any:
-    """The model as a fitted ``sklearn.pipeline.Pipeline`` whose ``predict`` takes a DataFrame. Run by the analyst.
+    """Return the model as a fitted ``sklearn.pipeline.Pipeline`` that predicts from a DataFrame. Run by the analyst.
 
     The frame needs a column for every feature of the schema. Cells of categorical columns are texts as the schema
-    lists them, integers or booleans; cells of numeric columns are numbers. An empty cell is missing, and a prediction
-    leaves it out. The exception is a model of normal distributions: scikit-learn's ``GaussianNB`` takes no missing
-    numbers.
+    lists them, integers or booleans; cells of numeric columns are numbers. A prediction leaves out an empty cell. But
+    a model of normal distributions needs all numbers: scikit-learn's ``GaussianNB`` takes no missing ones.
 
     A prediction can differ from :meth:`Model.predict` in two cases: two classes have equal scores, or a number is so
-    near to the place where its u changes that doubles do not tell the sides apart. ``model``: a discrete model, or a
-    Gaussian model without categorical features. Returns the pipeline, with the steps ``encode`` and ``model``.
+    close to the limit between two scaled integers that doubles round it to the other one. ``model``: a discrete model,
+    or a Gaussian model without categorical features. The pipeline has the steps ``encode`` and ``model``.
 
     Raises:
         InputError: ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has tables and
@@ -139,7 +140,7 @@ def to_sklearn(model: Model) -> Any:
 
 
 def _padded(feature: Any, table: Any) -> Floats:
-    """The rows of a table in the order of :func:`_encoder`'s codes; zeros for a missing value, which is left out."""
+    """Return a table's rows in the order of :func:`_encoder`'s codes; zeros for a missing value, so it adds nothing."""
     zeros = np.zeros((1, table.shape[1]))
     if not isinstance(feature, Categorical):
         return np.vstack([table[: len(feature.edges) + 1], zeros])
@@ -148,7 +149,7 @@ def _padded(feature: Any, table: Any) -> Floats:
 
 
 def _encoder(model: Model, *, as_codes: bool) -> Any:
-    """The transformer from a frame to observed features: codes for tables, or numbers u for normal distributions."""
+    """Return the transformer from a frame to observed features: codes for tables, or u for normal distributions."""
     from sklearn.compose import ColumnTransformer
 
     schema = model.schema
@@ -181,18 +182,18 @@ def _chain(steps: Sequence[Any]) -> Any:
 
 
 def _call(function: Any, **arguments: Any) -> Any:
-    """A step that calls a numpy function with the array and these keyword arguments."""
+    """Return a step that calls ``function`` with the data and these keyword arguments."""
     from sklearn.preprocessing import FunctionTransformer
 
     return FunctionTransformer(function, kw_args=arguments)
 
 
 def _category(feature: Categorical) -> list[Any]:
-    """Steps from cells to codes: the listed values, then one code for an empty cell, one for every other value.
+    """Return steps from cells to codes: the listed values, then one code for an empty cell, one for other values.
 
-    The rule of :func:`protocol.features.as_text` in parts that need no code of this package. A dict finds texts and
-    integral numbers of any type, since equal numbers have equal hashes. True and 1 are equal, too, so booleans are
-    corrected afterwards. The code is a sum: that of the dict, −1 for an empty cell, and the corrections.
+    The steps follow :func:`protocol.features.as_text` without code of this package. A dict finds texts and integral
+    numbers of any type, since equal numbers have equal hashes. True and 1 are equal, too, so booleans are corrected
+    afterwards. The code is a sum: the dict's code, −1 for an empty cell, and the corrections.
     """
     from functools import partial
     from operator import is_
@@ -220,18 +221,18 @@ def _category(feature: Categorical) -> list[Any]:
 
 
 def _is_integer(text: str) -> bool:
-    """Whether a listed text is the text of an integer, as 3 and −3 and not 3.0 or 03."""
+    """Return whether a listed text is an integer in its usual form: 3 or −3, but not 3.0 or 03."""
     number = as_number(text)
     return number is not None and as_text(number) == text
 
 
 def _filled(empty: float) -> list[Any]:
-    """Steps from a frame to floats, with a number for empty cells."""
+    """Return steps from a frame to floats, with ``empty`` for empty cells."""
     return [_call(np.asarray, dtype="float64"), _call(np.nan_to_num, nan=float(empty))]
 
 
 def _scaled(feature: Numeric) -> list[Any]:
-    """Steps from numbers to u, which is from −S to S; a missing number stays NaN."""
+    """Return steps from numbers to u, from −S to S; a missing number stays NaN."""
     if not feature.float_scale:
         raise InputError(
             "not_exportable", f"the bounds of '{feature.name}' are too close for floats; export it to json"
@@ -245,12 +246,12 @@ def _scaled(feature: Numeric) -> list[Any]:
 
 
 def _bins(edges: Sequence[int]) -> list[Any]:
-    """Steps from u, or the output of a projection, to its bin; NaN becomes the code after the bins."""
+    """Return steps from u, or the output of a projection, to its bin; NaN becomes the code after the bins."""
     return [_call(np.nan_to_num, nan=float(_BEYOND)), _call(np.digitize, bins=[*edges, _BEYOND])]
 
 
 def _projected(projection: Projection, *, as_codes: bool) -> list[Any]:
-    """Steps from the inputs' u, shape (rows, n), to the components, shape (rows, K): numbers, or bins."""
+    """Return steps from the inputs' u, shape (rows, n), to the components, shape (rows, K): numbers, or bins."""
     from sklearn.compose import ColumnTransformer
 
     # The offsets are one more row of the matrix, for a column of ones. A power of two divides floats exactly.

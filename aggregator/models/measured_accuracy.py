@@ -1,9 +1,9 @@
-"""Accuracy of published models, from private answers: of one model a confusion matrix, of several the best one.
+"""Accuracy of published models, measured by private answers: a confusion matrix of one model, or the best of several.
 
-One model: a device answers one question with k² values, true·k + predicted, where k is the number of classes.
-Several: a device answers about one of them, 1 if that model predicts the device's class, else 0, perturbed by
-``direct``. Which of several shares can be the largest is said by multiple comparisons with the best, all statements
-together at 95 %.
+To measure one model, a device answers one question with k² values, true·k + predicted, where k is the number of
+classes. To compare several models, a device answers about one of them: 1 if that model predicts the device's class,
+else 0, perturbed by ``direct``. Multiple comparisons with the best then say which models can be the best; all these
+statements together hold with 95 %.
 
 Source: docs/math.md, section 3; docs/decisions/0064; Hsu, Annals of Statistics 12 (1984), 1136-1144 (the intervals);
 Dunnett, JASA 50 (1955), 1096-1121 (the quantile); Zou and Donner, Statistics in Medicine 27 (2008), 1693-1702 (a
@@ -39,12 +39,12 @@ RECALL_COLUMNS = ("class", "predicted", "recall", "these devices", "population")
 
 
 class Confusion(NamedTuple):
-    """One cell of the confusion matrix: its share, and the ends of its 95 % intervals.
+    """One entry of the confusion matrix: share of the records with one true and one predicted class, with intervals.
 
     Attributes:
         true, predicted: the classes.
         share: share of the records with these classes, unbiased; may be negative.
-        low, high: interval for the population of the devices, not clipped to [0, 1].
+        low, high: 95 % interval for the population of the devices, not clipped to [0, 1].
         devices_low, devices_high: interval for the devices that answered, each weighted by its number of answers; not
             clipped to [0, 1].
     """
@@ -59,11 +59,11 @@ class Confusion(NamedTuple):
 
 
 class ClassRecall(NamedTuple):
-    """Share of the records of one class that the model gives this class, with 95 % intervals.
+    """Share of the records of one class to which the model gives this class, with 95 % intervals.
 
     Attributes:
         name: the class.
-        share: quotient of the unbiased estimates; None if no record of the class is seen through the noise.
+        share: quotient of the unbiased estimates; None if the class's estimated share is not positive.
         predicted: share of all records that the model gives this class, unbiased; may be negative.
         low, high: interval for the population of the devices, in [0, 1]; from 0 to 1 if it is not determined.
         devices_low, devices_high: interval for the devices that answered, in the same way.
@@ -84,9 +84,9 @@ class Evaluation(NamedTuple):
     Attributes:
         reports: number of answers.
         accuracy: share of right predictions.
-        confusion: k² cells, ordered by true class, then by predicted class.
-        populations: the populations of the two intervals, and the assumption of the second one.
-        recall: one entry per class; without intervals narrower than [0, 1] if the mechanism states no covariances.
+        confusion: k² entries, ordered by true class, then by predicted class.
+        populations: texts: who each of the two intervals is about, and what the second one assumes.
+        recall: one entry per class; the intervals are [0, 1] if the mechanism states no covariances.
     """
 
     reports: int
@@ -103,7 +103,7 @@ class Evaluation(NamedTuple):
         return facts("Evaluation", about) + table(RECALL_COLUMNS, self.recall_rows()) + table(COLUMNS, self.rows())
 
     def recall_rows(self) -> list[tuple[str, ...]]:
-        """The recall of every class as text, with the columns :data:`RECALL_COLUMNS`."""
+        """Return the recall of every class as a row of text, with the columns :data:`RECALL_COLUMNS`."""
         return [
             (
                 one.name,
@@ -116,7 +116,7 @@ class Evaluation(NamedTuple):
         ]
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The confusion matrix as text: one row per cell with the columns :data:`COLUMNS`, shares clipped to [0, 1]."""
+        """Return a row of text per entry of the confusion matrix: columns :data:`COLUMNS`, shares clipped to [0, 1]."""
         return [
             (
                 cell.true,
@@ -134,10 +134,10 @@ def _ends(low: float, high: float) -> str:
 
 
 def recall_of(found: QuestionEstimate, names: Sequence[str]) -> tuple[ClassRecall, ...]:
-    """Recall of every class from ``found``, the estimate of an outcome question with at least one answer.
+    """Return the recall of every class from ``found``, the estimate of an outcome question with at least one answer.
 
-    The recall of a class is its cell (c, c) divided by the sum of its row, the records of that class. The intervals are
-    Fieller's (:mod:`aggregator.estimates.ratios`).
+    The recall of class c is the entry (c, c) of the confusion matrix divided by the sum of its row, the records of c.
+    The intervals are Fieller's (:mod:`aggregator.estimates.ratios`). ``names``: the classes.
     """
     size = len(names)
     cells = np.asarray(found.estimate / found.n).reshape(size, size)
@@ -160,7 +160,7 @@ def recall_of(found: QuestionEstimate, names: Sequence[str]) -> tuple[ClassRecal
 
 
 def evaluate(statistics: Statistics) -> Evaluation:
-    """Accuracy and confusion matrix from the statistics of an outcome campaign. Run by the aggregator.
+    """Return accuracy and confusion matrix from the statistics of an outcome campaign. Run by the aggregator.
 
     Raises:
         InputError: ``not_an_evaluation``: the campaign evaluates no model, or compares several; ``mechanism_unknown``:
@@ -203,10 +203,10 @@ class Accuracy(NamedTuple):
 
 
 def accuracy_of(found: QuestionEstimate) -> Accuracy:
-    """Accuracy of a model from ``found``, the estimate of an outcome question with at least one answer.
+    """Return a model's accuracy from ``found``, the estimate of an outcome question with at least one answer.
 
-    The right predictions are one group of values. :func:`aggregator.estimates.debias.marginal` gives the group's
-    share and noise, :func:`aggregator.estimates.intervals.score_interval` the intervals.
+    The right predictions are one group of the question's values. :func:`aggregator.estimates.debias.marginal` gives
+    the group's share and noise, :func:`aggregator.estimates.intervals.score_interval` the intervals.
 
     Raises:
         InputError: ``mechanism_unknown``: the answers' mechanism has no estimator for groups of values.
@@ -227,15 +227,17 @@ LEAST_ANSWERS = 2
 
 
 class ModelRank(NamedTuple):
-    """One of the compared models.
+    """One of the compared models, with its accuracy and its difference to the best other model.
 
     Attributes:
+        name: the model's name.
+        model: the model's digest.
         answers: number of answers about this model.
         accuracy: share of right predictions with two intervals. The intervals of all models hold together with 95 %.
             None with fewer than :data:`LEAST_ANSWERS` answers.
         standard_error: of the accuracy's estimate, for the population; None if the accuracy is not determined.
         low, high: ends of the interval of its accuracy minus that of the best other model; the intervals of all models
-            hold together with 95 %. None if the accuracy is not determined, or no other is.
+            hold together with 95 %. None if its accuracy, or that of every other model, is not determined.
     """
 
     name: str
@@ -248,16 +250,16 @@ class ModelRank(NamedTuple):
 
     @property
     def can_be_best(self) -> bool | None:
-        """Whether the model can not be told from the best; None if it was not compared."""
+        """Whether the answers leave open that this model is the best; None if it was not compared."""
         return None if self.high is None else self.high > 0
 
 
 class Ranking(NamedTuple):
-    """Compared models, the one with the largest estimated accuracy first, models that are not determined last.
+    """Compared models by falling estimated accuracy; models whose accuracy is not determined are last.
 
     Attributes:
         reports: number of answers about all models.
-        populations: the populations of the two intervals of each accuracy, and the assumption of the second one.
+        populations: texts: who each accuracy's two intervals are about, and what the second one assumes.
     """
 
     reports: int
@@ -266,15 +268,15 @@ class Ranking(NamedTuple):
 
     @property
     def candidates(self) -> tuple[ModelRank, ...]:
-        """The models that can not be told from the best: the best is among them with 95 %, if all are compared."""
+        """The models that may be the best. The best is among them with 95 %, if all models are compared."""
         return tuple(one for one in self.models if one.can_be_best)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """One row of text per model with the columns :data:`COLUMNS`. Shares are clipped to [0, 1]."""
+        """Return one row of text per model, with the columns :data:`RANKING_COLUMNS` and shares clipped to [0, 1]."""
         return [_row(one) for one in self.models]
 
     def sentences(self) -> list[str]:
-        """What follows from the intervals, in words."""
+        """Return sentences that say which models may be the best and which are not."""
         found = []
         unknown = [quoted(one.name) for one in self.models if one.accuracy is None]
         worse = [quoted(one.name) for one in self.models if one.can_be_best is False]
@@ -292,7 +294,7 @@ class Ranking(NamedTuple):
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Output of ``hearsay evaluate show --json``; null where nothing is determined."""
+        """Return the output of ``hearsay evaluate show --json``; null where nothing is determined."""
         return {
             "reports": self.reports,
             "models": [
@@ -333,7 +335,7 @@ def _row(one: ModelRank) -> tuple[str, ...]:
 
 
 def _points(difference: float) -> str:
-    """A difference of two shares in percent, with its sign, clipped to [−1, 1]: ``-3.1%``, ``0.0%``, ``+1.2%``."""
+    """Return a difference of two shares, clipped to [−1, 1], in percent with sign: ``-3.1%``, ``0.0%``, ``+1.2%``."""
     clipped = round(min(max(difference, -1.0), 1.0), 3) + 0.0
     return f"{clipped:+z.1%}" if clipped else "0.0%"
 
@@ -341,8 +343,9 @@ def _points(difference: float) -> str:
 def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = False) -> Ranking:
     """Compare the models of one evaluation campaign, or of several campaigns whose devices are of one population.
 
-    Answers about one model, by digest, are pooled over the campaigns. Which models are compared is decided by the
-    numbers of answers. The intervals assume that these depend on no answer.
+    Answers about one model, known by its digest, are pooled over the campaigns. Only models with at least
+    :data:`LEAST_ANSWERS` answers are compared. The intervals assume that the number of answers about a model does not
+    depend on any answer.
 
     Args:
         parts: statistics of campaigns that compare models, at least one.
@@ -352,9 +355,9 @@ def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = Fals
 
     Raises:
         InputError: ``not_an_evaluation``: a campaign does not compare models; ``argument_invalid``: there are no
-            statistics; ``source_repeated``: two of them are of one campaign; ``schema_differs``: their labels differ;
-            ``population_undeclared``; ``several_sources``: one of them is joined; ``not_joinable``,
-            ``mechanism_unknown``: a mechanism without estimator of a group's share.
+            statistics; ``source_repeated``: two statistics are of one campaign; ``schema_differs``: their labels
+            differ; ``population_undeclared``: ``one_population`` is False; ``several_sources``: statistics are joined;
+            ``not_joinable``, ``mechanism_unknown``: a mechanism states no variance, or has no estimator of the share.
         PolicyError: ``batch_too_small``: fewer reports than a campaign's minimum batch size.
     """
     in_series = of_one_series(parts)
@@ -388,7 +391,7 @@ def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = Fals
 
 
 def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
-    """Refuse statistics that can not be ranked together, with the reasons of :func:`rank`."""
+    """Raise an error if statistics can not be ranked together (:func:`rank` lists the errors)."""
     if not parts:
         raise InputError("argument_invalid", "give the statistics of at least one evaluation")
     campaigns = [part.campaign for part in parts]
@@ -411,9 +414,9 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
 
 
 def _pooled(parts: Sequence[Statistics], *, disjoint: bool) -> dict[bytes, tuple[str, QuestionEstimate]]:
-    """Digest of each model → its name, and its estimate from all campaigns that ask about it.
+    """Return each model's digest → its name, and its estimate from all campaigns that ask about it.
 
-    Where two models have one name, the first digits of the digest follow the name.
+    If two models have the same name, the first digits of the digest follow the name.
     """
     asked: dict[bytes, list[QuestionEstimate]] = {}
     names: dict[bytes, str] = {}
@@ -439,7 +442,7 @@ def _share(question: QuestionEstimate, scatter: float) -> Share:
 
 
 def _populations(parts: Sequence[Statistics]) -> Mapping[str, Any]:
-    """Of one campaign its own; of several the first one's texts, and what pooling assumes."""
+    """Return the texts about the two populations of the first campaign, with what pooling several campaigns assumes."""
     first: dict[str, Any] = dict(parts[0].populations)
     if len(parts) > 1:
         first["assumes"] = (
@@ -455,13 +458,13 @@ _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _REACH = 9.0
 _STEPS_PER_UNIT = 512
 _NODES = 6.0 * np.linspace(-1, 1, 81)
-"""Nodes of the trapezoidal rule for an expectation over a standard normal variable; the error is below 1e-9."""
+"""Points of the trapezoidal rule for an expectation over a standard normal variable; the error is below 1e-9."""
 _ROUNDS, _TRIED = 4, 17
-"""Each round of the search for a quantile tries so many values; four rounds find it to 1e-4 of a standard error."""
+"""Rounds of the search for a quantile, and values per round: they find it to 1e-4 of a standard error."""
 
 
 class Share(NamedTuple):
-    """An estimated share with what its intervals need.
+    """An estimated share of right predictions, with what its intervals need.
 
     Attributes:
         right: unbiased estimate, which may lie outside [0, 1], and the noise variance of one answer.
@@ -482,13 +485,13 @@ class Share(NamedTuple):
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the estimate for the population, from the estimated share, clipped to [0, 1]."""
+        """Standard error of the estimate for the population, computed at the estimated share clipped to [0, 1]."""
         share = min(max(self.share, 0.0), 1.0)
         noise = float(self.right.law.at(np.array(share)))
         return sqrt((noise + self.scatter * share * (1 - share)) / self.n)
 
     def interval(self, z: float) -> tuple[float, float]:
-        """Score interval of the share at the normal quantile ``z``, not clipped to [0, 1]."""
+        """Return the score interval of the share at the normal quantile ``z``, not clipped to [0, 1]."""
         ends = score_interval(
             np.array([self.share]), self.n, self.right.law, self.scatter, is_binomial=self.is_binomial, z=z
         )
@@ -496,9 +499,9 @@ class Share(NamedTuple):
 
 
 def together(shares: Sequence[Share]) -> list[tuple[float, float]]:
-    """Intervals of m shares that hold together with 95 %: each has the level 0.95^(1/m).
+    """Return intervals of m shares that all hold together with 95 %: each has the level 0.95^(1/m).
 
-    By Šidák's inequality this is enough for normal estimates with any correlations.
+    By Šidák's inequality this level is enough for normal estimates with any correlations.
     """
     if not shares:
         return []
@@ -507,9 +510,9 @@ def together(shares: Sequence[Share]) -> list[tuple[float, float]]:
 
 
 def against_the_best(shares: Sequence[Share]) -> Interval:
-    """Intervals of each share minus the largest of the *other* shares, which hold together with 95 %.
+    """Return intervals of each share minus the largest of the *other* shares, which all hold together with 95 %.
 
-    Let i be the true best. With 95 % no other share j is estimated by more than a bound above i, relative to the truth:
+    Let f_j be the true shares, f̂_j their estimates and i the best. With 95 % this event happens:
 
         (f̂_j − f_j) − (f̂_i − f_i) ≤ U_ij − (f̂_i − f̂_j)      for all j at once
 
@@ -518,16 +521,16 @@ def against_the_best(shares: Sequence[Share]) -> Interval:
 
         upper end  max(0, min_{j≠k} U_kj)      lower end  min_{j≠k, j∈G} −U_jk, or 0 if G = {k}
 
-    with G the shares whose upper end is above 0: those that can be the largest. The derivation uses independent
-    estimates. If the same devices answered about several models, errors of the estimates have correlations; positive
-    ones make the event more probable.
+    with G the shares whose upper end is above 0: those that can be the largest. The derivation assumes independent
+    estimates. If the same devices answered about several models, errors of the estimates are correlated; positive
+    correlations make the event more probable.
 
     Args:
         shares: m shares, m ≥ 2.
 
     Returns:
         Ends of shape (m,) float64. An upper end of 0 says that the share is not the largest. If all upper ends but one
-        are 0, that one is the largest, and its lower end is 0.
+        are 0, the share of that one is the largest, and its lower end is 0.
     """
     above = _upper_ends(shares)
     high = np.maximum(0.0, above.min(axis=1))
@@ -541,7 +544,7 @@ def against_the_best(shares: Sequence[Share]) -> Interval:
 
 
 def _upper_ends(shares: Sequence[Share]) -> Floats:
-    """U of :func:`against_the_best`: (m, m) float64, row i has the upper ends of f_i − f_j; ∞ on the diagonal."""
+    """Return U of :func:`against_the_best`: (m, m) float64, U_ij the upper end of f_i − f_j; ∞ on the diagonal."""
     widths = [one.interval(_Z) for one in shares]
     sds = np.array([(high - low) / (2 * _Z) for low, high in widths])
     found = np.full((len(shares), len(shares)), np.inf)
@@ -555,7 +558,7 @@ def _upper_ends(shares: Sequence[Share]) -> Floats:
 
 
 def dunnett(sds: Floats, control: int) -> float:
-    """The quantile d with P(X_j − X_i ≤ d √(σ_j² + σ_i²) for all j ≠ i) = 0.95, for independent X_j ~ N(0, σ_j²).
+    """Return the d with P(X_j − X_i ≤ d √(σ_j² + σ_i²) for all j ≠ i) = 0.95, for independent X_j ~ N(0, σ_j²).
 
         P = E ∏_j Φ((d √(σ_j² + σ_i²) + σ_i Z)/σ_j),   Z standard normal
 
@@ -579,7 +582,7 @@ def dunnett(sds: Floats, control: int) -> float:
 
 
 def _normal_cdf(x: Floats) -> Floats:
-    """Φ(x), float64 of the shape of ``x``, from a table; the error is below 2e-7."""
+    """Return Φ(x), float64 of the shape of ``x``, from a table; the error is below 2e-7."""
     grid, values = _table()
     return np.interp(x, grid, values)
 

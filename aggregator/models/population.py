@@ -20,18 +20,18 @@ from protocol.schema import Schema
 ASSUMED_RECORDS = 4000
 """Number of invented records."""
 _DEVIATIONS = 3
-"""A number's bounds are this many standard deviations from the middle, in invented records."""
+"""In invented records, a number's bounds are this many standard deviations from the middle."""
 
 
 class Outside(NamedTuple):
-    """Number of a pilot's cells below and above the bounds of a feature, and number of missing cells.
+    """Numbers of a pilot's records outside the bounds of a feature, and without a number.
 
-    Numbers outside the bounds belong to the first or the last bin.
+    Numbers outside the bounds are put into the first or the last bin.
 
     Attributes:
         name: name of the feature.
-        below, above: number of cells below the lower and above the upper bound.
-        missing: number of cells that are no number to a device.
+        below, above: number of records below the lower and above the upper bound.
+        missing: number of records in which a device would read no number.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Outside(NamedTuple):
 
 
 def check_columns(pilot: pd.DataFrame, schema: Schema) -> None:
-    """Refuse a pilot without a column for a feature, which would count as missing in every record.
+    """Raise an error if the pilot lacks a feature's column, since the feature would count as missing in every record.
 
     Raises:
         InputError: ``columns_missing``.
@@ -52,7 +52,7 @@ def check_columns(pilot: pd.DataFrame, schema: Schema) -> None:
 
 
 def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
-    """Check a pilot table of text and convert it to typed values (:func:`aggregator.common.tables.typed`).
+    """Check a pilot table of text, and return it with typed values (:func:`aggregator.common.tables.typed`).
 
     The checks are stricter than those of records on devices, because the analyst can correct the file. No error text
     contains a cell.
@@ -66,7 +66,7 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
     Raises:
         InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is neither
             a missing value nor a finite number by the devices' rules; ``value_refused``: a label is no class, and the
-            schema refuses such labels; ``one_class``: fewer than two classes, with the substitute for other labels.
+            schema refuses such labels; ``one_class``: all records have one class (or its substitute for other labels).
     """
     frame = read_pilot(table, schema, missing)
     if len(set(label_codes(frame, schema.label, substitute=True).tolist())) < 2:
@@ -75,7 +75,7 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
 
 
 def read_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
-    """Like :func:`check_pilot`, but with any number of classes: the result does not tell which classes there are.
+    """Check and convert as :func:`check_pilot`, but allow any number of classes, so that no error tells the classes.
 
     Raises:
         InputError: ``columns_missing``, ``value_invalid``.
@@ -90,7 +90,7 @@ def read_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = M
 
 
 def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:
-    """Refuse a column with a cell that is neither missing nor a finite number by the devices' rules."""
+    """Raise an error if a cell is neither a missing value nor a finite number by the devices' rules."""
     for line, cell in zip(column.index, column, strict=True):
         if not is_absent(cell, missing) and as_number(cell) is None:
             place = f"line {line}" if column.index.name == "line" else f"record {line}"
@@ -102,9 +102,10 @@ def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:
 
 
 def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
-    """Number of cells outside the bounds, for every numeric feature of a typed pilot, before the bounds are signed.
+    """Return how many numbers of a typed pilot lie outside the bounds, for every numeric feature.
 
-    Reports of devices do not show this, because numbers outside the bounds fall into the first or the last bin.
+    It shows wrong bounds before they are signed. Reports of devices do not show them, because numbers outside the
+    bounds fall into the first or the last bin.
     """
     found = []
     for feature in schema.features:
@@ -132,7 +133,7 @@ class Population(NamedTuple):
 
     @classmethod
     def of_frame(cls, frame: pd.DataFrame, schema: Schema) -> Population:
-        """The records of a typed table (:func:`aggregator.common.tables.typed`), read by a schema.
+        """Return the records of a typed table (:func:`aggregator.common.tables.typed`), read by a schema.
 
         Raises:
             InputError: ``columns_missing``, ``label_missing``, ``duplicate_column``, ``digits_lost``,
@@ -147,23 +148,23 @@ class Population(NamedTuple):
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """(N,) bool: the records with a known class. Accuracies are about these."""
+        """(N,) bool: the records with a known class, on which accuracies are measured."""
         return np.asarray(self.truth != MISSING)
 
     def take(self, rows: Integers) -> Population:
-        """The records with these indices, (M,) int64."""
+        """Return the records with the indices ``rows``, (M,) int64."""
         reported, scored = (EncodedFrame(part.codes[rows], part.numbers[rows]) for part in (self.reported, self.scored))
         return Population(reported, self.labels[rows], scored, self.truth[rows])
 
 
 def assumed(schema: Schema, effect: float, rng: np.random.Generator, records: int = ASSUMED_RECORDS) -> Population:
-    """Invent records in which features tell classes apart by a stated effect.
+    """Return invented records in which features tell classes apart by a stated effect.
 
-    All classes have the same share. Behind feature i is a normal number with standard deviation 1 and mean d/2 in class
-    i mod k, −d/2 in all other classes, where d is the effect and k the number of classes. Features are independent
-    given the class. A numeric feature is that number: its bounds are 3 standard deviations from the middle. The values
-    of a categorical feature divide the normal number into parts of equal probability. No value is missing. ``effect``:
-    d, the difference of the means of two classes in standard deviations (Cohen's d).
+    All classes have the same share. Feature i is made from a normal number with standard deviation 1 and mean d/2 in
+    class i mod k, −d/2 in all other classes, where d is the effect and k the number of classes. Features are
+    independent given the class. A numeric feature is that number, with bounds 3 standard deviations from 0. The values
+    of a categorical feature divide that number's range into parts of equal probability. No value is missing.
+    ``effect``: d, the difference of two classes' means in standard deviations (Cohen's d).
     """
     classes = len(schema.label.classes)
     labels = np.arange(records) % classes

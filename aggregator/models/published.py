@@ -1,7 +1,7 @@
 """The values that a model publishes, beside the raw estimates and intervals of the same parameters.
 
-The values come from a post-processing. It may pull raw estimates towards other values, so a published value may lie
-outside its interval (:mod:`aggregator.estimates.conditional`).
+A post-processing makes the values. It may pull raw estimates towards other values, so a published value may lie
+outside the parameter's interval (:mod:`aggregator.estimates.conditional`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MOST_FEATURES = 64
 
 
 def published(statistics: Statistics, postprocess: str | None = None) -> dict[Subject, Floats] | None:
-    """Values of the parameters of a fitted model: P(class), P(value | class), E[x | class] and E[x² | class].
+    """Return the parameters of the fitted model: P(class), P(value | class), E[x | class] and E[x² | class].
 
     ``statistics``: statistics of a discrete or Gaussian campaign. ``postprocess``: name of the post-processing; by
-    default as the statistics' ``fit`` says. Returns subject → values of shape (K,) float64, in the order of the
-    subject's cells; None if no model can be made.
+    default as the statistics' ``fit`` says. The result has for each question's subject the values of shape (K,)
+    float64, in the order of the question's estimates; it is None if no model can be made.
     """
     if statistics.fit.family == EVALUATION or not statistics.reports:
         return None
@@ -50,7 +50,7 @@ def published(statistics: Statistics, postprocess: str | None = None) -> dict[Su
 
 
 def _means(subject: Subject, terms: Sequence[NormalParameters | Floats], numeric: Sequence[int]) -> Floats:
-    """E[x^power | class] of a fitted model, for all numbers of one question: shape (K,) float64."""
+    """Return E[x^power | class] of a fitted model, for all numbers x of one question: shape (K,) float64."""
     features = numeric if subject.kind == MOMENTS else [subject.feature]
     columns = []
     for feature in features:
@@ -63,12 +63,12 @@ def _means(subject: Subject, terms: Sequence[NormalParameters | Floats], numeric
 
 
 def interval_card(statistics: Statistics) -> dict[str, Any]:
-    """Entries of a model's card about the 95 % intervals of its parameters, for the population. All values are text.
+    """Return a model card's entries about the 95 % intervals of the parameters, for the population, as texts.
 
-    ``class_intervals`` has the interval of every class's share. ``interval_widths`` has, for each of the
-    :data:`MOST_FEATURES` features with the widest intervals, the median and the largest width over all its
-    probabilities (or means, for numbers in [−1, 1]) and the number of those that are not determined. Where no interval
-    is determined, for example under a robust rule, the text says only that.
+    ``class_intervals`` has the interval of every class's share. ``interval_widths`` has an entry for each of the
+    :data:`MOST_FEATURES` features with the widest intervals: the median and the largest width over its probabilities
+    (or means, for numbers in [−1, 1]), and how many intervals are not determined. If none is determined, as under a
+    robust rule, the entry says only that.
     """
     schema = statistics.schema
     entries: dict[str, Any] = {}
@@ -92,7 +92,7 @@ def interval_card(statistics: Statistics) -> dict[str, Any]:
 
 
 def _of_feature(found: Conditional, feature: int, statistics: Statistics) -> Conditional:
-    """The part of a question about all numbers that is about one feature."""
+    """Return the parameters of one feature, out of those of a question that may be about all numbers."""
     if found.subject.kind != MOMENTS:
         return found
     classes = len(statistics.schema.label.classes)
@@ -104,7 +104,7 @@ def _of_feature(found: Conditional, feature: int, statistics: Statistics) -> Con
 
 
 def _widths(parts: Sequence[Conditional]) -> Floats:
-    """Widths of the population's intervals, those that are not determined included. Shape (cells,) float64."""
+    """Return the widths of the population's intervals, also of those not determined: shape (parameters,) float64."""
     return np.concatenate([one.population.high - one.population.low for one in parts])
 
 

@@ -1,6 +1,7 @@
-"""Dimension reduction: PCA and DCA fitted on a pilot, and the integer projection for devices. Run by the analyst.
+"""Dimension reduction: fit PCA or DCA on a pilot, and make the integer projection for devices. Run by the analyst.
 
-The people in the pilot agreed to share their records. Data of devices are never used here.
+The people in the pilot agreed to share their records. Data of devices are never used here. S is
+:data:`protocol.SCALE`: inputs and outputs of a projection are integers from −S to S.
 Source: docs/math.md, section 4; DCA: S. Y. Kung, "Discriminant component analysis for privacy protection and
 visualization of big data", Multimedia Tools and Applications 76 (2017).
 """
@@ -28,7 +29,7 @@ _LEAST_PRECISION = 1 / 4096
 
 
 class Moments(NamedTuple):
-    """Moments of n inputs, all that PCA and DCA need of records.
+    """Moments of n inputs over the records; PCA and DCA need nothing else.
 
     Attributes:
         mean: shape (n,) float64.
@@ -42,14 +43,14 @@ class Moments(NamedTuple):
 
 
 class Directions(NamedTuple):
-    """Directions of a PCA or DCA fit, for n inputs and K components.
+    """Result of a PCA or DCA fit: K directions in the space of n inputs.
 
     Attributes:
         weights: shape (n, K) float64: one direction per column.
         mean: shape (n,) float64: means of the pilot's inputs.
         explained: shape (K,) float64: share of the pilot's variance along each direction; 0 if the pilot never varies.
-        discriminant: shape (K,) float64: wᵀS_B w / wᵀS̄ w, the share of a direction's variance between the classes;
-            S_B is the scatter of the class means, S̄ the covariance. 0 for a direction without variance.
+        discriminant: shape (K,) float64: wᵀS_B w / wᵀS̄ w, the share of the variance along a direction w that is
+            between the classes; S_B is the scatter of the class means, S̄ the covariance. 0 without variance.
     """
 
     weights: Floats
@@ -65,7 +66,7 @@ class Reduction(NamedTuple):
         schema: the pilot's schema, with the projection.
         directions: the directions before rounding to integers.
         clipped: shape (K,) float64: share of the pilot's rows with a clipped output.
-        worst_error: largest difference between integer and real outputs on the pilot, in output ranges.
+        worst_error: largest difference between integer and real outputs on the pilot, as a part of the range [−S, S].
     """
 
     schema: Schema
@@ -75,7 +76,7 @@ class Reduction(NamedTuple):
 
 
 def numeric_inputs(schema: Schema) -> tuple[int, ...]:
-    """Indices of the numeric features, which a projection replaces.
+    """Return the indices of the numeric features, which a projection replaces.
 
     Raises:
         InputError: ``no_numbers``: the schema has none.
@@ -87,7 +88,7 @@ def numeric_inputs(schema: Schema) -> tuple[int, ...]:
 
 
 def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], Integers]:
-    """Indices of the n numeric features, and their scaled integers: shape (rows, n) int64.
+    """Return the indices of the n numeric features, and the numbers scaled to integers: shape (rows, n) int64.
 
     A missing number counts as its feature's substitute; without a substitute it is
     :data:`aggregator.models.encoding.NO_NUMBER`.
@@ -106,13 +107,13 @@ def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], 
 
 
 def fit_directions(x: Floats, labels: Integers, method: str, components: int, ridge: float) -> Directions:
-    """Directions of PCA or DCA from the records of a pilot (:func:`directions_of` of their moments).
+    """Return the directions of PCA or DCA from the records of a pilot, by :func:`directions_of`.
 
     ``x``: shape (rows, n) float64, inputs in [−1, 1]. ``labels``: shape (rows,) int64, class codes; DCA only.
 
     Raises:
-        InputError: as :func:`check_directions` and :func:`directions_of`; ``pilot_too_small``, not more rows than
-            inputs; for DCA ``one_class``, fewer than two classes.
+        InputError: the errors of :func:`check_directions` and :func:`directions_of`; ``pilot_too_small``, not more
+            rows than inputs; for DCA ``one_class``, fewer than two classes.
     """
     rows, n = x.shape
     check_directions(n, method, components, ridge)
@@ -124,7 +125,7 @@ def fit_directions(x: Floats, labels: Integers, method: str, components: int, ri
 
 
 def check_directions(n: int, method: str, components: int, ridge: float) -> None:
-    """Refuse arguments of a PCA or DCA fit of ``n`` inputs, without a look at records.
+    """Raise an error if arguments of a PCA or DCA fit of ``n`` inputs are invalid. No record is needed.
 
     Raises:
         InputError: ``method_unknown``; ``components_invalid``; ``ridge_invalid``.
@@ -138,10 +139,10 @@ def check_directions(n: int, method: str, components: int, ridge: float) -> None
 
 
 def directions_of(moments: Moments, method: str, components: int, ridge: float) -> Directions:
-    """PCA: eigenvectors of the covariance S̄. DCA: W maximising tr(WᵀS_B W) with Wᵀ(S̄ + ρI)W = I.
+    """Return K directions. PCA: eigenvectors of S̄. DCA: the W that maximises tr(WᵀS_B W) with Wᵀ(S̄ + ρI)W = I.
 
     Args:
-        moments: exact or noisy moments of n inputs; S̄ and S_B are positive semidefinite.
+        moments: exact or noisy moments of n inputs: S̄ is ``total``, S_B ``between``; both are positive semidefinite.
         method: ``pca`` or ``dca``.
         components: K, at most n. Of k classes, at most k − 1 directions of DCA tell the classes apart; K may be
             larger.
@@ -165,7 +166,7 @@ def directions_of(moments: Moments, method: str, components: int, ridge: float) 
 
 
 def moments_of(x: Floats, labels: Integers) -> Moments:
-    """Exact moments of records: ``x`` of shape (rows, n) float64, class codes ``labels`` of shape (rows,) int64."""
+    """Return exact moments of records: ``x``, (rows, n) float64, with the class codes ``labels``, (rows,) int64."""
     rows, n = x.shape
     mean = x.mean(axis=0)
     between = np.zeros((n, n))
@@ -177,9 +178,9 @@ def moments_of(x: Floats, labels: Integers) -> Moments:
 
 
 def _discriminant(total: Floats, between: Floats, components: int, ridge: float) -> Floats:
-    """DCA: whiten by S̄ + ρI, then take the directions with the largest scatter of the class means.
+    """Return the directions of DCA, (n, K) float64: whiten by S̄ + ρI, then maximise the scatter of the class means.
 
-    ``total`` and ``between``: shape (n, n) float64. Returns shape (n, K) float64.
+    ``total``: S̄, the covariance, (n, n) float64. ``between``: that scatter, (n, n) float64. ``ridge``: ρ.
     """
     values, vectors = np.linalg.eigh(total + ridge * np.eye(len(total)))
     if values[0] <= 1e-12 * max(values[-1], 1e-300):
@@ -190,7 +191,10 @@ def _discriminant(total: Floats, between: Floats, components: int, ridge: float)
 
 
 def _oriented(weights: Floats) -> Floats:
-    """Directions, shape (n, K) float64, with signs chosen so that each largest weight is positive on every machine."""
+    """Return directions, shape (n, K) float64, with the signs that make each one's largest weight positive.
+
+    So the result is the same on every machine.
+    """
     largest = np.abs(weights).argmax(axis=0)
     signs = np.sign(weights[largest, np.arange(weights.shape[1])])
     return weights * np.where(signs == 0, 1, signs)
@@ -208,22 +212,22 @@ def fit_projection(
     quantile: float = 0.0,
     equal_frequency: bool = False,
 ) -> Reduction:
-    """Fit a projection on a pilot and convert it to integers.
+    """Fit a projection on a pilot, and return it in integers with its quality.
 
     Args:
-        frame: the pilot, typed, with its label.
+        frame: the pilot as a typed table, with its label.
         schema: the pilot's schema, without a projection; every numeric feature is projected.
         method: ``pca`` or ``dca``.
         components: K, the number of components.
         bins: number of bins of every component; the largest number with ``equal_frequency``.
         ridge: ρ of DCA.
-        bounds: ``inputs`` (no possible input leads to a clipped output) or ``pilot`` (quantiles of the pilot's
-            outputs).
+        bounds: range of the outputs: ``inputs`` (no possible input leads to a clipped output) or ``pilot`` (quantiles
+            of the pilot's outputs).
         quantile: share of the pilot's outputs that may be clipped on each side, with ``bounds="pilot"``.
-        equal_frequency: bins of equal frequency in the pilot instead of equal width.
+        equal_frequency: True for bins of equal frequency in the pilot, False for bins of equal width.
 
     Raises:
-        InputError: what :func:`pilot_inputs` and :func:`fit_directions` raise; ``label_missing``; ``value_refused``;
+        InputError: the errors of :func:`pilot_inputs` and :func:`fit_directions`; ``label_missing``; ``value_refused``;
             ``bins_invalid``, also if the outputs are too alike for bins of equal frequency; ``bounds_invalid``;
             ``quantile_invalid``; ``scatter_singular``, the pilot does not vary along a component;
             ``projection_invalid``; ``projection_overflow``, the bounds are too narrow; ``schema_invalid``, a
@@ -250,11 +254,11 @@ def fit_projection(
 def with_projection(
     schema: Schema, method: str, directions: Directions, bounds: tuple[Floats, Floats], edges: Sequence[Sequence[int]]
 ) -> Schema:
-    """The schema with an integer projection of its numeric features. The records of a pilot take no part.
+    """Return the schema with an integer projection of its numeric features. No record is needed.
 
     Args:
         schema: a schema without a projection; all numeric features are inputs, n of them.
-        method: names the components: ``pca1``, ``pca2`` and so on.
+        method: beginning of the components' names: ``pca`` gives ``pca1``, ``pca2`` and so on.
         directions: K directions of n inputs.
         bounds: the real outputs that the integer outputs −S and S represent: two arrays of shape (K,) float64.
         edges: inner edges of the bins of each component, in integer outputs.
@@ -274,7 +278,7 @@ def with_projection(
 
 
 def _bounds(directions: Directions, outputs: Floats, bounds: str, quantile: float) -> tuple[Floats, Floats]:
-    """The real outputs that the integer outputs −S and S represent: shape (K,) float64 each."""
+    """Return the real outputs that the integer outputs −S and S represent: shape (K,) float64 each."""
     if bounds == "inputs":
         if quantile:
             raise InputError("quantile_invalid", "a quantile is for bounds from the pilot; say --bounds pilot")
@@ -290,17 +294,18 @@ def _bounds(directions: Directions, outputs: Floats, bounds: str, quantile: floa
 
 
 def bounds_of_inputs(directions: Directions) -> tuple[Floats, Floats]:
-    """The least and the largest output w·(x − mean) of any input x in [−1, 1]ⁿ: shape (K,) float64 each."""
+    """Return the least and the largest output w·(x − mean) of any input x in [−1, 1]ⁿ: shape (K,) float64 each."""
     reach = np.abs(directions.weights).sum(axis=0)
     centre = directions.mean @ directions.weights
     return -reach - centre, reach - centre
 
 
 def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[list[int]], list[int], int]:
-    """Matrix, offsets and shift of the integer projection, as fine as 32-bit weights and 62-bit sums allow.
+    """Return matrix, offsets and shift of the integer projection, as fine as 32-bit weights and 62-bit sums allow.
 
-    u_out = Σ g_i u_i + c with g = 2w/(high − low) and c = S(−2(mean·w + low)/(high − low) − 1). The offset includes
-    2^shift/2, so that the shift rounds to nearest. ``low`` and ``high``: shape (K,) float64.
+    An output is Σ g_i u_i + c for the scaled inputs u_i and a direction w, with g = 2w/(high − low) and
+    c = S(−2(mean·w + low)/(high − low) − 1). The offset includes 2^shift/2, so that the shift rounds to nearest.
+    ``low`` and ``high``: shape (K,) float64.
     """
     gains = 2 * directions.weights / (high - low)
     constants = SCALE * (-2 * (directions.mean @ directions.weights + low) / (high - low) - 1)
@@ -318,7 +323,7 @@ def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[l
 
 
 def check_bins(bins: int) -> None:
-    """Refuse a number of bins outside 2 … 65536.
+    """Raise an error if the number of bins is outside 2 … 65536.
 
     Raises:
         InputError: ``bins_invalid``.
@@ -328,12 +333,12 @@ def check_bins(bins: int) -> None:
 
 
 def equal_width_edges(bins: int) -> list[int]:
-    """Inner edges of ``bins`` bins of equal width between −S and S."""
+    """Return the inner edges of ``bins`` bins of equal width between −S and S."""
     return [round(-SCALE + 2 * SCALE * j / bins) for j in range(1, bins)]
 
 
 def _quantile_edges(real: Floats, bins: int) -> list[list[int]]:
-    """Integer edges of every component's bins at the quantiles of the pilot's outputs.
+    """Return integer edges of every component's bins at the quantiles of the pilot's outputs.
 
     ``real``: shape (rows, K) float64, outputs scaled to [−S, S].
     """

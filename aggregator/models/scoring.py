@@ -47,8 +47,8 @@ class Model:
     Attributes:
         schema: label and features. Their names are the columns of a frame.
         log_prior: shape (k,) float64, log P(class).
-        terms: per observed feature, log P(value | class) of shape (values, k) float64, or mean and variance of
-            x = u/S, of shape (k,) float64 each.
+        terms: per observed feature, log P(value | class) of shape (values, k) float64, or mean and variance of a
+            number scaled to [−1, 1], of shape (k,) float64 each.
         document: the signed document of a loaded model; None for a model fitted in memory.
         is_truncated: whether normal distributions are cut to [−1, 1] (family ``truncated-gaussian``).
     """
@@ -78,9 +78,9 @@ class Model:
 
     @classmethod
     def load(cls, path: str | Path, trust: str | Path | bytes, *, clock: Callable[[], float] = time.time) -> Model:
-        """Verify a model file and read it.
+        """Verify a model file and return the model in it.
 
-        ``path``: the ``.hsm`` file. ``trust``: the ``.hst`` file, or its bytes.
+        ``path``: the ``.hsm`` file. ``trust``: the ``.hst`` file with the trusted keys, or its bytes.
 
         Raises:
             InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``argument_invalid``, an argument of
@@ -95,7 +95,7 @@ class Model:
 
     @classmethod
     def verified(cls, raw: bytes, root: bytes, *, clock: Callable[[], float] = time.time) -> Model:
-        """Verify the signatures of a model file, and return the model in it.
+        """Verify the bytes of a model file and return the model in it.
 
         ``raw``: the bytes of the ``.hsm`` file. ``root``: the bytes of the ``.hst`` file with the trusted keys.
 
@@ -109,7 +109,7 @@ class Model:
 
     @classmethod
     def of(cls, document: ModelDocument) -> Model:
-        """Make the model of a parsed document. Signatures are not checked here."""
+        """Return the model of a parsed document. Signatures are not checked here."""
         terms = document.log_likelihood if isinstance(document, DiscreteModel) else document.terms
         parts = [
             (np.array(term.mean), np.array(term.variance)) if isinstance(term, Normal) else np.array(term, np.float64)
@@ -130,7 +130,7 @@ class Model:
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
-        """Names of the features, which are the columns that a frame may have: shape (features,) object."""
+        """Names of the features, the columns that :meth:`predict` reads from a frame: shape (features,) object."""
         return np.array([feature.name for feature in self.schema.features], dtype=object)
 
     def _repr_html_(self) -> str:
@@ -146,11 +146,11 @@ class Model:
         return facts("Model", about) + table(("class", "prior probability"), prior)
 
     def scores(self, frame: pd.DataFrame) -> Floats:
-        """Shape (rows, k) float64: for record x and class c, log P(c) + Σ_i log P(x_i | c) without missing features.
+        """Return log P(c) + Σ_i log P(x_i | c) for each record x and class c, without missing features: (rows, k).
 
         ``frame`` has one record per row. A feature without a column is missing in every row. The terms are added in the
         order of the features, in double precision, as devices do. Only the logarithm of a normal distribution's
-        variance may differ in its last bit between libraries.
+        variance may differ from a device's in the last bit.
 
         Raises:
             InputError: ``columns_missing``, no feature has a column; ``duplicate_column``, two columns have the name
@@ -161,7 +161,7 @@ class Model:
         return self.scores_of(recognise(frame, self.schema))
 
     def scores_of(self, encoded: EncodedFrame) -> Floats:
-        """The scores of records that are encoded already: shape (rows, k) float64, as :meth:`scores` defines them.
+        """Return the scores, as :meth:`scores` defines them, of records that are encoded already: (rows, k) float64.
 
         ``encoded``: codes and numbers of the records, from :func:`aggregator.models.encoding.recognise`.
         """
@@ -180,39 +180,39 @@ class Model:
         return total
 
     def check(self, frame: pd.DataFrame) -> list[str]:
-        """A sentence for every column that the model does not find, or with cells that it does not know.
+        """Return a sentence for every feature whose column is absent, or has cells that the model can not read.
 
-        Absent columns and unknown cells count as missing, and numbers outside the bounds as the nearer bound. A
-        prediction is for every row, as on a device, so no cell of one record stops a table. Call this first: a column
-        of another name, unit, coding or decimal mark is told, which :meth:`predict` takes without a word. ``frame``
-        has one record per row; the label's column is looked at too, if there is one.
+        A prediction is made for every row, as on a device: absent columns and unknown cells count as missing, and
+        numbers outside the bounds as the nearer bound. Call this method before :meth:`predict`, which does not warn of
+        a column with another name, unit, coding or decimal mark. ``frame`` has one record per row; the label's column
+        is checked too, if there is one.
 
         Raises:
-            InputError: ``duplicate_column``, ``argument_invalid``: as :meth:`scores`.
+            InputError: ``duplicate_column``, ``argument_invalid``: see :meth:`scores`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
         return unlike_schema(frame, self.schema)
 
     def predict(self, frame: pd.DataFrame) -> NDArray[np.object_]:
-        """Shape (rows,) object: the class of every record with the largest score.
+        """Return for every record the class with the largest score: shape (rows,) object.
 
-        Of classes with equal scores it is the first in the order of ``classes``. ``frame`` has one record per row. A
-        cell that can not be read counts as missing; :meth:`check` names the columns with such cells.
+        If several classes have equal scores, it is the first of them in ``classes``. ``frame`` has one record per row.
+        A cell that can not be read counts as missing; :meth:`check` names the columns with such cells.
 
         Raises:
-            InputError: as :meth:`scores`.
+            InputError: the errors of :meth:`scores`.
         """
         names = np.array(self.classes, dtype=object)
         return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
 
     def predict_proba(self, frame: pd.DataFrame) -> Floats:
-        """Shape (rows, k) float64: P(class | record), columns in the order of ``classes_``; rows sum to 1.
+        """Return P(class | record): shape (rows, k) float64, columns in the order of ``classes_``; rows sum to 1.
 
         ``frame`` has one record per row.
 
         Raises:
-            InputError: as :meth:`scores`.
+            InputError: the errors of :meth:`scores`.
         """
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -220,14 +220,14 @@ class Model:
         return np.asarray(shares[:, [self.classes.index(name) for name in self.classes_]])
 
     def score(self, frame: pd.DataFrame, labels: Sequence[object] | pd.Series | None = None) -> float:
-        """Share of right predictions among the records with one of the classes as label.
+        """Return the share of right predictions among the records whose label is one of the model's classes.
 
         Labels are read by the devices' rules, so the integer 1 is the class "1". scikit-learn's metrics differ: they
         compare texts with texts, and count a label that is no class as wrong. ``labels``: shape (rows,), the true
-        classes; by default the label column of the frame. Records without one of the model's classes are not counted.
+        classes; by default the label column of the frame.
 
         Raises:
-            InputError: ``argument_invalid``, not one label for each record; as :meth:`accuracy`.
+            InputError: ``argument_invalid``, not one label for each record; and the errors of :meth:`accuracy`.
         """
         if labels is None:
             return self.accuracy(frame)
@@ -241,13 +241,13 @@ class Model:
         return self.accuracy(frame.assign(**{self.schema.label.name: named}))
 
     def accuracy(self, frame: pd.DataFrame) -> float:
-        """Share of right predictions among the rows with one of the classes in the label column.
+        """Return the share of right predictions among the rows whose label column has one of the model's classes.
 
         ``frame`` has one record per row.
 
         Raises:
             InputError: ``label_missing``, the frame has no label column; ``no_labels``, no row has one of the
-                classes; as :meth:`scores`.
+                classes; and the errors of :meth:`scores`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
@@ -260,7 +260,7 @@ class Model:
 
 
 def model_of(statistics: Statistics, postprocess: str) -> Model:
-    """A model in memory from statistics of any family and source.
+    """Return the model fitted to statistics of any family and source; ``postprocess``: name of the post-processing.
 
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
@@ -270,7 +270,7 @@ def model_of(statistics: Statistics, postprocess: str) -> Model:
 
 
 def _expected(card: Mapping[str, Any]) -> dict[str, str]:
-    """How often the model is expected to be right, as its card says."""
+    """Return what the card says about how often the model is expected to be right: printed name → text."""
     if "expected_accuracy" not in card:
         return {}
     found = Foresight.of_card(card)
@@ -282,7 +282,7 @@ def _expected(card: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_type(value: object, kind: type | tuple[type, ...], sentence: str) -> None:
-    """Refuse an argument of another type. The error names the type, and not the value."""
+    """Raise an error if ``value`` is not of the type ``kind``. The error names its type, and not the value."""
     if not isinstance(value, kind):
         of = type(value)
         named = of.__name__ if of.__module__ == "builtins" else f"{of.__module__.split('.')[0]}.{of.__name__}"
@@ -297,8 +297,8 @@ class Predictions(NamedTuple):
             ``p CLASS``, the probability of each class, sorted by class.
         labelled: number of records with one of the model's classes as label.
         accuracy: share of right predictions among the labelled records; None without labelled records.
-        unread: a sentence for every absent column, and for every column with cells that are no value of the model's
-            schema or numbers outside its bounds.
+        unread: a sentence for every absent column, and for every column with cells that the schema does not list or
+            numbers outside its bounds.
     """
 
     frame: pd.DataFrame
@@ -314,7 +314,7 @@ class Predictions(NamedTuple):
 def predict_file(
     model: Model, path: str | Path, *, proba: bool = False, missing: Collection[str] = MISSING_TOKENS
 ) -> Predictions:
-    """Classify every record of a CSV file, plain or ``.gz``.
+    """Classify every record of a CSV file, plain or ``.gz``, and return the predictions.
 
     Args:
         model: a model of any family.

@@ -1,25 +1,27 @@
-"""Simulated fleets that agree with given statistics: random tables and moments from their posterior, given the noise.
+"""Simulate fleets that agree with given statistics: draw tables and moments from their posterior, given the noise.
 
-Every parameter of a feature is a row r of numbers u_rc, one per class c. A table has one row per value, and
-P(value r | c) is proportional to exp u_rc. A number has two rows: its mean in class c is S·u_1c, clipped to [−1, 1],
-and its variance is S²·exp(u_2c/2) from the campaign's floor to 1, where S² is the variance in all classes together.
+Every feature has rows r of numbers u_rc, one per class c. A table has one row per value, and P(value r | c) is
+proportional to exp u_rc. A number has two rows: its mean in class c is S·u_1c, clipped to [−1, 1], and its variance is
+S²·exp(u_2c/2), clipped to lie between the campaign's floor and 1, where S² is the variance in all classes together.
 
-    u_rc = b_r + τ·e_rc     b_r normal of standard deviation β, e_rc of Student's law with :data:`TAILS` degrees
+    u_rc = b_r + τ·e_rc     b_r normal with standard deviation β
 
-of freedom: a normal number times λ, whose law is that of its degrees. Values that a class never has are far out.
+e_rc has Student's distribution with :data:`TAILS` degrees of freedom: it is a normal number times a random factor λ.
+Its heavy tails allow for values that a class never has.
 
-b is what the classes have in common, and no class counts more for it than another: a class with many records does not
-pull the others towards itself. τ is how much the classes differ, one of :data:`SIGNALS`. Tables, the means and the
-variances of numbers have a law of τ each, which all features share: a Dirichlet process of concentration
-:data:`CONCENTRATION` around a law that is :data:`NOTHING` at the smallest τ, and else the same at all others. So many
-small differences are a signal, a single one may be chance, and a feature that the noise hides keeps what it may have.
+b is what the classes have in common. No class counts more for b than another, so a class with many records does not
+pull the others towards itself. τ, one of :data:`SIGNALS`, is how much the classes differ. Tables, means of numbers and
+variances of numbers each have a random distribution of τ, which all features share: a Dirichlet process of
+concentration :data:`CONCENTRATION` around a distribution with the probability :data:`NOTHING` at the smallest τ and
+equal probabilities at all others. So many features with small differences count as a signal, a single one may be
+chance, and a feature hidden by noise may still differ between the classes.
 
-The estimated joint shares and moments are normal around π_c·P(r | c), or around the moments of the records with the
-number, with the estimates' variances. P(r | c) is never negative, so noise around an impossible value is not taken for
-a flat table. π are the classes' shares, from all questions.
+The estimated joint shares are normal around π_c·P(r | c), and the estimated moments around those of the records with
+the number, with the estimates' variances. π are the classes' shares, from all questions. P(r | c) is never negative,
+so noise around an impossible value is not taken for a flat table.
 
-Draws are made by Hamiltonian steps for b and e, and by two kinds of steps for τ: at the same e, and at the same τ·e
-(Yu, Meng 2011). Several independent chains begin at the published model.
+Draws are made by Markov chains: by Hamiltonian steps for b and e, and by two kinds of steps for τ, at the same e and
+at the same τ·e (Yu, Meng 2011). Several independent chains begin at the published model.
 
 Source: docs/math.md, section 4; decision 95.
 """
@@ -49,7 +51,7 @@ from protocol.schema import missing_code
 SIGNALS = np.array([0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0])
 """Grid of the values of τ."""
 CONCENTRATION = 1.0
-"""Concentration of the Dirichlet process: how much the features' τ may differ from each other."""
+"""Concentration of the Dirichlet process: the larger, the more the features' τ may differ from each other."""
 NOTHING = 0.3
 """Probability of the smallest τ: a feature without information about the class."""
 TAILS = 2.0
@@ -57,14 +59,14 @@ TAILS = 2.0
 COMMON = 1.0
 """β, the standard deviation of what the classes have in common."""
 CHAINS, FIRST, BETWEEN = 25, 50, 12
-"""Number of chains, of steps before the first draw of a chain, and of steps from one draw to the next."""
+"""Number of Markov chains, of steps before the first draw of a chain, and of steps from one draw to the next."""
 MOST_WORK, FEWEST_CHAINS, BETWEEN_IF_FEW = 200_000, 5, 4
-"""Largest number of chains times cells, unless there are as few chains, with fewer steps from one draw to the next."""
+"""Most chains times table entries; the fewest chains; and the steps from one draw to the next if chains are fewer."""
 WIDTHS = (6, 24, 96, 1 << 30)
-"""Tables are drawn together with those of at most as many values."""
+"""Widths of tables, in values. Tables with the same smallest width that holds them are drawn together."""
 _LEAST = 1e-6
 _WIDEST = 8.0
-"""Largest |u| of a number's rows that is told apart."""
+"""Largest |u| of the rows of variances; larger ones are clipped to it."""
 
 
 class Feature(NamedTuple):
@@ -82,7 +84,7 @@ class Feature(NamedTuple):
 
 
 class SimulatedFleet(NamedTuple):
-    """One simulated fleet: shares of the classes, shape (k,) float64, and features, independent within each class."""
+    """One simulated fleet: shares of the classes, shape (k,) float64, and its features."""
 
     prior: Floats
     features: tuple[Feature, ...]
@@ -101,16 +103,16 @@ class _Seen(Protocol):
 
     @property
     def groups(self) -> int:
-        """Number of different τ of a feature: 1, or R with one per row."""
+        """Number of τ that a feature has: 1, or R if each row has its own."""
 
     def start(self) -> Floats:
-        """U of the published model: shape (F, R, k) float64."""
+        """Return u of the published model: shape (F, R, k) float64."""
 
     def precision(self) -> Floats:
-        """About the inverse variance of u that the estimates alone would give: shape (F, R, k) float64."""
+        """Return about the inverse variance of u that the estimates alone would give: shape (F, R, k) float64."""
 
     def likelihood(self, u: Floats) -> tuple[Floats, Floats]:
-        """Log density of the estimates, shape (chains, F), and its derivative by u: the shape of u.
+        """Return the log density of the estimates, shape (chains, F), and its derivative by u, of the shape of u.
 
         ``u``: shape (chains, F, R, k) float64.
         """
@@ -122,7 +124,7 @@ class _Tables(NamedTuple):
     Attributes:
         share: shape (F, R, k) float64, estimated joint shares.
         weight: shape (F, R, k) float64, inverse variances; 0 without answers.
-        rows: shape (F, R) bool.
+        rows: shape (F, R) bool, whether a table has the row.
         prior: shape (chains, 1, 1, k) float64, the classes' shares.
         table: shape (F, R, k) float64, P(value | class) to begin at.
     """
@@ -138,7 +140,7 @@ class _Tables(NamedTuple):
         return 1
 
     def tables(self, u: Floats) -> Floats:
-        """P(value | class): the shape of ``u``, (chains, F, R, k)."""
+        """Return P(value | class) for ``u``; both have the shape (chains, F, R, k)."""
         masked = np.where(self.rows[..., None], u, -np.inf)
         found = np.exp(masked - masked.max(axis=2, keepdims=True))
         return np.asarray(found / found.sum(axis=2, keepdims=True))
@@ -194,7 +196,7 @@ class _Numbers(NamedTuple):
         return 2
 
     def moments_of(self, u: Floats) -> tuple[Floats, Floats]:
-        """Means and variances: shape (chains, F, k) float64 each, from u of shape (chains, F, 2, k)."""
+        """Return means and variances, shape (chains, F, k) float64 each, for u of shape (chains, F, 2, k)."""
         mean = np.clip(self.scale * u[:, :, 0], -1, 1)
         variance = self.scale**2 * np.exp(np.clip(u[:, :, 1], -_WIDEST, _WIDEST) / 2)
         return mean, np.clip(variance, self.floor, 1)
@@ -221,13 +223,13 @@ class _Numbers(NamedTuple):
 
 
 class _State(NamedTuple):
-    """State of all chains.
+    """State of all Markov chains; the letters are those of the module's docstring.
 
     Attributes:
         common: b, shape (chains, F, R) float64.
         apart: e/λ, shape (chains, F, R, k) float64.
-        tail: λ, the same shape.
-        signal: places of τ in :data:`SIGNALS`, shape (chains, F, groups) int64.
+        tail: λ, shape (chains, F, R, k) float64.
+        signal: indices of τ in :data:`SIGNALS`, shape (chains, F, groups) int64.
     """
 
     common: Floats
@@ -251,14 +253,14 @@ class _State(NamedTuple):
 
 
 def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -> Iterator[SimulatedFleet]:
-    """Random fleets from the posterior given the statistics.
+    """Yield ``draws`` random fleets from the posterior given the statistics.
+
+    The features of a fleet are in the order of the schema's observed features.
 
     Args:
         statistics: statistics of a discrete or Gaussian campaign.
-        generator: source of randomness; its state advances with every fleet of each chain.
+        generator: source of randomness.
         draws: number of fleets.
-
-    Returns an iterator over ``draws`` fleets. Their features are in the order of the schema's observed features.
 
     Raises:
         InputError: ``not_fittable``: there is no question about the values of a feature.
@@ -282,14 +284,14 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
 
 
 def cells_of_tables(statistics: Statistics) -> int:
-    """Number of cells of all tables that :func:`fleets` draws at a time; at least 1."""
+    """Return how many entries all tables have together as :func:`fleets` draws them; at least 1."""
     numbers = statistics.schema.numeric if statistics.fit.family in NORMAL_FAMILIES else ()
     widths = [_width(statistics, index) for index in range(len(statistics.schema.observed)) if index not in numbers]
     return max(1, sum(widths) * len(statistics.schema.label.classes))
 
 
 def _width(statistics: Statistics, feature: int) -> int:
-    """The entry of :data:`WIDTHS` that holds a feature's values. Tables of one width are drawn together."""
+    """Return the smallest of :data:`WIDTHS` that holds a feature's values. Tables of one width are drawn together."""
     size = statistics.schema.observed[feature].size
     return next(width for width in WIDTHS if size <= width)
 
@@ -297,7 +299,7 @@ def _width(statistics: Statistics, feature: int) -> int:
 def _table_walk(
     statistics: Statistics, features: list[int], priors: Floats, generator: np.random.Generator
 ) -> Callable[[], dict[int, list[Feature]]]:
-    """A function that draws the tables of some features anew: index → one feature per chain."""
+    """Return a function that draws new tables of some features: index of a feature → its draw in each chain."""
     seen = _tables(statistics, features, priors)
     chain = _walk(seen, generator)
 
@@ -315,7 +317,7 @@ def _table_walk(
 def _number_walk(
     statistics: Statistics, features: list[int], priors: Floats, generator: np.random.Generator
 ) -> Callable[[], dict[int, list[Feature]]]:
-    """A function that draws the means and variances of all numbers anew: index → one feature per chain."""
+    """Return a function that draws new means and variances of all numbers: index of a feature → its draw per chain."""
     there = np.array([_there(statistics, index) for index in features])
     seen = _numbers(statistics, there, priors)
     chain = _walk(seen, generator)
@@ -334,7 +336,7 @@ def _number_walk(
 
 
 def _walk(seen: _Seen, generator: np.random.Generator) -> Iterator[Floats]:
-    """Endless draws of u for all chains, shape (chains, F, R, k) float64 each, some steps apart."""
+    """Yield draws of u for all chains without end, shape (chains, F, R, k) float64 each, some steps apart."""
     state, rows = _started(seen, generator), seen.rows
     between = BETWEEN if len(seen.prior) == CHAINS else BETWEEN_IF_FEW
     length = np.full(len(rows), 0.35)
@@ -350,7 +352,7 @@ def _walk(seen: _Seen, generator: np.random.Generator) -> Iterator[Floats]:
 
 
 def _started(seen: _Seen, generator: np.random.Generator) -> _State:
-    """A state near the published model. Far from it a chain would stay where its steps are too long for the slope."""
+    """Return a state near the published model. Far from it, steps would be too long and never accepted."""
     chains, u = len(seen.prior), seen.start()
     common = np.where(seen.rows, u.mean(axis=2), 0.0)
     apart = np.where(seen.rows[..., None], u - common[..., None], 0.0)
@@ -365,10 +367,10 @@ def _started(seen: _Seen, generator: np.random.Generator) -> _State:
 
 
 def _moved(seen: _Seen, state: _State, length: Floats, generator: np.random.Generator) -> tuple[_State, Floats]:
-    """One Hamiltonian step for b and e at constant τ; every feature of every chain accepts it by itself.
+    """Make a Hamiltonian step for b and e at constant τ, which every feature of every chain accepts by itself.
 
-    ``length``: shape (F,) float64, step sizes in units of the masses' standard deviations. Also the share of the chains
-    that accepted: shape (F,) float64.
+    ``length``: shape (F,) float64, step sizes in units of the masses' standard deviations. Return the new state, and
+    the share of the chains that accepted the step: shape (F,) float64.
     """
     rows, size, precision = seen.rows, state.size, seen.precision()
     mass = 1 + size**2 * precision
@@ -404,7 +406,7 @@ def _moved(seen: _Seen, state: _State, length: Floats, generator: np.random.Gene
 
 
 def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _State:
-    """New τ of every feature: at the same e, then at the same τ·e. The law of τ is drawn first."""
+    """Draw the distribution of τ, then a new τ of every feature: at the same e, then at the same τ·e; last new λ."""
     for group in range(seen.groups):
         log_law = _law(state.signal[..., group], generator)
         here: Integers = state.signal[..., group]
@@ -431,7 +433,7 @@ def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _Sta
 
 
 def _law(signal: NDArray[np.int64], generator: np.random.Generator) -> Floats:
-    """Logarithm of a random law of τ given the features' τ: shape (chains, signals) float64.
+    """Return the logarithm of a random distribution of τ, given the features' τ: shape (chains, signals) float64.
 
     ``signal``: shape (chains, F) int64, indices in :data:`SIGNALS`.
     """
@@ -443,14 +445,14 @@ def _law(signal: NDArray[np.int64], generator: np.random.Generator) -> Floats:
 
 
 def _with(signal: NDArray[np.int64], group: int, new: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``signal``, shape (chains, F, groups) int64, with ``new``, shape (chains, F), in place of one group."""
+    """Return ``signal``, shape (chains, F, groups) int64, with ``new``, shape (chains, F), in place of one group."""
     changed = signal.copy()
     changed[..., group] = new
     return changed
 
 
 def _priors(statistics: Statistics, generator: np.random.Generator, chains: int) -> Floats:
-    """Random shares of the classes for every chain: shape (chains, k) float64."""
+    """Return random shares of the classes for every chain: shape (chains, k) float64."""
     shares, middle = class_shares(statistics), simplex_prior(statistics)
     known = np.isfinite(shares.ratio) & np.isfinite(shares.ratio_variance)
     centre = np.where(known, shares.ratio, middle)
@@ -459,7 +461,7 @@ def _priors(statistics: Statistics, generator: np.random.Generator, chains: int)
 
 
 def _there(statistics: Statistics, feature: int) -> Floats:
-    """Share of each class's records with the number: shape (k,) float64; ones if the number is never missing."""
+    """Return the share of each class's records with the number: shape (k,) float64; ones if presence was not asked."""
     prior, kind = simplex_prior(statistics), (PRESENT, feature)
     asked = [one for one in statistics.questions if (one.subject.kind, one.subject.feature) == kind and one.n]
     if not asked:
@@ -470,10 +472,10 @@ def _there(statistics: Statistics, feature: int) -> Floats:
 
 
 def _tables(statistics: Statistics, features: Sequence[int], priors: Floats) -> _Tables:
-    """The estimates of some features' tables. ``priors``: shape (chains, k) float64.
+    """Return the estimates of some features' tables. ``priors``: shape (chains, k) float64.
 
-    The variance is taken at the published table. Its sampling part is f and not f(1 − f), and that of estimates that
-    always add up is larger by K/(K − 1) for K cells: cells that add up to a known sum vary together.
+    The variances are computed at the published table. Their sampling part uses f in place of f(1 − f), with f the share
+    of an entry. If the K entries always add up to n, they vary together: the variances are then K/(K − 1) times larger.
     """
     began = posterior_tables(statistics, features)
     joints = [joint_table(statistics, index) for index in features]
@@ -497,7 +499,7 @@ def _adds_up(statistics: Statistics, feature: int) -> bool:
 
 
 def _numbers(statistics: Statistics, there: Floats, priors: Floats) -> _Numbers:
-    """The estimates of all numbers' moments. ``there``: shape (F, k); ``priors``: shape (chains, k) float64."""
+    """Return the estimates of all numbers' moments. ``there``: shape (F, k); ``priors``: shape (chains, k) float64."""
     schema, found = statistics.schema, statistics.questions
     noise = [SubjectEstimate(one.subject, one.n, one.variance / max(one.n, 1)) for one in found]
     first, second = (np.nan_to_num(moments(found, schema, power)) for power in (1, SQUARE))
@@ -515,6 +517,6 @@ def _numbers(statistics: Statistics, there: Floats, priors: Floats) -> _Numbers:
 
 
 def _possible(shares: Floats) -> Floats:
-    """The nearest positive shares with the sum 1: float64 of the same shape (n,)."""
+    """Return the nearest positive shares with the sum 1: shape (n,) float64."""
     found = project_to_simplex(shares, 1.0) + _LEAST
     return np.asarray(found / found.sum(), np.float64)

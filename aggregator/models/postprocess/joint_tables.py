@@ -1,4 +1,6 @@
-"""Estimated joint tables of a feature's values and the classes, and the probabilities that a post-processing makes.
+"""Estimated joint tables of a feature's values and the classes, and the probabilities that post-processings make.
+
+A cell of a table is one pair of a value and a class.
 
 Source: docs/math.md, section 4.
 """
@@ -20,7 +22,7 @@ HALF = 0.5
 
 
 class Tables(NamedTuple):
-    """Probabilities of a discrete Naive Bayes model, all positive.
+    """Probabilities of a discrete Naive Bayes model, all positive, as a post-processing returns them.
 
     Attributes:
         prior: shape (k,) float64, P(class), sums to 1.
@@ -51,16 +53,16 @@ class JointTable(NamedTuple):
 
     @property
     def share(self) -> Floats:
-        """Shape (values, k) float64: the estimate as shares of the population; zeros without answers."""
+        """Shape (values, k) float64: the estimate divided by n; zeros without answers."""
         return np.asarray(self.estimate / max(self.n, 1), np.float64)
 
     def variance(self, share: Floats | float) -> Floats:
-        """Variance of an estimated share, of noise and sampling, at true shares in [0, 1].
+        """Return the variance of an estimated share, of noise and sampling, at true shares in [0, 1].
 
             Var = [φ₀ + f(φ₁ − φ₀) + σ f(1 − f)]/n²
 
-        where f is the true share and φ₀, φ₁, σ are ``at_zero``, ``at_one`` and ``scatter``. Argument and result:
-        float64 of one shape. Needs n ≥ 1.
+        where f is the true share and φ₀, φ₁, σ are ``at_zero``, ``at_one`` and ``scatter``. Argument and result have
+        one shape. n must be at least 1.
         """
         f = np.clip(share, 0, 1)
         total = self.at_zero + f * (self.at_one - self.at_zero) + self.scatter * f * (1 - f)
@@ -68,7 +70,7 @@ class JointTable(NamedTuple):
 
 
 def joint_table(statistics: Statistics, feature: int) -> JointTable:
-    """The joint table of one observed feature, summed over all questions about the feature's values and the class.
+    """Return the joint table of one observed feature, summed over all questions about its values and the class.
 
     Raises:
         InputError: ``not_fittable``: there is no such question.
@@ -86,7 +88,7 @@ def joint_table(statistics: Statistics, feature: int) -> JointTable:
 
 
 def estimate_of(statistics: Statistics, kind: str, feature: int | None) -> Floats:
-    """Shape (K,) float64: the estimate in reports about one kind and feature, summed over all such questions.
+    """Return the estimate in reports, (K,) float64, summed over all questions of one kind about one feature.
 
     Raises:
         InputError: ``not_fittable``: there is no such question.
@@ -95,16 +97,17 @@ def estimate_of(statistics: Statistics, kind: str, feature: int | None) -> Float
 
 
 def simplex_table(joint: JointTable) -> Floats:
-    """P(value | class) of one feature by the post-processing ``simplex``: shape (values, k) float64, columns sum to 1.
+    """Return P(value | class) of one feature by the post-processing ``simplex``: (values, k) float64, columns sum to 1.
 
-    The nearest table (Euclidean) with cells ≥ 0 that sum to the number of answers, and half a report per cell.
+    The estimates are replaced by the nearest table (Euclidean) with cells ≥ 0 that sum to the number of answers. Then
+    half a report is added to each cell.
     """
     projected = project_to_simplex(joint.estimate.ravel(), joint.n).reshape(joint.estimate.shape)
     return normalised(projected + HALF)
 
 
 def project_to_simplex(values: Floats, total: float) -> Floats:
-    """The nearest point x to ``values`` with x ≥ 0 and Σx = total: x = max(values − τ, 0). Shape (n,) float64, n ≥ 1.
+    """Return the nearest point x to ``values``, (n,) float64, with x ≥ 0 and Σx = total: x = max(values − τ, 0).
 
     Sorting gives τ. With u the values in falling order and ρ the last j with u_j > (u_1 + … + u_j − total)/j,
     τ = (u_1 + … + u_ρ − total)/ρ. A total of 0 gives zeros.
@@ -118,12 +121,12 @@ def project_to_simplex(values: Floats, total: float) -> Floats:
 
 
 def normalised(estimate: Floats) -> Floats:
-    """The estimates divided by their sums over the first axis. Float64 of one shape."""
+    """Return the estimates divided by their sums over the first axis."""
     return np.asarray(estimate / estimate.sum(axis=0), np.float64)
 
 
 def _about(statistics: Statistics, kind: str, feature: int | None) -> list[QuestionEstimate]:
-    """All questions about one subject, at least one."""
+    """Return the estimates of all questions of one kind about one feature; there must be at least one."""
     wanted = (kind, feature)
     found = [item for item in statistics.questions if (item.subject.kind, item.subject.feature) == wanted]
     if not found:
@@ -132,7 +135,7 @@ def _about(statistics: Statistics, kind: str, feature: int | None) -> list[Quest
 
 
 def _noise(found: QuestionEstimate) -> tuple[float, float]:
-    """Noise variance of a question's estimates at the true shares 0 and 1. Without a law: their mean, twice."""
+    """Return the noise variance of a question's estimates at the true shares 0 and 1; without a law, twice the mean."""
     if not found.n:
         return 0.0, 0.0
     if found.law is not None:

@@ -1,12 +1,12 @@
 """Post-processing: the named step from unbiased estimates to probabilities, which may be biased.
 
-A post-processing is one function: statistics and the indices of observed features in, probabilities out. Estimates
-are in reports and have variances; they may be negative, and their sum may differ from the number of reports.
+A post-processing is a function of statistics and the indices of observed features that returns probabilities.
+Estimates are in reports and have variances; they may be negative, and their sum may differ from the number of reports.
 
 Source: docs/math.md, section 4; ``paper`` is Yilmaz, Al-Rubaie, Chang 2019, section 3.1;
 ``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1; ``posterior`` has a module of its
-own (:mod:`aggregator.models.postprocess.posterior`), ``printed``, ``halves`` and ``floored`` have
-:mod:`aggregator.models.noisy_sums`.
+own (:mod:`aggregator.models.postprocess.posterior`), and ``printed``, ``halves`` and ``floored`` are in
+:mod:`aggregator.models.postprocess.noisy_sums`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Postprocess(Protocol):
     """A post-processing: the function from statistics to probabilities."""
 
     def __call__(self, statistics: Statistics, features: Sequence[int], /) -> Tables:
-        """P(class), and P(value | class) of the given observed features, in the order given.
+        """Return P(class), and P(value | class) of the observed features, in the order of ``features``.
 
         ``statistics``: statistics of a campaign, discrete or Gaussian. ``features``: indices of observed features.
 
@@ -53,13 +53,13 @@ class Postprocess(Protocol):
 
 
 def paper(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """Estimates that are not positive become 1; then fractions, as printed in the paper.
+    """Return fractions of the estimates, as printed in the paper; estimates that are not positive first become 1.
 
         P(C_j) = Ê_j / Σ_l Ê_l        P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}
 
     Ê_j is the estimated number of reports of class j, from the questions that ask for the class alone; Ê_{a,j} is
-    the estimated number of those with value a. Arguments and errors as :class:`Postprocess`; the question about the
-    class alone is needed.
+    the estimated number of reports of class j with value a. Arguments and errors are those of :class:`Postprocess`;
+    the question about the class alone is needed.
     """
     prior = _at_least_one(estimate_of(statistics, CLASS, None))
     joints = [_at_least_one(joint_table(statistics, feature).estimate) for feature in features]
@@ -67,19 +67,20 @@ def paper(statistics: Statistics, features: Sequence[int]) -> Tables:
 
 
 def simplex(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """The nearest table (Euclidean) with cells ≥ 0 that sum to the number of answers, and half a report per cell.
+    """Return the shares of the nearest tables with entries ≥ 0 that sum to the number of answers.
 
-    Arguments and errors as :class:`Postprocess`. The classes are estimated by :func:`simplex_prior`.
+    Half a report is added to each entry (:func:`simplex_table`). P(class) is that of :func:`simplex_prior`. Arguments
+    and errors are those of :class:`Postprocess`.
     """
     tables = tuple(simplex_table(joint_table(statistics, feature)) for feature in features)
     return Tables(simplex_prior(statistics), tables)
 
 
 def simplex_prior(statistics: Statistics) -> Floats:
-    """P(class) from all questions about the classes (:func:`aggregator.estimates.class_shares.class_shares`).
+    """Return P(class), (k,) float64, from all questions about the classes (:mod:`aggregator.estimates.class_shares`).
 
-    The shares of all records are projected to the nearest point of the probability simplex; then every class gets half
-    a report. Returns shape (k,) float64.
+    The classes' shares are projected to the nearest shares that are not negative and sum to 1. Then every class gets
+    half a report.
     """
     reports, found = statistics.reports, class_shares(statistics)
     share = found.ratio if np.isfinite(found.ratio).all() else found.share
@@ -87,13 +88,13 @@ def simplex_prior(statistics: Statistics) -> Floats:
 
 
 def add_one(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """Estimates below 0 become 0; then every class and every cell gets one report more (Laplace's rule).
+    """Return fractions of the estimates, each with one report added (Laplace's rule); those below 0 first become 0.
 
         P(C_j) = (Ê_j + 1) / (Σ_l Ê_l + k)        P(F = a | C_j) = (Ê_{a,j} + 1) / (Σ_h Ê_{h,j} + A)
 
-    with the Ê of :func:`paper`, k classes and A values. Arguments and errors as :class:`Postprocess`; the question
-    about the class alone is needed.
-    Source: Zafarani, Clifton (2020), who smooth a curator's noisy counts so.
+    with the Ê of :func:`paper`, k classes and A values. Arguments and errors are those of :class:`Postprocess`; the
+    question about the class alone is needed.
+    Source: Zafarani, Clifton (2020), who smooth a curator's noisy counts in this way.
     """
     prior = np.maximum(estimate_of(statistics, CLASS, None), 0) + 1
     joints = [np.maximum(joint_table(statistics, feature).estimate, 0) + 1 for feature in features]
@@ -112,7 +113,7 @@ POSTPROCESSES: Mapping[str, Postprocess] = {
 
 
 def check_postprocess(name: str) -> Postprocess:
-    """The post-processing of this name.
+    """Return the post-processing of this name.
 
     Raises:
         InputError: ``postprocess_unknown``: the name is not one of :data:`POSTPROCESSES`.
@@ -123,5 +124,5 @@ def check_postprocess(name: str) -> Postprocess:
 
 
 def _at_least_one(estimate: Floats) -> Floats:
-    """The estimates with 1 in place of every estimate ≤ 0. Float64 of one shape."""
+    """Return the estimates with 1 in place of every estimate ≤ 0."""
     return np.where(estimate > 0, estimate, 1.0)

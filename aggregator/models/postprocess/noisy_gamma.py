@@ -10,8 +10,8 @@ K(z) = log ∫ t^(a−1) exp(−t²/2 − z t) dt, h = −K′, and h′ is minu
 
     log p(x) = a log(a/μ) − log Γ(a) + (a − 1)(log v)/2 + K(z) − x²/(2v) − log(2π)/2
 
-K and h are tabulated once per shape for |z| ≤ :data:`REACH` and interpolated by cubics; beyond, expansions are used.
-∫ is a parabolic cylinder function: K(z) = log Γ(a) + z²/4 + log D₋ₐ(z), D₋ₐ as in DLMF, section 12.5.
+K and h are tabulated once per shape for |z| ≤ :data:`REACH` and interpolated by cubics; for larger |z|, expansions are
+used. The integral is a parabolic cylinder function: K(z) = log Γ(a) + z²/4 + log D₋ₐ(z), D₋ₐ as in DLMF, section 12.5.
 
 Source: docs/math.md, section 4.
 """
@@ -33,11 +33,11 @@ _POINTS = 900
 _DEPTH = 40
 """Number of terms of the continued fraction for h(z)."""
 _LEAST_SD = 1e-9
-"""Smallest standard deviation of the noise: estimates without noise keep a finite z."""
+"""Smallest standard deviation of the noise, so that z is finite for estimates without noise."""
 
 
 class Posterior(NamedTuple):
-    """Posterior means, all positive, and log p(x), the logarithms of the estimates' densities: float64 of one shape."""
+    """Posterior means, all positive, and log p(x), the logarithms of the estimates' densities; both of one shape."""
 
     mean: Floats
     evidence: Floats
@@ -52,7 +52,7 @@ class _Table(NamedTuple):
 
 
 def posterior(estimate: Floats, variance: Floats | float, centre: Floats | float, shape: float) -> Posterior:
-    """Posterior mean of numbers with independent gamma priors, and the densities of the estimates.
+    """Return the posterior means of numbers with independent gamma priors, and the densities of their estimates.
 
     Args:
         estimate: x, float64 of any shape; may be negative.
@@ -74,7 +74,7 @@ def posterior(estimate: Floats, variance: Floats | float, centre: Floats | float
 
 
 def evidence_weights(evidence: Floats) -> Floats:
-    """Weights of n priors, proportional to e^evidence with sum 1: shape (n,) float64.
+    """Return weights of n priors, proportional to e^evidence with sum 1: shape (n,) float64.
 
     ``evidence``: shape (n,) float64, the logarithms of the estimates' densities under each prior.
     """
@@ -84,7 +84,7 @@ def evidence_weights(evidence: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def _table(shape: float) -> _Table:
-    """K, h and −h′ by the trapezoidal rule over log t, with the exact mass below the first point."""
+    """Return K, h and −h′ by the trapezoidal rule over log t, with the exact mass below the first point."""
     z = np.arange(-REACH, REACH + _STEP / 2, _STEP)[:, None]
     t = np.geomspace(1e-12 if shape < 0.5 else 1e-7, REACH + 14, _POINTS)
     width = log(t[1] / t[0])
@@ -97,7 +97,7 @@ def _table(shape: float) -> _Table:
 
 
 def _interpolated(z: Floats, shape: float) -> tuple[Floats, Floats]:
-    """K(z) and h(z) by cubic Hermite interpolation, for z clipped to [−REACH, REACH]. Float64 of one shape."""
+    """Return K(z) and h(z) by cubic Hermite interpolation, for z clipped to [−REACH, REACH]."""
     table = _table(shape)
     place = (np.clip(z, -REACH, REACH) + REACH) / _STEP
     left = np.minimum(place.astype(np.int64), len(table.mean) - 2)
@@ -113,7 +113,7 @@ def _interpolated(z: Floats, shape: float) -> tuple[Floats, Floats]:
 
 
 def _far_right(z: Floats, shape: float) -> tuple[Floats, Floats]:
-    """K(z) and h(z) for z > REACH: Laplace's method in log t with the exact Γ(a), and a continued fraction.
+    """Return K(z) and h(z) for z > REACH: Laplace's method in log t with the exact Γ(a), and a continued fraction.
 
         h_a(z) = a/(z + h_{a+1}(z))
 
@@ -129,7 +129,7 @@ def _far_right(z: Floats, shape: float) -> tuple[Floats, Floats]:
 
 
 def _far_left(z: Floats, shape: float) -> tuple[Floats, Floats]:
-    """K(z) and h(z) for z < −REACH: a normal density around its mode, with the third derivative in the mean."""
+    """Return K(z) and h(z) for z < −REACH: a normal density around its mode, with the third derivative in the mean."""
     mode = (-z + np.sqrt(z * z + 4 * (shape - 1))) / 2
     curvature = 1 + (shape - 1) / mode**2
     log_mass = (shape - 1) * np.log(mode) - mode**2 / 2 - z * mode + np.log(2 * pi / curvature) / 2

@@ -4,22 +4,22 @@
 
     P(c) = n_c / Σ n_c      P(v | c) = m_vc / n_c      mean = S_c / n_c      variance = Q_c / n_c − mean²
 
-n_c is the noisy number of records of class c, m_vc that of records with value v. S_c and Q_c are the noisy sums of x
-and x². All fractions have one denominator, n_c. So the fractions P(v | c) of a feature need not sum to 1, and one of
-them may be above 1. The paper has no rule for numbers that noise made negative. Here n_c is at least one record; the
-fit's floor applies to the variance. The two post-processings differ in the smallest m_vc: :data:`LEAST_CELL` records in
-``printed``, half a record in ``halves``.
+n_c is the noisy number of records of class c, and m_vc the noisy number of those with value v. S_c and Q_c are the
+noisy sums of a number x and of x² over class c. All fractions have one denominator, n_c. So the fractions P(v | c) of a
+feature need not sum to 1, and one of them may be above 1. The paper has no rule for numbers that noise made negative.
+Here n_c is at least one record, and the fit's floor applies to the variance. The two post-processings differ in the
+smallest m_vc: :data:`LEAST_CELL` records in ``printed``, half a record in ``halves``.
 
 ``floored`` has floors that follow from the noise:
 
 1. The share p_c of class c comes from all questions about the classes, weighted by inverse variance
-   (:func:`aggregator.estimates.class_shares.class_shares`), and is at least :data:`CLASSES` standard deviations.
-2. Every cell of a feature's table is at least :data:`CELLS` standard deviations of its noise, and at least half a
-   record. Then the feature is normalised by its own sums: P(v | c) = m_vc / Σ_v m_vc.
-3. A number's mean is S_c/(n p_c) and its mean square Q_c/(n p_c), both clipped to their possible range. The variance is
-   at least :data:`VARIANCES` standard deviations of the noise of Q_c/(n p_c) − mean².
+   (:func:`aggregator.estimates.class_shares.class_shares`), and is at least :data:`CLASSES` of its standard deviations.
+2. Every m_vc is at least :data:`CELLS` standard deviations of its noise, and at least half a record. Then the feature
+   is normalised by its own sums: P(v | c) = m_vc / Σ_v m_vc.
+3. With n records, a number's mean is S_c/(n p_c) and its mean square Q_c/(n p_c), both clipped to their possible range.
+   The variance is at least :data:`VARIANCES` standard deviations of the noise of Q_c/(n p_c) − mean².
 
-A floor keeps a negative cell from ruling out a class, and a small variance that is mostly noise from deciding alone.
+A floor keeps a negative m_vc from ruling out a class, and a small variance that is mostly noise from deciding alone.
 
 Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section 5; decision 75, which has the
 measurements behind the constants of ``floored``.
@@ -44,7 +44,7 @@ LEAST_CLASS = 1.0
 LEAST_CELL = 1e-6
 """Smallest number of records of a class with one value, in ``printed``."""
 CELLS, CLASSES, VARIANCES = 0.2, 0.5, 0.5
-"""Floors of cells, shares of the classes and variances in ``floored``, in standard deviations of their noise."""
+"""Floors in ``floored`` of table entries, class shares and variances, in standard deviations of their noise."""
 UNIFORM_VARIANCE = 1 / 3
 """Variance of the uniform distribution on [−1, 1], for a number without answers."""
 _LARGEST_VARIANCE = 1.0
@@ -52,10 +52,10 @@ _LARGEST_VARIANCE = 1.0
 
 
 def printed_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """``printed``: P(class), and the fractions m_vc / n_c of the given observed features, which need not sum to 1.
+    """Return the probabilities of ``printed``: P(class), and the fractions m_vc / n_c of the given observed features.
 
-    In statistics of devices' answers the questions have different numbers of answers. Counts are therefore divided by
-    the number of answers to their question; in sums over all records of a node that number is the same everywhere.
+    The fractions of a feature need not sum to 1. Each count is divided by the number of answers to its question, since
+    devices give different numbers of answers to the questions. In sums over all records of a node it is one number.
 
     Raises:
         InputError: ``not_fittable``: the question about the class alone, or about a feature's values, is missing.
@@ -64,12 +64,12 @@ def printed_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
 
 
 def halves_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """``halves``: as :func:`printed_tables`, with every cell at least half a record."""
+    """Return the probabilities of ``halves``: those of :func:`printed_tables` with m_vc at least half a record."""
     return _fractions(statistics, features, HALF)
 
 
 def floored_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """``floored``: P(class), and P(value | class) of the given observed features; all equal without answers.
+    """Return the probabilities of ``floored``: P(class), and P(value | class) of the given features; equal if unasked.
 
     Raises:
         InputError: ``not_fittable``: there is no question about the values of one of the features.
@@ -80,7 +80,7 @@ def floored_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
 
 
 def printed_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats]:
-    """``printed``, ``halves``: mean and variance of one number in every class: shape (k,) float64 each.
+    """Return mean and variance of one number in every class by ``printed`` or ``halves``: shape (k,) float64 each.
 
     The variance may be negative. If the number's presence was asked, the number of records of a class that have the
     number takes the place of n_c. ``feature``: index of the observed feature.
@@ -98,7 +98,7 @@ def printed_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats
 
 
 def floored_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats]:
-    """``floored``: mean in [−1, 1] and variance in [0, 1] of one number in every class: shape (k,) float64 each.
+    """Return mean in [−1, 1] and variance in [0, 1] of one number in every class by ``floored``: (k,) float64 each.
 
     Noise of infinite variance (a curator's Cauchy noise) gives no floor. A number without answers has mean 0 and
     variance 1/3. If the number's presence was asked, the share of records with class c and the number takes the place
@@ -121,13 +121,13 @@ def floored_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats
 
 
 def _presence(statistics: Statistics, feature: int) -> list[QuestionEstimate]:
-    """The questions with answers about the presence of a number."""
+    """Return the estimates of the questions whether the number is present, if they have answers."""
     asked = (PRESENT, feature)
     return [one for one in statistics.questions if (one.subject.kind, one.subject.feature) == asked and one.n]
 
 
 def _fractions(statistics: Statistics, features: Sequence[int], least: float) -> Tables:
-    """P(class) and the fractions m_vc / n_c, where m_vc is at least ``least`` records; equal ones without answers."""
+    """Return P(class) and the fractions m_vc / n_c, with m_vc at least ``least`` records; equal without answers."""
     share = _counted_shares(statistics)
 
     def fractions(joint: JointTable) -> Floats:
@@ -139,14 +139,17 @@ def _fractions(statistics: Statistics, features: Sequence[int], least: float) ->
 
 
 def _counted_shares(statistics: Statistics) -> Floats:
-    """n_c over the number of answers, shape (k,) float64, each at least :data:`LEAST_CLASS` records; not normalised."""
+    """Return n_c over the number of answers, (k,) float64, with n_c at least :data:`LEAST_CLASS`; not normalised."""
     counts = estimate_of(statistics, CLASS, None)
     answers = sum(found.n for found in statistics.questions if found.subject.kind == CLASS)
     return np.asarray(np.maximum(counts, LEAST_CLASS) / max(answers, 1), np.float64)
 
 
 def _floored_shares(statistics: Statistics) -> Floats:
-    """Shape (k,) float64: shares, not normalised, each at least its floor and half a record; equal without answers."""
+    """Return class shares, (k,) float64, not normalised, each at least its floor and half a record.
+
+    Without answers, or with infinite variances, they are equal.
+    """
     found = class_shares(statistics)
     if not np.isfinite(found.variance).all():
         return np.full(len(found.share), 1 / len(found.share))

@@ -1,25 +1,27 @@
 """The post-processing ``posterior``: every probability is a posterior mean under noise of known variance.
 
-With k classes, a feature of A values, x the estimated share of value a and class c, and v the variance of x:
+A cell is one pair of a value and a class in a feature's table. With k classes, a feature of A values, x the estimated
+share of the cell of value a and class c, and v the variance of x:
 
 1. The classes' shares come from all questions (:func:`aggregator.estimates.class_shares.class_shares`). P(c) is
    proportional to the posterior mean under a gamma prior of mean 1/k.
 2. The feature's margin m_a is the posterior mean of the row sums under an exponential prior of mean 1/A.
 3. A cell's prior is a gamma distribution of shape s and mean P(c)·[(1 − θ) m_a + θ/A], θ = 1 − 1/A. Large s means
    that the feature tells nothing of the class; small s means cells far from independence, many of them near 0.
-4. Each feature averages over the shapes s, weighted by the prior weight of s times the density of all its estimates
-   under s. A feature whose table is not distinguishable from independence is therefore shrunk to independence, and a
-   feature with little noise keeps its estimates, with values near 0 where the estimate is 0 or negative.
+4. A feature's posterior means are averaged over the shapes s, weighted by the prior weight of s times the density of
+   all its estimates under s. A feature whose table is not distinguishable from independence is therefore shrunk to
+   independence. A feature with little noise keeps its estimates, with values near 0 where the estimate is 0 or
+   negative.
 5. Every table T becomes (nT + qmKT₀)/(n + qmK): n is the feature's number of answers, K = Ak, T₀ the table of a
    feature that is independent of the class, and m the number of reports per cell that count for T₀:
-   m = (F/11)³ r, F the number of features, r of :func:`stakes`. m = 0 if all tables together tell more about the
-   class than its entropy, by :data:`CLEAR` standard deviations (:func:`association`).
-   q ≤ 1 is the weight of the two largest shapes in step 4 over their prior weight, at most 1.
-6. A feature with little noise has the table of ``simplex`` instead of steps 2 to 5: its standard deviation in a cell of
-   share 1/K is below a fifth of 1/K (:data:`SHARP`), or less if F·r is above :data:`CALM`. That table is nearer to 0
-   where nothing was counted, and leaves the cells of rare classes as they are. Its noise adds up over features. So a
-   feature whose estimates do not look like many zeros (the smallest shape has at most half of the weight in step 4)
-   needs F/:data:`MANY` times less noise for it, if F is larger than that.
+   m = (F/11)³ r, with F the number of features and r that of :func:`stakes`. m = 0 if all tables together tell more
+   about the class than its entropy, by :data:`CLEAR` standard deviations (:func:`association`).
+   q is the weight of the two largest shapes in step 4 over their prior weight, at most 1.
+6. A feature with little noise gets the table of ``simplex`` instead of steps 2 to 5: if its standard deviation in a
+   cell of share 1/K is below a fifth of 1/K (:data:`SHARP`), or less if F·r is above :data:`CALM`. That table is nearer
+   to 0 where nothing was counted, and leaves the cells of rare classes as they are. But its noise adds up over
+   features. So a feature whose estimates do not look like many zeros (the smallest shape has at most half of the weight
+   in step 4) needs F/:data:`MANY` times less noise for it, if F is above :data:`MANY`.
 
 θ > 0 pulls every class towards equal probabilities of the values, as add-one smoothing does. The rarer a class, the
 larger the effect. Small s get less prior weight the more skewed the classes are: cells of the largest class then can
@@ -62,22 +64,22 @@ SHAPES = (0.3, 1.0, 3.0, 10.0, 100.0)
 WEIGHTS = (1.0, 1.0, 1.0, 1.0, 0.4)
 """Prior weights of :data:`SHAPES`, in any unit, for classes of equal shares."""
 IF_SKEWED = (0.2, 0.5, 1.0, 1.0, 1.0)
-"""Factors of the weights for two skewed classes; their power log₂ k for k skewed classes."""
+"""Factors of :data:`WEIGHTS` for two skewed classes; for k skewed classes these factors to the power log₂ k."""
 SKEWED = 0.6
-"""Balance (1 − p)/(1 − 1/k) of the classes at and below which they count as skewed. In between is linear."""
+"""Classes count as skewed if (1 − p)/(1 − 1/k) is at most this, p the largest share; from here to 1 it is linear."""
 CONCENTRATIONS = (2.0, 8.0, 32.0)
 """Concentrations B of the classes' shares, equally weighted: the variance of a share is (k − 1)/(k²(B + 1))."""
 MANY = 11
-"""Number of features at which one report per cell counts for independence of the class, if r is 1 (:func:`stakes`).
+"""Number of features at which one report per cell counts for independence of the class, if :func:`stakes` is 1.
 
 Also the number above which a table without many zeros needs less noise for ``simplex``.
 """
 SHARP = 5
-"""A feature is fitted as by ``simplex`` if a cell of average share has more than so many standard deviations."""
+"""A feature gets the table of ``simplex`` if a cell's average share exceeds this number of standard deviations."""
 CALM = 10
-"""Number of features times r above which more standard deviations are needed, in proportion to the square root."""
+"""If the number of features times r is above this, more than :data:`SHARP` are needed, by the ratio's square root."""
 CLEAR = 3
-"""No reports count for independence if all tables tell more than the class's entropy by so many standard deviations."""
+"""Standard deviations by which all tables must tell more than the class's entropy to end the doubt of step 5."""
 BETWEEN = (0.003, 0.03, 0.1, 0.3, 1.0)
 """Variances τ² of the classes' means, in units of the pooled variance; equally likely."""
 VARIANCE_SHAPES = (1.0, 3.0, 10.0, 100.0)
@@ -85,17 +87,17 @@ VARIANCE_SHAPES = (1.0, 3.0, 10.0, 100.0)
 _LEAST_WITHIN = 0.05
 """Smallest variance within the classes, in units of the pooled variance."""
 _NEAR = 3
-"""Index of the first of :data:`SHAPES` that mean a feature near independence of the class."""
+"""Index in :data:`SHAPES` from which a shape means a feature near independence of the class."""
 _LEAST = 1e-12
 
 
 def posterior_tables(statistics: Statistics, features: Sequence[int], summed: int | None = None) -> Tables:
-    """Post-processing ``posterior``: P(class), and P(value | class) of the given observed features.
+    """Return P(class), and P(value | class) of the given observed features, by the post-processing ``posterior``.
 
     Args:
         statistics: estimates of a campaign, or of several joined ones.
         features: indices of observed features.
-        summed: F, the number of features of a model; None means all that ``statistics`` has.
+        summed: F, the number of features of the model; None for all that ``statistics`` has.
 
     Raises:
         InputError: ``not_fittable``: there is no question about the values of one of the features.
@@ -109,14 +111,15 @@ def posterior_tables(statistics: Statistics, features: Sequence[int], summed: in
 
 
 def _equal(joint: JointTable) -> Floats:
-    """Equal probabilities of all values, for a feature without answers."""
+    """Return equal probabilities of all values, for a feature without answers."""
     return np.full(joint.estimate.shape, 1 / len(joint.estimate))
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
-    """P(class), shape (k,) float64: the mean of the posterior means under all :data:`CONCENTRATIONS`.
+    """Return P(class), shape (k,) float64: the mean of the posterior means under all :data:`CONCENTRATIONS`.
 
-    Each is weighted by the density of the estimated shares. Without answers the classes have equal shares.
+    Each posterior mean is weighted by the density of the estimated shares under its prior. Without answers the classes
+    have equal shares.
     """
     shares = class_shares(statistics)
     classes = len(shares.share)
@@ -131,12 +134,13 @@ def posterior_prior(statistics: Statistics) -> Floats:
 
 
 def stakes(statistics: Statistics) -> float:
-    """r, what wrong features can cost over the most that right features can gain.
+    """Return r, the most accuracy that misleading features can cost, over the most that good features can gain.
 
         r = (p − 1/k)/(1 − p)
 
-    p is the largest posterior mean of a class's share under the flattest prior. Wrong features make the model no
-    better than a guess, right ones never wrong. r is near 0 for classes of equal shares, and 0 without answers.
+    p is the largest posterior mean of a class's share under the flattest prior, the accuracy without features. With
+    misleading features the model may be no better than a guess (1/k), with good ones always right (1). r is near 0 for
+    classes of equal shares, and 0 without answers.
     """
     shares = class_shares(statistics)
     classes = len(shares.share)
@@ -148,16 +152,16 @@ def stakes(statistics: Statistics) -> float:
 
 
 class _Caution(NamedTuple):
-    """How much F features are doubted.
+    """Limits of steps 5 and 6 that say how much F features are doubted.
 
-    Naive Bayes counts several times what several features say together, and reports of one answer each do not show
-    that. So both numbers grow with F, and with r of :func:`stakes`.
+    If features depend on each other, Naive Bayes counts what they have in common several times. Reports of one answer
+    each do not show it. So the limits grow with F, and with r of :func:`stakes`.
 
     Attributes:
         reports: m = (F/MANY)³ · r, the number of reports per cell that count for independence of feature and class.
-        zeros: number of standard deviations that a cell of average share needs for the table of ``simplex``, in a
+        zeros: number of standard deviations that a cell's average share must exceed for the table of ``simplex``, in a
             feature with many zeros.
-        other: the same for any other feature.
+        other: that number for any other feature.
     """
 
     reports: float
@@ -171,7 +175,7 @@ class _Caution(NamedTuple):
         return cls((features / MANY) ** 3 * odds, zeros, max(zeros, SHARP * features / MANY))
 
     def is_sharp(self, joint: JointTable, weights: Floats) -> bool:
-        """Step 6: whether a feature has so little noise that the table of ``simplex`` is better.
+        """Return whether a feature has so little noise that the table of ``simplex`` is better (step 6).
 
         ``weights``: shape (shapes,) float64, of step 4; many zeros are likely if the smallest shape has over half.
         """
@@ -184,8 +188,8 @@ class _Cells(NamedTuple):
 
     Attributes:
         joints: the estimated joint tables, each with answers.
-        guesses: of every table the variance of a cell of average share.
-        sizes: number of cells of every table.
+        guesses: variance of a cell of average share, for every table.
+        sizes: number of cells, for every table.
     """
 
     joints: Sequence[JointTable]
@@ -198,11 +202,11 @@ class _Cells(NamedTuple):
         return cls(joints, [float(joint.variance(1 / size)) for joint, size in zip(joints, sizes, strict=True)], sizes)
 
     def split(self, cells: Floats) -> list[Floats]:
-        """The part of each table in an array whose last axis is that of the cells."""
+        """Return the part of each table, out of an array whose last axis has the cells of all tables."""
         return np.split(cells, np.cumsum(self.sizes)[:-1], axis=-1)
 
     def margins(self, classes: int) -> list[Floats]:
-        """Step 2: posterior means of the row sums of every table, shape (values,) float64 each."""
+        """Return the posterior means of the row sums of every table (step 2): shape (values,) float64 each."""
         values = [len(joint.estimate) for joint in self.joints]
         rows = posterior(
             np.concatenate([joint.share.sum(axis=1) for joint in self.joints]),
@@ -213,10 +217,10 @@ class _Cells(NamedTuple):
         return np.split(rows.mean, np.cumsum(values)[:-1])
 
     def under_each_shape(self, centre: Floats) -> list[tuple[Floats, Floats]]:
-        """Step 3: per table the posterior means and log densities under each of :data:`SHAPES`: (shapes, cells) each.
+        """Return per table the posterior means and log densities under each of :data:`SHAPES`: (shapes, cells) each.
 
-        ``centre``: shape (all cells,) float64, the priors' means. The variance depends on the true share, for which a
-        first posterior mean stands.
+        This is step 3. ``centre``: shape (all cells,) float64, the priors' means. The variance depends on the true
+        share; a first posterior mean takes its place.
         """
         share = np.concatenate([joint.share for joint in self.joints], axis=None)
         first = self.split(posterior(share, np.repeat(self.guesses, self.sizes), centre, 1.0).mean)
@@ -227,7 +231,7 @@ class _Cells(NamedTuple):
 
 
 def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, caution: _Caution) -> list[Floats]:
-    """P(value | class) of every feature with answers, by steps 2 to 6: shape (values, k) float64 each.
+    """Return P(value | class) of every feature with answers, by steps 2 to 6: shape (values, k) float64 each.
 
     ``shape_weight``: shape (shapes,) float64, :func:`shape_weights` with sum 1.
     """
@@ -252,7 +256,7 @@ def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floa
 
 
 def _towards_independence(table: Floats, prior: Floats, n: int, imagined: float) -> Floats:
-    """Step 5: a table of ``n`` reports, with so many ``imagined`` reports of a feature that is independent."""
+    """Return a table of ``n`` reports with ``imagined`` reports of a feature independent of the class (step 5)."""
     independent = (table @ prior)[:, None]
     return _positive(independent + n / (n + imagined) * (table - independent))
 
@@ -261,7 +265,7 @@ class Association(NamedTuple):
     """What the tables of all features together tell about the class, if the features are independent of each other.
 
     Attributes:
-        nats: about unbiased; below 0 by noise alone.
+        nats: estimate with little bias; noise may make it negative.
         sd: standard deviation of the noise of ``nats``.
     """
 
@@ -270,7 +274,7 @@ class Association(NamedTuple):
 
 
 def association(joints: Sequence[JointTable], margins: Sequence[Floats], prior: Floats) -> Association:
-    """What all tables together tell about the class; single tables of few reports tell nothing, their sum may.
+    """Return what all tables together tell about the class. The sum may be clear where noise hides each single table.
 
         nats = Σ_f K_f/2 (|D_f − E_f|² − δ_f v_f)   sd = √(Σ_f K_f² δ_f v_f²/2)   δ_f = (A_f − 1)(k − 1)   K_f = A_f k
 
@@ -294,12 +298,12 @@ def association(joints: Sequence[JointTable], margins: Sequence[Floats], prior: 
 
 
 def _interaction(table: Floats) -> Floats:
-    """A table, shape (A, k) float64, without the means of its rows and columns."""
+    """Return a table, shape (A, k) float64, without the means of its rows and columns."""
     return np.asarray(table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean(), np.float64)
 
 
 def _independent(margin: Floats, prior: Floats) -> Floats:
-    """Cells of a feature that is independent of the class, pulled towards 1/values: shape (values, k) float64.
+    """Return the cells of a feature independent of the class, pulled towards 1/values: shape (values, k) float64.
 
     ``margin``: shape (values,) float64, shares of the values in any unit. ``prior``: shape (k,) float64, P(class).
     """
@@ -307,10 +311,10 @@ def _independent(margin: Floats, prior: Floats) -> Floats:
 
 
 def shape_weights(prior: Floats, variance: Floats) -> Floats:
-    """Prior weights of :data:`SHAPES`, shape (shapes,) float64.
+    """Return the prior weights of :data:`SHAPES`, shape (shapes,) float64; smaller for small shapes of skewed classes.
 
-    The largest share p is the largest of P(c) + √Var(c), at most 1: classes of little known shares count as skewed,
-    so that the model falls back to the class prior.
+    The largest share p of :data:`SKEWED` is the largest of P(c) + √Var(c), at most 1. So classes of little known
+    shares count as skewed, and the model falls back to the class prior.
 
     ``prior``: shape (k,) float64, P(c). ``variance``: shape (k,) float64, Var(c), the variances of the estimated
     shares.
@@ -322,16 +326,16 @@ def shape_weights(prior: Floats, variance: Floats) -> Floats:
 
 
 def _positive(shares: Floats) -> Floats:
-    """Shares divided by their sums over the first axis, none below 10⁻¹² of the sum. Float64 of one shape."""
+    """Return shares divided by their sums over the first axis, none below 10⁻¹² of the sum."""
     shares = np.maximum(shares, _LEAST * shares.sum(axis=0))
     return np.asarray(shares / shares.sum(axis=0), np.float64)
 
 
 class Moments(NamedTuple):
-    """First and second moments of one number: shape (k,) float64 each.
+    """First and second moments of one number x in every class c: shape (k,) float64 each.
 
     Attributes:
-        first, second: estimated means of x·[y = c] and x²·[y = c].
+        first, second: estimated means of x·[y = c] and x²·[y = c], with y the record's class.
         first_variance, second_variance: their variances.
         share: P(number present, class c), positive.
     """
@@ -344,7 +348,7 @@ class Moments(NamedTuple):
 
 
 def shrunk(of: Moments) -> tuple[Floats, Floats]:
-    """Mean in [−1, 1] and positive variance of a number in every class: shape (k,) float64 each."""
+    """Return mean in [−1, 1] and positive variance of a number in every class: shape (k,) float64 each."""
     total = of.share.sum()
     error = float(of.first_variance.sum()) / total**2
     centre = float(of.first.sum()) / total * UNIFORM_VARIANCE / (UNIFORM_VARIANCE + error)
@@ -357,7 +361,7 @@ def shrunk(of: Moments) -> tuple[Floats, Floats]:
 
 
 def _deviations(of: Moments, centre: float, pooled: float) -> Floats:
-    """Posterior means of the classes' deviations from the pooled mean: shape (k,) float64."""
+    """Return posterior means of the classes' deviations from the pooled mean ``centre``: shape (k,) float64."""
     away = of.first / of.share - centre
     noise = of.first_variance / of.share**2
     between = pooled * np.array(BETWEEN)[:, None]
@@ -369,7 +373,7 @@ def _deviations(of: Moments, centre: float, pooled: float) -> Floats:
 
 
 def _variances(of: Moments, mean: Floats, centre: float, pooled: float) -> Floats:
-    """Posterior means of the classes' variances: shape (k,) float64. ``mean``: shape (k,) float64, the means."""
+    """Return posterior means of the classes' variances: shape (k,) float64. ``mean``: shape (k,), the means."""
     weights = of.share / of.share.sum()
     within = max(pooled - float(weights @ (mean - centre) ** 2), _LEAST_WITHIN * pooled)
     raw = of.second / of.share - mean**2
