@@ -7,9 +7,9 @@
 >>> device.report(campaign.id, {"odor": "n", "cap": None, "label": "e"}) # doctest: +SKIP
 >>> device.drain("2026-11-22.hsr")  # a new name each time               # doctest: +SKIP
 
-Classes that these methods return: :class:`Campaign`, the questions and their ε, from ``enrol`` and ``campaigns``;
-:class:`Classifier`, an installed model, from ``install`` and ``model``; :class:`Status`, what was spent and what
-waits, from ``status``. :class:`Node` is a device that holds many people's records and sends sums of them.
+``enrol`` returns a :class:`Campaign`: the questions and their ε. ``install`` and ``model`` return a
+:class:`Classifier`: an installed model. ``status`` returns a :class:`Status`: the ε that was spent, and the reports
+that wait to be sent. :class:`Node` is a device that holds many people's records and sends sums of them.
 
 The package needs only the standard library, msgpack and PyNaCl. A test asserts that its import loads no numpy, pandas
 or click.
@@ -43,11 +43,11 @@ __all__ = [
     "StorageError",
 ]
 _LATER = {"Classifier": "edge_sdk.classifier", "Node": "edge_sdk.node.node", "Status": "edge_sdk.status"}
-"""Name → module of names that not every device needs. A module is loaded at the first use of its name."""
+"""Name of a class that not every device needs → its module, which is loaded at the first use of the name."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import the class ``name`` of ``_LATER`` at its first use; AttributeError for every other name."""
+    """Import and return the class ``name`` of ``_LATER``. Raise AttributeError for every other name."""
     if name not in _LATER:
         raise AttributeError(f"module 'edge_sdk' has no attribute '{name}'")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""Arguments of a device: checks of those that callers often confuse, and the defaults of clock and randomness.
+"""Arguments of a device: checks of those that callers often confuse, and the default clock and random generator.
 
 Devices draw random bytes nowhere else.
 """
@@ -15,12 +15,12 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def system_clock() -> int:
-    """Seconds since 1970, UTC, by the wall clock of this device."""
+    """Return the seconds since 1970, UTC, that this device's wall clock shows."""
     return max(0, int(time.time()))
 
 
 def system_uptime() -> tuple[str, int]:
-    """A name of the present boot ("" if the system gives none), and the seconds since the boot.
+    """Return a name of the present boot ("" if the system gives none), and the seconds since the boot.
 
     The seconds never decrease within a boot, and no user can set them. They include the time that the device sleeps, if
     the system counts it.
@@ -54,17 +54,17 @@ def system_entropy(count: int) -> bytes:
 
 
 def check_bytes(value: object, what: str) -> None:
-    """Refuse a path, a text, or any other ``value`` where bytes, ``what`` in words, are expected."""
+    """Raise InputError ``argument_invalid`` if ``value`` is not bytes. The error's text calls it ``what``."""
     if not isinstance(value, bytes):
         raise InputError("argument_invalid", f"{what} is given as bytes, not as {type(value).__name__}")
 
 
 def path_of(value: object, what: str) -> str:
-    """Turn a path, a ``str`` or an ``os.PathLike``, into an absolute one, so that ``os.chdir`` does not change it.
+    """Return the absolute path for ``value``, a ``str`` or an ``os.PathLike``, so that ``os.chdir`` does not change it.
 
     Raises:
-        InputError: ``argument_invalid``: ``what``, in words, is no path, a path of bytes, or has a zero byte; or it is
-            relative, and the working folder is gone.
+        InputError: ``argument_invalid``: ``value`` is no path, is a path of bytes, or has a zero byte; or it is
+            relative, and the working folder is gone. The error's text calls it ``what``.
     """
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or "\0" in path:
@@ -75,7 +75,7 @@ def path_of(value: object, what: str) -> str:
 
 
 def is_called(text: str, name: str, identifier: bytes) -> bool:
-    """Whether ``text`` is a campaign's ``name``, or the first hexadecimal digits of its id ``identifier``.
+    """Return whether ``text`` is a campaign's ``name``, or the first hexadecimal digits of its id ``identifier``.
 
     The digits may be in upper or lower case. The empty text only matches an empty name.
     """

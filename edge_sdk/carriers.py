@@ -1,4 +1,4 @@
-"""The transport for an address: a folder, the web, or a transport of another package."""
+"""Choose the transport (the way to fetch and send files) for an address: a folder, the web, or another package's."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ def open_transport(
     Args:
         address: the address of the source.
         method: how batches are sent over the web, ``PUT`` or ``POST``.
-        token: bearer token for the server; None for none.
+        token: bearer token for the server; None sends no token.
         seconds: longest time of one fetch or one sending over the web, including all retries; None for 300.
 
     Raises:
         InputError: ``address_invalid``: the address has a wrong form, or no transport for its scheme is installed;
-            ``argument_invalid``: the method is neither; ``token_invalid``: the token would be sent without encryption.
-        StorageError: ``transport_failed``: another package's transport can not be made. Its function may also raise
-            a :class:`protocol.errors.HearsayError` of its own.
+            ``argument_invalid``: the method is neither PUT nor POST; ``token_invalid``: the token would be sent without
+            encryption.
+        StorageError: ``transport_failed``: another package's transport can not be made. That package's function may
+            also raise a :class:`protocol.errors.HearsayError` of its own.
     """
     if address.lower().startswith(("http://", "https://")):
         from edge_sdk.transport.http import RetryPolicy, Web
@@ -52,13 +53,13 @@ def open_transport(
 
 
 def _is_scheme(scheme: str) -> bool:
-    """Whether a text is a scheme (RFC 3986, section 3.1): a letter, then letters, digits, ``+``, ``-`` and ``.``."""
+    """Return whether a text is a scheme (RFC 3986, 3.1): a letter, then letters, digits, ``+``, ``-`` and ``.``."""
     letters = scheme.translate({ord(sign): None for sign in "+-."})
     return len(scheme) <= _MAX_SCHEME and scheme[:1].isalpha() and letters.isalnum() and scheme.isascii()
 
 
 def _check_address(address: str, rest: str) -> None:
-    """Refuse an address that is too long, does not print, or holds a password: addresses are stored and printed."""
+    """Raise InputError if an address, which is stored and shown, is too long, not printable, or holds a password."""
     if len(address) > _MAX_ADDRESS or not address.isascii() or not address.isprintable():
         raise InputError("address_invalid", f"an address has at most {_MAX_ADDRESS} characters of printable ASCII")
     if "@" in rest.partition("/")[0]:
@@ -66,7 +67,7 @@ def _check_address(address: str, rest: str) -> None:
 
 
 def _open_foreign(scheme: str, address: str, **options: Any) -> Transport:
-    """Make the transport of another package for a scheme.
+    """Make the transport that another installed package has for this scheme.
 
     Only this function reads the list of installed packages, since that takes longer than the start of a device.
     """
@@ -87,17 +88,17 @@ def _open_foreign(scheme: str, address: str, **options: Any) -> Transport:
 
 
 def _is_transport(found: object) -> bool:
-    """Whether an object has the members of :class:`edge_sdk.transport.base.Transport`, and a valid address."""
+    """Return whether an object has the members of :class:`edge_sdk.transport.base.Transport`, and a valid address."""
     own = getattr(found, "address", None)
     is_kept = isinstance(own, str) and 0 < len(own) <= _MAX_ADDRESS and own.isprintable()
     return is_kept and all(callable(getattr(found, part, None)) for part in ("fetch", "send"))
 
 
 def read_token(raw: bytes) -> str:
-    """Read a token from ``raw``, a file's bytes: one word of printable ASCII, with blanks around it at most.
+    """Return the token that ``raw``, a file's bytes, holds: one word of printable ASCII, perhaps with blanks around it.
 
     Raises:
-        InputError: ``token_invalid``: the file holds no such word, or one of more than 4096 characters. The error's
+        InputError: ``token_invalid``: the file holds no such word, or a word of more than 4096 characters. The error's
             text does not quote the token.
     """
     token = raw.strip()

@@ -1,6 +1,7 @@
-"""Installed models: Naive Bayes scoring in plain Python.
+"""Classify records with an installed Naive Bayes model, in plain Python.
 
-score(c) = log P(c) + Σ log P(x_i | c) over the features that are present; the largest wins.
+For a class c and the record's known features i with values x_i, score(c) = log P(c) + Σ log P(x_i | c). The predicted
+class has the largest score.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class Classifier:
     """An installed model that classifies records. Its ``repr`` names the model only.
 
     Attributes:
-        name, version: of the signed document.
+        name, version: name and version of the model's signed document.
         classes: the labels that it can predict.
-        model: the contents of the document.
+        model: the contents of the model's document.
     """
 
     __slots__ = ("_clock", "_terms", "classes", "model", "name", "version")
@@ -47,7 +48,7 @@ class Classifier:
         return self._clock() >= self.model.header.expires
 
     def check(self, record: Mapping[str, object]) -> Check:
-        """Tell which of the model's features are missing or unlisted in ``record``, with hints on probable mistakes.
+        """Return which of the model's features are missing or unlisted in ``record``, with hints on probable mistakes.
 
         The label is not checked, since a record to classify has none.
 
@@ -57,9 +58,9 @@ class Classifier:
         return self.model.schema.check(record, label=self.classes[0])
 
     def scores(self, record: Mapping[str, object]) -> list[float]:
-        """log(P(class) · P(record | class)) per class, in the order of ``classes``, up to a common constant.
+        """Return log(P(class) · P(record | class)) per class, in the order of ``classes``, up to a common constant.
 
-        Features whose value is missing, or unknown to the model, are left out.
+        A feature is left out if its value is missing, or unknown to the model.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping.
@@ -77,7 +78,7 @@ class Classifier:
         return scores
 
     def predict(self, record: Mapping[str, object]) -> str:
-        """The most probable class; the first in ``classes`` if several are equally probable.
+        """Return the most probable class. If several are equally probable, return the first of them in ``classes``.
 
         A value that the model does not know counts as missing, so that every record has a class; :meth:`check` names
         such values.
@@ -89,7 +90,7 @@ class Classifier:
         return self.classes[scores.index(max(scores))]
 
     def predict_proba(self, record: Mapping[str, object]) -> dict[str, float]:
-        """Class → its probability under the model. The probabilities sum to 1, except for rounding.
+        """Return a dict: class → its probability under the model. The probabilities sum to 1, except for rounding.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping.
@@ -105,10 +106,11 @@ class Classifier:
 
 
 def _quadratic(normal: Normal, *, is_truncated: bool) -> tuple[tuple[()], list[tuple[float, float, float]]]:
-    """Per class (a, b, m), for a log density a + b(x − m)²: a = −½ log(2πσ²), b = −1/(2σ²), m the mean.
+    """Return for each class (a, b, m), such that a + b(x − m)² is the log density of the normal distribution at x.
 
-    For a distribution that is cut to [−1, 1], the logarithm of the normal distribution's mass there is subtracted
-    from a.
+    m is the mean, σ² the variance, a = −½ log(2πσ²) and b = −1/(2σ²). If the distribution is cut to [−1, 1]
+    (``is_truncated``), the logarithm of the normal distribution's mass there is subtracted from a. The empty tuple
+    before the list stands for a table.
     """
     curves = []
     for m, v in zip(normal.mean, normal.variance, strict=True):

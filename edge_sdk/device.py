@@ -1,8 +1,8 @@
 """The facade that an application embeds: enrol, report, drain, acknowledge, install, predict.
 
-Randomness, time and storage are arguments; :meth:`Device.open` has defaults for them. Two habits keep the start of a
-small device short: paths are handled by ``os.path``, and modules that not every device needs are imported where they
-are used. Each method calls a module that does the work.
+Randomness, time and storage are arguments; :meth:`Device.open` has defaults for them. Each method calls a module that
+does the work. To keep the start of a small device short, paths are handled by ``os.path``, and modules that not every
+device needs are imported where they are used.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ if TYPE_CHECKING:
 
 
 class FollowedDocument(NamedTuple):
-    """A document that a state follows: it accepts newer versions of it.
+    """A document other than campaigns and models that the device fetches at every ``sync``, to accept newer versions.
 
     Attributes:
         role: ``nodes``, a list of nodes, or ``keys``, a key book.
-        name: of the list, or of the campaign of the book; the source has it under this name.
-        version: that was accepted last; None if none was.
-        accept: verifies and stores a file, and returns its version.
+        name: name of the list of nodes, or of the campaign to which the key book belongs. The source has the document
+            under this name.
+        version: the version that was accepted last; None if none was accepted yet.
+        accept: function that verifies and stores a file of the document, and returns its version.
         most_bytes: largest size of a file that can be accepted. A source can not make the device hold more.
     """
 
@@ -59,9 +60,10 @@ class FollowedDocument(NamedTuple):
 class Device:
     """A device that answers at most once per campaign and period, also after crashes, if its disk keeps its state.
 
-    A device is thread-safe, and several processes may share its state folder. Its ``repr`` shows counts only, or that
-    the state can not be read. All methods that use the state may raise StorageError: ``state_closed`` after
-    :meth:`close`; ``state_busy``, ``state_damaged``, ``state_lost``, ``state_forked``.
+    A device is thread-safe, and several processes may share its state folder. Its ``repr`` shows the numbers of
+    campaigns and unsent reports, or that the state can not be read. All methods that use the state may raise
+    StorageError: ``state_closed`` after :meth:`close`; ``state_busy``, ``state_damaged``, ``state_lost``,
+    ``state_forked``.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Device:
         uptime: Callable[[], tuple[str, int]] | None,
         entropy: Callable[[int], bytes],
     ) -> None:
-        """Wrap a state that is already provisioned. Applications use :meth:`open`."""
+        """Wrap a state that was made before. Applications call :meth:`open` instead."""
         self._state = state
         self._documents = Documents(state)
         self._time = Timekeeper(state, self._documents, clock, uptime)
@@ -116,21 +118,22 @@ class Device:
         No state is made in a folder: one that is gone, or whose disk is not mounted, can not be told from a folder
         where no device was installed. A new device there would answer, and spend, a second time.
 
-        A state that was made on another machine is opened too: its models classify, and its status can be read. What
-        would answer is refused there (``state_copied``).
+        A state that was made on another machine is opened too: its models classify, and its status can be read. Methods
+        that would make an answer are refused there (``state_copied``).
 
         Args:
             state_dir: the folder of this device. None makes a state in memory, which is for simulations: after a
                 restart nobody knows what was spent.
-            trust: a root file (``.hst``) that the owner trusts. A root that is older than the stored one is ignored,
-                and a newer one must continue the stored one's chain. A state in memory needs one.
+            trust: a root file (``.hst``, the signed list of keys) that the owner trusts. It is ignored if it is older
+                than the stored root. If it is newer, the keys of the stored root must have signed it. A state in memory
+                needs a root file.
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder, again whenever
                 the file changes; without the file, the defaults of :class:`Policy` hold. If the file of an existing
                 state can not be read, or is gone, the device opens all the same. Then ``policy``, ``explain``,
                 ``enrol`` and answers for new periods are refused, and all else works.
-            enrolment: the bytes of a provisioning file of a closed fleet, whose secret makes this device's ids. It is
-                given to :meth:`provision`, or for a state in memory. The file of the present secret changes nothing,
-                and others are refused.
+            enrolment: the bytes of a provisioning file of a closed fleet (one with a list of its devices). The file's
+                secret makes this device's report ids. It is given to :meth:`provision`, or for a state in memory. Here
+                the file of the present secret changes nothing, and other files are refused.
             clock: returns seconds since 1970; may be wrong. The default is the system's clock. An application that
                 gives a clock without ``uptime`` states that this clock is right.
             uptime: returns a name of the present boot and the seconds since the boot. These bound how many periods a
@@ -141,8 +144,8 @@ class Device:
 
         Raises:
             InputError: ``argument_invalid``; ``enrolment_late``: the device has another secret than the file's.
-            DocumentError: the root or the provisioning file is not acceptable; ``bad_signature``: a newer root is no
-                step from the stored root.
+            DocumentError: the root or the provisioning file is not acceptable; ``bad_signature``: the keys of the
+                stored root have not signed the newer root.
             StorageError: ``not_provisioned``: there is no device here; ``state_lost``: a device was installed here,
                 and its state is missing, damaged or an older copy; ``state_newer``, ``state_older``: software of
                 another version wrote it; ``state_damaged``, ``state_busy``, ``entropy_unavailable``.
@@ -166,12 +169,13 @@ class Device:
     ) -> Self:
         """Make the state of a new device in a folder, and open it. An installation calls this once.
 
-        A program that reports opens the device (:meth:`open`) and never makes one. Here a device that is there is
-        refused, so that such a program fails at its second start, and not after its folder was lost.
+        A program that reports opens the device (:meth:`open`) and never makes one. If the folder already has a device,
+        this method refuses. So a program that calls it by mistake fails at its second start, and not only after its
+        folder was lost.
 
-        What tells this machine from others is stored as a digest. Without it (``Status.machine`` is ``none``) a copy
-        of the state is noticed only on a machine that has an id, so that what is provisioned in an image that is built
-        for many machines answers on none of them.
+        A digest of the machine's id is stored, so that a copy of the state on another machine is noticed. If this
+        machine has no id (``Status.machine`` is ``none``), the copy is noticed only on a machine that has one. So a
+        device that is provisioned in a disk image for many machines answers on none of those that have an id.
 
         Args:
             state_dir: a folder for this device alone; it is created with mode 0700. None as for :meth:`open`.
@@ -181,8 +185,8 @@ class Device:
             enrolment: the bytes of a provisioning file of a closed fleet, whose secret makes this device's ids.
             machine: returns 32 bytes that tell this machine from others, or None if that is not known. The
                 application then gives it at every opening. The default is the system's machine id and board.
-            machine_id: instead, a file whose content no other machine has and no update changes. The state names it,
-                and every opening reads it.
+            machine_id: instead of ``machine``, the path of a file whose content no other machine has and no update
+                changes. The state stores the path, and every opening reads the file.
 
         Raises:
             InputError: ``already_provisioned``: there is a device here; ``machine_unknown``: the file ``machine_id`` is
@@ -232,12 +236,12 @@ class Device:
     ) -> int:
         """Begin again after a state was lost or copied: with a new secret, and with the old budget counted as spent.
 
-        The whole lifetime ε counts as spent: the owner's present one, the largest that held at an answer, or what was
-        spent, whichever is most. So nothing is answered until the owner raises it. Campaigns, models, evidence and
-        unsent reports are forgotten. The lines of the old ledger stay if all of them can be read, so their periods and
-        days are not paid twice. If one is damaged or missing, none stays, and the present period may be paid for once
-        more. Of a series, in which a device answers once, the device answers nothing unless the series begins after
-        the reset. Stop every program that uses the state before the reset.
+        The whole lifetime ε counts as spent: the largest of the owner's present limit, the highest limit under which
+        anything was answered, and the ε that was spent. So nothing is answered until the owner raises the limit.
+        Campaigns, models, evidence and unsent reports are forgotten. The lines of the old ledger stay if all of them
+        can be read, so their periods and days are not paid twice. If a line is damaged or missing, no line stays, and
+        the present period may be paid for once more. The device answers a series (campaigns in which a device answers
+        once in all) only if the series begins after the reset. Stop every program that uses the state before the reset.
 
         Args:
             state_dir: the state folder. It may not be None.
@@ -247,8 +251,8 @@ class Device:
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder.
             clock: returns seconds since 1970; may be wrong. The default is the system's clock.
             entropy: n → n fresh random bytes.
-            machine, machine_id: as for :meth:`provision`. Without them, the file that the old state names is used, if
-                that can be read, or else the system's ids.
+            machine, machine_id: as for :meth:`provision`. If neither is given, the file that the old state names is
+                used. If that can not be read, the system's ids are used.
 
         Returns:
             The ε that counts as spent, in millionths.
@@ -259,11 +263,11 @@ class Device:
                 ``leave_fleet`` is given; ``enrolment_used``: the file was used on this device; ``machine_unknown``:
                 the file of the machine's id can not be read. The old state is then untouched.
             DocumentError: the root or the provisioning file is not acceptable. The old state is then untouched.
-            StorageError: ``state_busy``: another program holds the state, which is then untouched;
-                ``state_damaged``: the install marker was damaged, so it is not known which lifetime ε was the largest
-                that was allowed here, nor which provisioning files were used; the old state is then untouched;
-                ``entropy_unavailable``. After ``disk_full`` and ``io_failed`` there may be the old state without its
-                outbox, the new state, or, if the old one was damaged, none; reset again.
+            StorageError: ``state_busy``: another program holds the state, which is then untouched; ``state_damaged``:
+                the install marker was damaged, so it is not known which lifetime ε was the largest that was allowed
+                here, nor which provisioning files were used; the old state is then untouched; ``entropy_unavailable``.
+                After ``disk_full`` and ``io_failed`` the folder may have the old state without its outbox, the new
+                state, or, if the old state was damaged, no state; reset again.
         """
         from edge_sdk.arguments import system_clock
         from edge_sdk.opening import reset_state
@@ -293,7 +297,8 @@ class Device:
     def explain(self, raw: bytes, *, model: bytes | Iterable[bytes] | None = None) -> str:
         """Say in words what a signed campaign asks and costs, or how a model was made. The state is not changed.
 
-        Of a model it is what the publisher's card says: source, cost, expected accuracy, and who could have moved it.
+        The words on a model are from the publisher's card: what the model was learned from, its cost in ε, its expected
+        accuracy, and who could have falsified it.
 
         Args:
             raw: the ``.hsc`` file of a campaign, or the ``.hsm`` file of a model, before it is accepted.
@@ -302,8 +307,9 @@ class Device:
 
         Raises:
             DocumentError: the campaign or the model is not acceptable. What the policy refuses is explained instead.
-            InputError: ``model_unknown``: an evaluated model is neither given nor installed, or another is given;
-                ``policy_invalid``, ``policy_missing``: the policy can not be read, or is gone; ``argument_invalid``.
+            InputError: ``model_unknown``: an evaluated model is neither given nor installed, or a model is given that
+                the campaign does not evaluate; ``policy_invalid``, ``policy_missing``: the policy can not be read, or
+                is gone; ``argument_invalid``.
         """
         models = [model] if isinstance(model, bytes) else [] if model is None else list(model)
         return self._acceptance.explain(raw, models)
@@ -350,27 +356,31 @@ class Device:
 
     @logged("rotate", lambda version: f"root {version} is trusted")
     def rotate(self, roots: Iterable[bytes]) -> int:
-        """Follow newer trust roots from the stored one, as far as they form a chain. They may come in any order.
+        """Accept newer trust roots, each signed by the keys of the root before it, beginning with the stored root.
 
         Campaigns that the new root's keys have not signed end, since their keys were revoked. Models still classify.
-        ``roots`` are the bytes of root files (``.hst``). Returns the version of the root that is now trusted.
+        ``roots`` are the bytes of root files (``.hst``), in any order. Return the version of the root that is now
+        trusted.
 
         Raises:
-            DocumentError: ``bad_signature``: no root can be reached; ``not_yet_valid``, ``expired``: the newest root
-                reached is out of date; ``equivocation``, after which the roots are kept as evidence; ``rollback``; and
-                the reasons of a file that can not be read. The trusted root stays as it was.
+            DocumentError: ``bad_signature``: no given root continues the stored one; ``not_yet_valid``, ``expired``:
+                the newest root that continues it is out of date; ``equivocation``, after which the roots are kept as
+                evidence; ``rollback``; and the reasons of a file that can not be read. The trusted root stays as it
+                was.
             InputError: ``argument_invalid``.
         """
         return self._acceptance.rotate(roots)
 
     @logged("follow", lambda found: f"root {found[0]} is trusted")
     def follow(self, roots: Iterable[bytes]) -> tuple[int, DocumentError | None]:
-        """Follow trust roots that are given in the order of their versions, up to the newest that is in date.
+        """Accept newer trust roots, given in the order of their versions, up to the newest that is in date.
 
-        Unlike :meth:`rotate`, this keeps what was reached before a root that is refused, and returns the refusal.
+        If a root is refused, the roots before it stay accepted, and the refusal is returned. (:meth:`rotate` raises
+        it.)
 
         Returns:
-            The version of the root that is now trusted; why later roots were not followed, None if all were.
+            The version of the root that is now trusted, and the error because of which later roots were not accepted;
+            None instead of the error if all were.
 
         Raises:
             InputError: ``argument_invalid``: a root is not given as bytes; no root is followed.
@@ -378,7 +388,7 @@ class Device:
         return self._acceptance.follow(roots)
 
     def evidence(self) -> list[tuple[str, bytes, bytes]]:
-        """Pairs of different signed documents of one name and version, eight pairs at most.
+        """Return the stored pairs of different signed documents of one name and version, eight pairs at most.
 
         Returns:
             For each pair: the role (``root``, ``campaign`` or ``model``), the file that came first, which is the
@@ -387,20 +397,21 @@ class Device:
         return self._documents.evidence()
 
     def campaigns(self) -> list[Campaign]:
-        """The accepted campaigns, sorted by name, with those that their publisher ended, or that have expired.
+        """Return the accepted campaigns, sorted by name, including those that expired or that their publisher ended.
 
-        Campaigns that a new root ended are deleted; :meth:`status` has their names.
+        Campaigns that ended because a new root revoked their keys are deleted; :meth:`status` has their names.
         """
         return [parse_campaign(payload) for _, _, payload in self._documents.all("campaign")]
 
     def campaign(self, called: bytes | str) -> Campaign:
-        """Find an accepted campaign.
+        """Return an accepted campaign.
 
         Args:
             called: its id as bytes; or as text its name, or else the first hexadecimal digits of its id.
 
         Raises:
-            InputError: ``campaign_unknown``: no accepted campaign, or more than one, is called so.
+            InputError: ``campaign_unknown``: no accepted campaign, or more than one, has this id, name or beginning of
+                its id.
         """
         accepted = self.campaigns()
         if isinstance(called, bytes):
@@ -414,7 +425,7 @@ class Device:
         return found[0]
 
     def model(self, name: str | None = None) -> Classifier:
-        """The installed model called ``name``; for None, the only installed model.
+        """Return the installed model called ``name``. If ``name`` is None, return the only installed model.
 
         Raises:
             InputError: ``model_unknown``: there is no such model; ``model_ambiguous``: ``name`` is None, and several
@@ -432,7 +443,7 @@ class Device:
         return Classifier(parse_model(chosen[0]), self._time.now)
 
     def followed(self) -> list[FollowedDocument]:
-        """The documents beside campaigns and models that ``sync`` fetches for this state: none of a device."""
+        """Return the documents beside campaigns and models that ``sync`` fetches for this state. A device has none."""
         return []
 
     def report(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> bytes:
@@ -450,32 +461,32 @@ class Device:
                 name.
 
         Returns:
-            The period's r reports, joined, each of the campaign's record length.
+            The bytes of the period's ``Campaign.answers`` reports, joined; each has the campaign's record length.
 
         Raises:
-            InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer; ``campaign_for_nodes``:
-                call :meth:`edge_sdk.Node.summarise`; ``model_unknown``: the model that the campaign evaluates is not
-                installed; ``record_invalid``: the record is no mapping;
-                ``value_refused``: a value is unlisted, and the campaign refuses such values (no other refusal depends
-                on a value); ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
+            InputError: ``campaign_unknown``: no such campaign was accepted, or a new root has ended it;
+                ``campaign_for_nodes``: the campaign asks nodes for sums, see :meth:`edge_sdk.Node.summarise`;
+                ``model_unknown``: the model that the campaign evaluates is not installed; ``record_invalid``: the
+                record is no mapping; ``value_refused``: a value is unlisted, and the campaign refuses such values (no
+                other refusal depends on a value); ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; ``invalid_campaign``: the evaluated model
                 has other classes.
             PolicyError: ``period_answered``: the period was paid for before, and there is no answer to return;
                 ``policy_refused``: the owner's policy does not allow the campaign; ``budget_exhausted``: the limit on ε
                 for the device's life is reached; ``budget_paused``: the limit of a day or of the window is reached;
-                ``series_answered``, ``series_begun``, ``series_not_member``: the campaign is of a series, of which this
-                device answers no further period, whatever its record;
-                ``disabled``: the owner has opted out.
+                ``series_answered``, ``series_begun``, ``series_not_member``: the campaign belongs to a series
+                (campaigns in which a device answers once in all), and this device answers no further period of it,
+                whatever its record; ``disabled``: the owner has opted out.
             StorageError: ``entropy_unavailable``, or the state can not be read or written. After a failed write the
-                answer is stored and paid, or neither; call again. After all other errors no ε was spent.
+                answer is either stored and paid, or neither; call again. After all other errors no ε was spent.
         """
         return self.answer(campaign_id, record, label).reports
 
     def check(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Tell which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
+        """Return which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
 
-        This is ``Campaign.check``, except that a campaign that evaluates a model reads the model's features. The
-        arguments are those of :meth:`report`.
+        It is the result of ``Campaign.check``, except that for a campaign that evaluates a model the model's features
+        are checked. The arguments are those of :meth:`report`.
 
         Raises:
             InputError: ``campaign_unknown``, ``model_unknown``, ``record_invalid``, ``argument_invalid``.
@@ -488,7 +499,7 @@ class Device:
 
     @logged("report")
     def answer(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Reply:
-        """Answer like :meth:`report`, and also tell the period and whether it was answered before."""
+        """Answer like :meth:`report`, and also return the period, and whether it was answered before."""
         if isinstance(campaign_id, str):
             campaign_id = self.campaign(campaign_id).id
         about = AboutRecord(record, label, models=self._models, meanings=self._meanings, entropy=self._entropy)
@@ -496,30 +507,31 @@ class Device:
 
     @logged("drain", lambda count: f"{count} reports sealed")
     def drain(self, path: str | os.PathLike[str]) -> int:
-        """Seal all unacknowledged reports into a new batch file at ``path``, atomically. They stay in the spool.
+        """Seal all unacknowledged reports into a new batch file at ``path``, atomically. They stay stored.
 
-        The file holds one batch per campaign, and only the device's user can read it. A node's file holds summaries or
-        messages of masked campaigns: of a node with both, the oldest of one kind up to the first of the other
-        (:meth:`file_ending`), and the next call after :meth:`ack` seals the following ones. Call :meth:`ack` once the
-        file has arrived. Until then, each call seals the same reports again; the aggregator counts repeated reports
-        once.
+        The file holds one batch per campaign, and only the device's user can read it. A node's file holds either
+        summaries or the messages of masked campaigns (:meth:`file_ending` tells which). If both kinds wait, the file
+        ends before the first answer of the other kind, and the next call after :meth:`ack` seals that. Call :meth:`ack`
+        once the file has arrived. Until then, each call seals the same reports again; the aggregator counts repeated
+        reports once.
 
         Returns:
             The number of reports in the file; if it is 0, no file is written.
 
         Raises:
             InputError: ``argument_invalid``.
-            StorageError: ``file_exists``: that file is unchanged. After other reasons there is no new file, or it is
-                complete: send it or remove it. The reports stay.
+            StorageError: ``file_exists``: there is a file at ``path``, which stays unchanged. After other reasons there
+                is either no new file, or a complete one: send it or remove it. The reports stay stored.
         """
         from edge_sdk.answering.sealing import drain
 
         return drain(self._state, self._documents, self._reporting.spool, path, self._time.now)
 
     def file_ending(self) -> str | None:
-        """How the name of the file that :meth:`drain` would seal now should end; None if no report waits.
+        """Return the ending for the name of the file that :meth:`drain` would seal now; None if no report waits.
 
-        ``.hsr`` for reports; of a node ``.hsn`` for summaries, ``.hse`` for the messages of masked campaigns.
+        It is ``.hsr`` for reports of a device, ``.hsn`` for summaries of a node, and ``.hse`` for a node's messages of
+        masked campaigns.
         """
         from edge_sdk.answering.sealing import ending
 
@@ -548,7 +560,7 @@ class Device:
 
         If ``sync`` was given another folder, the files that this device has sealed into its outbox are deleted too, if
         they can be reached. Files that :meth:`drain` sealed elsewhere stay. The ledger and the documents stay, and
-        models still classify. A full disk does not prevent it where the disk can overwrite a file in its place.
+        models still classify. This works on a full disk, too, if the disk can overwrite a file in its place.
 
         Raises:
             StorageError: the device still takes part, but files of the outbox may have been removed; call again.
@@ -589,8 +601,8 @@ class Device:
         """List what was answered, when and at which ε, oldest first. Answers themselves are not shown.
 
         Args:
-            campaign: only lines of this campaign: an id as bytes; or as text a name, in all its versions, or the first
-                hexadecimal digits of ids. None for all lines, with the cost that a reset counted.
+            campaign: list only answers of this campaign: its id as bytes; or as text its name, for all versions, or the
+                first hexadecimal digits of its id. None lists all answers, and the cost that a reset counted as spent.
         """
         lines = self._reporting.ledger.history()
         if campaign is None:
@@ -600,7 +612,7 @@ class Device:
         return [line for line in lines if line.id and is_called(campaign, line.campaign, line.id)]
 
     def status(self) -> Status:
-        """Tell what was spent, what is left, what waits, which documents are installed, and what the clocks say."""
+        """Return what was spent and is left, which reports wait, what is installed, and what the clocks say."""
         from edge_sdk.status import gather
 
         with self._state.reading():

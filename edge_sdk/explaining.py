@@ -1,10 +1,10 @@
-"""A campaign or a model in words, for the owner who decides whether the device takes part.
+"""Explain a campaign or a model in words, for the owner who decides whether the device takes part.
 
-In: a verified campaign, the owner's policy, what was spent; or a verified model. Out: facts, which :func:`as_text`
-renders: a text is a fact, and the list after it holds the facts below it.
+In: a verified campaign, the owner's policy, what was spent; or a verified model. Out: facts, a list of texts; a list
+inside it has details of the text before it. :func:`as_text` makes one text of them.
 
-The card of a model is a map that its publisher writes, and that this device can not check. So no entry is taken as it
-is: an entry that is missing, or of an unknown type or form, is "not stated", and texts are cut.
+The card of a model is a map that its publisher writes, and that this device can not check. So an entry that is missing,
+or of an unknown type or form, is shown as "not stated", and long texts are cut.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 def as_text(facts: Facts, indent: str = "") -> str:
-    """Facts as lines of text; those below another one begin two blanks further in."""
+    """Return ``facts`` as lines of text, each after ``indent``. The details of a fact begin two blanks further in."""
     return "\n".join(
         as_text(each, f"{indent}  ") if isinstance(each, list) else indent + each if each else "" for each in facts
     )
 
 
 def shown_date(seconds: int) -> str:
-    """Date and time, UTC, of a moment in seconds since 1970; moments after the year 9999 are the far future."""
+    """Return the date and time, UTC, of a moment in seconds since 1970; after the year 9999, "the far future"."""
     year_10000 = 253_402_300_800
     return date(seconds, "%Y-%m-%d %H:%M UTC") if seconds < year_10000 else "the far future"
 
 
 def period_in_words(seconds: int) -> str:
-    """The length of a period, as :func:`duration` says it. Periods of whole days begin at midnight UTC."""
+    """Return a period's length in seconds as text; with "(UTC)" for whole days, which begin at midnight UTC."""
     return f"{duration(seconds)}{'' if seconds % _UNITS[0][0] else ' (UTC)'}"
 
 
 def duration(seconds: int) -> str:
-    """A length of time as text, in the largest unit that divides it: ``day``, ``2 hours``, ``90 seconds``."""
+    """Return a number of seconds as text, in the largest unit that divides it: ``day``, ``2 hours``, ``90 seconds``."""
     unit, name = next((unit, name) for unit, name in _UNITS if seconds % unit == 0)
     count = seconds // unit
     return name if count == 1 else f"{count} {name}s"
@@ -68,16 +68,18 @@ def duration(seconds: int) -> str:
 
 
 class Account(NamedTuple):
-    """What an explanation tells of the device, beside the campaign.
+    """The facts about the device that the explanation of a campaign needs.
 
     Attributes:
-        policy: the owner's.
+        policy: the owner's policy.
         spent: the ε that the device has spent in the last day, in the last window and in all.
         disabled: the owner has opted out.
         paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
-        refused: why the device answers no period of the campaign's series; None if it may, or without a series.
-        secret: of the device; None after an opt-out.
-        booked: of a node, the adjacency whose ε its ledger counts; None before its first summary.
+        refused: why the device answers no further period of the campaign's series (campaigns in which a device answers
+            once in all); None if it may answer, or if the campaign has no series.
+        secret: the device's secret; None after an opt-out.
+        booked: of a node, the adjacency (which data sets ε compares) whose ε its ledger counts; None before its first
+            summary (noisy sums of its records).
         delta_spent: of a node, the δ that it has spent in all, in 10⁻¹².
     """
 
@@ -92,7 +94,7 @@ class Account(NamedTuple):
 
 
 def explain(campaign: Campaign, account: Account, now: int, evaluated: Sequence[Evaluated] = ()) -> Facts:
-    """What a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
+    """Return what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
     A campaign that has ended has no costs.
 
@@ -124,7 +126,7 @@ def explain(campaign: Campaign, account: Account, now: int, evaluated: Sequence[
 
 
 def _warnings(campaign: Campaign) -> Facts:
-    """A warning if values are refused: ε does not cover whether there is a report. What a curator's records taught."""
+    """Return a warning if the campaign refuses unlisted values, and what its publisher learned from records."""
     names = ", ".join(quoted(name) for name in refusing(campaign.schema))
     facts: Facts = []
     if names:
@@ -141,7 +143,7 @@ def _warnings(campaign: Campaign) -> Facts:
 
 
 def _series(campaign: Campaign, account: Account) -> Facts:
-    """How often the device answers in the campaign's series, and whether it takes part in this campaign."""
+    """Return how often the device answers in the campaign's series, and whether it takes part in this campaign."""
     series, refused = campaign.series, account.refused
     if series is None:
         return []
@@ -160,7 +162,7 @@ def _series(campaign: Campaign, account: Account) -> Facts:
 
 
 def _counted(campaign: Campaign, policy: Policy) -> int:
-    """What one answer costs by the owner's policy, in millionths of ε; the campaign's ε if the policy has no such ε."""
+    """Return an answer's cost in millionths of ε by the owner's policy; the campaign's ε if the policy has none."""
     try:
         return policy.cost_micro(campaign)
     except PolicyError:
@@ -168,9 +170,9 @@ def _counted(campaign: Campaign, policy: Policy) -> int:
 
 
 def _cost(campaign: Campaign, account: Account, first_period: int) -> Facts:
-    """ε per answer, per period and over the campaign's life, and the odds that it allows.
+    """Return the ε per answer, per period and over the campaign's life, and by how much a reader's odds may change.
 
-    Remaining periods are counted from ``first_period``, the index of the first that may still be answered.
+    ``first_period`` is the index of the first period that may still be answered.
     """
     policy, total = account.policy, _counted(campaign, account.policy)
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - first_period)
@@ -207,10 +209,10 @@ def _cost(campaign: Campaign, account: Account, first_period: int) -> Facts:
 
 
 def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
-    """A line for each limit per time that does not allow an answer in every period.
+    """Return a line for each of the owner's limits on ε per time that does not allow an answer in every period.
 
-    If every period can be answered but a limit leaves little room, a warning. If a limit allows no answer, or if the
-    campaign is of a series, no line.
+    If every period can be answered, but a limit leaves little room, return a warning. If a limit allows no answer, or
+    if the campaign belongs to a series, return no line.
     """
     micro, length = _counted(campaign, policy), campaign.time_precision
     if campaign.series is not None or any(limit.micro < micro for limit in policy.limits):
@@ -226,7 +228,7 @@ def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
 
 
 def _odds(loss: float) -> str:
-    """e^loss as text, rounded up: e^loss − 1 to four digits, and above 1000 e^loss to four digits.
+    """Return e^loss as text, rounded up. Four digits of e^loss − 1 are shown; above 1000, four digits of e^loss.
 
     >>> _odds(0.001), _odds(1.0), _odds(900.0)
     ('1.001001', '2.719', '7.329e+390')
@@ -237,7 +239,7 @@ def _odds(loss: float) -> str:
 
 
 def _verdict(campaign: Campaign, account: Account, evaluated: Sequence[Evaluated]) -> Facts:
-    """Whether the owner's policy allows the campaign, with every rule that refuses it."""
+    """Return whether the owner's policy allows the campaign, with every rule that refuses it."""
     policy, spent = account.policy, account.spent
     refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
     micro = _counted(campaign, policy)
@@ -266,7 +268,7 @@ def _verdict(campaign: Campaign, account: Account, evaluated: Sequence[Evaluated
 
 _WORD = 1 << 32
 _ALWAYS_LISTED = _WORD // 100
-"""Chance, out of 2^32, above which a subject always has a line of its own: 1 %."""
+"""Chance (2^32 is certain) above which a subject of questions always has a line of its own: 1 %."""
 _MAX_RARE_LISTED = 12
 _SHORT_NAME = 40
 """Most characters of a name that is written in full each time."""
@@ -275,11 +277,11 @@ _LONG_GROUP = 8
 
 
 class SubjectChance(NamedTuple):
-    """A subject that one answer of a period may be about.
+    """What one answer of a period may be about, for example a feature in one class, with its chance.
 
     Attributes:
         subject: what the questions ask about.
-        width: chance, out of 2^32, that the answer is about this subject, summed over its questions.
+        width: chance that the answer is about this subject, summed over its questions; 2^32 is certain.
         noises: descriptions of the mechanisms that perturb these answers.
     """
 
@@ -288,12 +290,12 @@ class SubjectChance(NamedTuple):
     noises: tuple[str, ...]
 
     def line(self, named: str) -> str:
-        """One line with chance, the subject as it is ``named``, and noise."""
+        """Return one line with the chance, the subject under the name ``named``, and the noise."""
         return f"- {_percent(self.width)}  {named}: {'; or '.join(self.noises)}"
 
 
 class Names:
-    """Names of features, classes and labels for one explanation.
+    """Names of features, classes and labels in one explanation, shortened where they repeat.
 
     A long name is written in full at its first mention, and later by its number. Lists of names that many subjects
     share are written once, at the end. So the length of an explanation is bounded by the length of the names plus a
@@ -316,7 +318,7 @@ class Names:
         return f"{quoted(text)} ({kind} {number + 1})"
 
     def _feature(self, number: int) -> str:
-        """Name an observed feature. A component of a projection is marked as one; a footnote lists its inputs."""
+        """Return the observed feature's name. A projection's component is marked, and a footnote lists its inputs."""
         observed = self._ungrouped[number]
         name = self._name("feature", number, observed.name)
         if not isinstance(observed, Component):
@@ -329,7 +331,7 @@ class Names:
         return f"{name} (a component)"
 
     def counted(self, number: int) -> str:
-        """Name the observed feature with this index, with its groups if it has groups."""
+        """Return the name of the observed feature with this index, with its groups of values if it has any."""
         observed = self._observed[number]
         groups = self._groups(number, observed) if isinstance(observed, Grouped) else ""
         return f"{self._feature(number)}{groups}"
@@ -342,7 +344,7 @@ class Names:
         return "all numbers"
 
     def subject(self, asked: Subject) -> str:
-        """Name the subject of a question, together with the label, which every answer involves."""
+        """Return the subject of a question in words, together with the label, on which every answer depends."""
         kind, feature, _, power, of_class = asked[:5]
         label = self._name("label", 0, self._schema.label.name)
         square = "the squares of " if kind == MOMENTS else "the square of "
@@ -362,7 +364,7 @@ class Names:
         return f"{square if kind == MOMENT else ''}{name} together with its {label}"
 
     def _groups(self, number: int, grouped: Grouped) -> str:
-        """The groups of a feature in words, at its first mention. The largest group, if it is long, is the rest."""
+        """Return a feature's groups of values in words; "" if named before. A long largest one is "all others"."""
         if ("groups", number) in self._mentioned:
             return ""
         self._mentioned.add(("groups", number))
@@ -379,7 +381,7 @@ class Names:
 
 
 def questions_in_words(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Facts:
-    """Every subject of the questions, the most likely first, and the noise; or the models ``evaluated``."""
+    """Return what the questions ask about, the most likely first, and their noise; or the models ``evaluated``."""
     if evaluated:
         return _asked_of_models(campaign, evaluated) if campaign.models else _asked_of_model(campaign, evaluated[0])
     names, strata = Names(campaign.schema), _strata(campaign)
@@ -402,7 +404,7 @@ def questions_in_words(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Fa
 
 
 def _asked_of_models(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Facts:
-    """An evaluation of several models. Every feature that one of the models reads is named once."""
+    """Return what a campaign asks that evaluates several models. Each feature that one of them reads is named once."""
     label, period = quoted(campaign.schema.label.name), period_in_words(campaign.time_precision)
     below: Facts = []
     for part in _strata(campaign)[0]:
@@ -419,7 +421,7 @@ def _asked_of_models(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Fact
 
 
 def _asked_of_model(campaign: Campaign, evaluated: Evaluated) -> Facts:
-    """An evaluation. Its answers depend on every feature that the model reads, so these are named."""
+    """Return what a campaign asks that evaluates one model. Every feature that the model reads is named."""
     label, header = quoted(campaign.schema.label.name), evaluated.header
     read = ", ".join(quoted(feature.name) for feature in evaluated.schema.features)
     noises = dict.fromkeys(question.mechanism.describe() for question in campaign.questions)
@@ -433,7 +435,7 @@ def _asked_of_model(campaign: Campaign, evaluated: Evaluated) -> Facts:
 
 
 def _strata(campaign: Campaign) -> list[list[SubjectChance]]:
-    """The subjects of each stratum, the most likely first.
+    """Return, for each answer of a period, the subjects that it may be about, the most likely first.
 
     The chances of all questions about one subject are added. So a publisher can not make a subject look rare by
     splitting it into many questions.
@@ -451,7 +453,7 @@ def _strata(campaign: Campaign) -> list[list[SubjectChance]]:
 
 
 def _listed(stratum: list[SubjectChance], names: Names) -> list[str]:
-    """One line for each of the first 12 subjects and of those above 1 %; one line that names all others."""
+    """Return a line for each of the first 12 subjects and of those above 1 %, and one line that names all others."""
     likely = [part.width > _ALWAYS_LISTED or place < _MAX_RARE_LISTED for place, part in enumerate(stratum)]
     lines = [part.line(names.subject(part.subject)) for part, alone in zip(stratum, likely, strict=True) if alone]
     rest = [part for part, alone in zip(stratum, likely, strict=True) if not alone]
@@ -467,7 +469,7 @@ def _permille(width: int) -> int:
 
 
 def _percent(width: int) -> str:
-    """A chance out of 2^32 as text. A chance above 0 is never shown as 0 %.
+    """Return a chance as text (2^32 is certain). A chance above 0 is never shown as 0 %.
 
     >>> _percent(1), _percent(1 << 31), _percent(1431655766)
     ('under 0.1%', '50%', '33.3%')
@@ -490,14 +492,14 @@ _NEIGHBOURS_OF_PARTY = {
     CHANGE: "other records of this node",
     CHANGE_FEATURES: "records of this node with the same labels and other features",
 }
-"""Neighbours if all records of a node are protected together."""
+"""Kind of adjacency → the data sets that ε compares, in words, if all records of a node are protected together."""
 UNCOVERED = "not covered"
 _SHARED_NOISE = "The noise of this node alone hides little. The noise of all protects the total"
 _PERSON = "A person with several records in the node costs that many times ε."
 
 
 def costs(campaign: Campaign, epsilon_micro: int | None = None) -> dict[str, str]:
-    """What a summary of ``epsilon_micro``, or of the campaign's ε, costs for each kind of neighbours."""
+    """Return kind of adjacency → ε as text of a summary made with ``epsilon_micro``; None for the campaign's ε."""
     from protocol.nodes.terms import cost_micro
 
     found = {}
@@ -510,7 +512,7 @@ def costs(campaign: Campaign, epsilon_micro: int | None = None) -> dict[str, str
 
 
 def sums_in_words(campaign: Campaign) -> Facts:
-    """Every sum that a node sends for a campaign for nodes."""
+    """Return in words every sum that a node sends for a campaign for nodes."""
     from protocol.nodes.terms import released_vectors
 
     assert campaign.nodes is not None
@@ -547,7 +549,7 @@ def _sum(subject: Subject, names: Names, campaign: Campaign) -> str:
 
 
 def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None = None) -> Facts:
-    """The ε of a summary, for each kind of neighbours, and the ε that the node's ledger counts.
+    """Return the ε of a summary for each kind of adjacency, and which of them the node's ledger counts.
 
     ``booked`` is the adjacency whose ε the ledger counts since the first summary; None if there was none yet.
     """
@@ -574,7 +576,7 @@ def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None = None)
 
 
 def _masked_cost(campaign: Campaign, terms: MaskedTerms, counted: str) -> Facts:
-    """ε and δ of a masked message, and on whom the protection rests. The ledger counts those of ``counted``."""
+    """Return a masked message's ε and δ, and on whom protection rests. The ledger counts the adjacency ``counted``."""
     from protocol.masked.costs import cost
 
     is_record = terms.unit == RECORD
@@ -631,11 +633,11 @@ _KINDS = {
         "the curator, who chose the records",
     ),
 }
-"""Kind of trust → what was counted, on what the privacy rests, and who could have moved the numbers."""
+"""Kind of trust → what was counted, on what the privacy rests, and who could have falsified the numbers."""
 
 
 def model_in_words(model: Model, digest: bytes) -> Facts:
-    """What a model of the id ``digest`` was learned from, at which ε, how often it is right, who could move it."""
+    """Return what the model with the id ``digest`` was learned from, its ε and accuracy, and who could falsify it."""
     header, schema, card = model.header, model.schema, model.card
     counted, rests, movers = _of_trust(_text(card, "trust"))
     threats, reach = _text(card, "threats"), _text(card, "reach_of_lies")
@@ -673,9 +675,9 @@ def model_in_words(model: Model, digest: bytes) -> Facts:
 
 
 def _of_trust(text: str) -> tuple[str, str, str]:
-    """What was counted, on what privacy rests and who could move the numbers; of several kinds, each in its turn.
+    """Return three texts: what was counted, on what the privacy rests, and who could have falsified the numbers.
 
-    ``text`` is a kind of trust, or several with semicolons between them.
+    ``text`` is a kind of trust, or several kinds with semicolons between them; the texts then name each in turn.
     """
     if not text:
         return "reports or records", _NOT_STATED, _NOT_STATED
@@ -688,7 +690,7 @@ def _of_trust(text: str) -> tuple[str, str, str]:
 
 
 def _card_cost(card: Mapping[str, object]) -> str:
-    """ε and δ of one person, as far as the card has them."""
+    """Return the ε and δ that one person has spent, as far as the card states them."""
     total, answer = _text(card, "epsilon_total"), _text(card, "epsilon_per_answer")
     delta = _text(card, "delta_total") or _text(card, "delta")
     when = " in all" if _text(card, "trust") == "central" or "series" in card else " in a period"
@@ -698,7 +700,7 @@ def _card_cost(card: Mapping[str, object]) -> str:
 
 
 def _accuracy(card: Mapping[str, object]) -> str:
-    """The expected accuracy, its range and what it assumes."""
+    """Return the expected accuracy that the card states, its range, and what it assumes."""
     least, most = _share(card, "expected_accuracy_low"), _share(card, "expected_accuracy_high")
     found = _share(card, "expected_accuracy")
     if found.endswith("%"):
@@ -708,13 +710,13 @@ def _accuracy(card: Mapping[str, object]) -> str:
 
 
 def _share(card: Mapping[str, object], key: str) -> str:
-    """A share as per cent; a text of another form, such as "not known yet", as it is."""
+    """Return a share of the card as per cent; a text of another form, such as "not known yet", unchanged."""
     text = _text(card, key)
     return f"{float(text):.1%}" if _SHARE.fullmatch(text) else text or _NOT_STATED
 
 
 def _text(card: Mapping[str, object], key: str) -> str:
-    """An entry of the card that is text or a whole number, cut and on one line; empty for any other entry."""
+    """Return an entry of the card, cut and on one line, if it is text or a whole number; else ""."""
     value = card.get(key)
     if type(value) is int and abs(value) < _MOST_COUNT:
         return str(value)
@@ -730,6 +732,6 @@ def _name(text: str) -> str:
 
 
 def _names(names: list[str] | tuple[str, ...]) -> str:
-    """The first names, and the number of the others."""
+    """Return the first 12 names as text, and the number of the others."""
     more = len(names) - _MOST_NAMES
     return ", ".join(map(_name, names[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")

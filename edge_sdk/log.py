@@ -2,10 +2,11 @@
 
 Logs are sent to other machines, so no line depends on a record. A line tells which campaign was answered, what was
 refused and why, what was sealed and what was fetched. It tells no value, and not whether a value was missing. One
-exception: a refused value in a campaign whose ``unlisted`` is ``refuse``, which owners allow for development only.
+exception: if a campaign has ``unlisted = "refuse"``, which owners allow for development only, a line tells that a value
+was refused.
 
 This module does not import ``logging``, which keeps the start of a small device short. An application that wants the
-lines has imported ``logging`` itself. Without a handler nothing is written.
+lines has imported ``logging`` itself. If ``logging`` has no handler, nothing is written.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 LOGGER = "edge_sdk"
 INFO = 20
 WARNING = 30
-"""Levels, numbered as in ``logging``. INFO: an action, or a refusal that the caller sees too. WARNING: a step that a
-run of sync skipped."""
+"""Levels of lines, with the numbers that ``logging`` has. INFO: an action, or a refusal that the caller sees too.
+WARNING: a step that a run of sync skipped."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -33,8 +34,8 @@ _R = TypeVar("_R")
 def note(level: int, message: str, *arguments: object) -> None:
     """Write one line to the logger ``edge_sdk``, if the application has imported ``logging``.
 
-    ``level`` is :data:`INFO` or :data:`WARNING`; ``message`` has a ``%`` format for each argument. Exceptions of the
-    application's log handlers are ignored.
+    ``level`` is :data:`INFO` or :data:`WARNING`; ``message`` has a ``%`` format, for example ``%s``, for each argument.
+    Exceptions of the application's log handlers are ignored.
     """
     logging = sys.modules.get("logging")
     if logging is not None:
@@ -46,9 +47,9 @@ def note(level: int, message: str, *arguments: object) -> None:
 
 
 def logged(step: str, told: Callable[[Any], str] | None = None) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Decorate a method: log each :class:`HearsayError` that it raises, and its results if ``told`` is given.
+    """Return a decorator of a method: log each :class:`HearsayError` that it raises; its results if ``told`` is given.
 
-    ``step`` is the first word of the line, ``told`` gives the rest of the line from the result.
+    ``step`` is the first word of the line. ``told`` makes the rest of the line from the method's result.
     """
 
     def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:

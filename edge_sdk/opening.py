@@ -1,8 +1,8 @@
-"""Opening a device's state, making a new one, and beginning again after a loss.
+"""Open a device's state, make a new state, and begin again after a state was lost.
 
-A new state is made only by provisioning, and only if nothing was installed in the folder before; or if the owner resets
-the device. A folder that is gone takes its marker with it. So no program that opens a device makes one: it can not tell
-a folder that is gone, or whose disk is not mounted, from one where no device was installed.
+A new state is made by provisioning, if nothing was installed in the folder before, or by a reset. Opening makes no
+state: it can not tell a folder that is gone, or whose disk is not mounted, from a folder where no device was installed,
+since the install marker (a small file that shows a lost state) is gone with the folder.
 
 If there is an install marker, a missing or damaged state is refused as ``state_lost``: a new state would forget what
 was spent. A damaged state without a marker is refused as ``state_damaged``. A state that was made on another machine is
@@ -65,10 +65,10 @@ def open_state(
     *,
     makes: bool,
 ) -> tuple[State, PolicyFile | PolicyGiven]:
-    """Open the state in a folder; or make it (``makes``), if no device was installed there.
+    """Open the state in a folder; or, if ``makes`` is true, make it, if no device was installed there.
 
-    An existing state is opened although its policy file can not be read: its owner can look at it, and opt out. A new
-    state is not made under such a file. The arguments and errors are those of :meth:`edge_sdk.Device.open` and
+    An existing state is opened even if its policy file can not be read, so that its owner can look at it and opt out. A
+    new state is not made then. The arguments and errors are those of :meth:`edge_sdk.Device.open` and
     :meth:`edge_sdk.Device.provision`; ``now`` is the present by a clock that may be wrong.
 
     Returns:
@@ -102,7 +102,7 @@ def open_state(
                 _check_machine(state, machine)
             else:
                 _provision(state, root, enrolment, now, entropy, machine, makes=makes, marker=marker)
-                # A marker that is new, damaged or an older copy learns again what the state knows.
+                # What the state knows is written again into a marker that is new, damaged or an older copy.
                 spent = ledger.last_total(), ledger.deltas.spent_pico()
                 note_in_marker(folder, spent, uses=used_here(state), policy=allowed.in_file)
                 keep_opt_out(state, ledger, Spool(state), marker)
@@ -120,7 +120,7 @@ def open_state(
 
 
 def _check_read_only(state: State, root: bytes | None, now: int, *, makes: bool) -> None:
-    """Check that a state on a read-only disk has a root, and that a given root continues its chain."""
+    """Raise an error if a state on a read-only disk has no root, or a given root does not continue the stored one."""
     stored = Documents(state).trust()
     if stored is None:
         raise _unfinished()
@@ -131,9 +131,9 @@ def _check_read_only(state: State, root: bytes | None, now: int, *, makes: bool)
 
 
 def _check_machine(state: State, machine: Machine) -> bytes:
-    """Compare this machine with the one that a state was made on, and note in ``state`` if it is another.
+    """Note in ``state.copied`` if the state was made on another machine than this one.
 
-    Return 32 bytes that tell this machine from others; none if nothing does.
+    Return 32 bytes that tell this machine from others; empty bytes if it has no id.
     """
     known, found = state.meta("machine"), machine.of(state)
     if known is not None and known != found:
@@ -158,10 +158,11 @@ def _prepare_folder(
     *,
     present: bool,
 ) -> None:
-    """Check that a folder has a state (``present``), or that a device may begin there, before anything is written.
+    """Raise an error if a folder has no state (``present`` is false) and no device may begin there.
 
-    Without a marker, make the folder if needed and flush its name; without a state as well, remove an old file
-    ``highest``. ``root`` is None if no device may begin.
+    The checks come before anything is written. If the folder has no marker, make the folder if needed, and flush its
+    name to disk. If it has no state either, remove the file ``highest`` of an earlier device. ``root`` is None if no
+    device may begin.
     """
     if not present:
         if marker is not None:
@@ -193,10 +194,10 @@ def _provision(
     makes: bool = True,
     marker: Marker | None = None,
 ) -> None:
-    """Provision a new state with its first root and secret (``makes``), or bring the stored root up to date.
+    """Write the first root and secret into a new state, if ``makes`` is true; or bring the stored root up to date.
 
-    ``machine`` is None for a state in memory, which no other machine can have. A state that is there learns from the
-    ``marker`` which provisioning files were used: it may be an older copy in which no answer is missing.
+    ``machine`` is None for a state in memory, which no other machine can have. An existing state may be an older copy
+    that lacks no answer. So the digests of used provisioning files are copied to it from the ``marker``.
     """
     documents = Documents(state)
     with state.transaction():
@@ -228,7 +229,7 @@ def _provision(
 def _begin(
     state: State, root: bytes, secret: bytes, now: int, machine: Machine | None, enrolment: bytes | None
 ) -> None:
-    """Write the first entries of a new state."""
+    """Write the first entries of a new state: secret, trusted root and machine. The caller has opened a transaction."""
     state.write_meta("secret", secret)
     note_fleet(state, enrolment)
     note_used(state, used_here(state))
@@ -248,14 +249,14 @@ def reset_state(
     *,
     leave_fleet: bool,
 ) -> int:
-    """Replace a lost, copied or unwanted state by a new one, with the old budget counted as spent.
+    """Replace a lost, copied or unwanted state by a new state, and count the old budget as spent.
 
-    The new state is complete before anything of the old one is removed. The outbox goes first: its reports are in the
-    old state too, and are never sent under the new one. A state whose ledger can be read is replaced by one rename, so
-    a device that stops at any step has the old state or the new one. A damaged state is renamed before its journal is
-    removed. A device that stops between the two has none, which is refused as ``state_lost``. The file ``highest``
-    names a line of either state before the renaming, and only one of the new state after it. So an older copy of the
-    old state is refused at each step.
+    The new state is complete before anything of the old state is removed. The outbox is removed first: its reports are
+    in the old state too, and are never sent under the new one. A state whose ledger can be read is replaced by one
+    rename, so a device that stops at any step has the old state or the new one. A damaged state is renamed before its
+    journal is removed. A device that stops between these two steps has no state, and is refused as ``state_lost``. The
+    file ``highest`` names a line of each of the two states before the renaming, and only a line of the new state after
+    it. So an older copy of the old state is refused at each step.
 
     The arguments and errors are those of :meth:`edge_sdk.Device.reset`. Returns the ε that counts as spent, in
     millionths.
@@ -268,7 +269,7 @@ def reset_state(
     lifetime = allowed().lifetime
     pinned = trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
     known = _undamaged_marker(folder)
-    # A reset that was stopped before its renaming has left its new state: nothing has used the file of that reset.
+    # A reset that was stopped before its renaming has left its new state. Nothing has used its provisioning file.
     old, left = _read_old(place), _read_old(fresh).own
     enrolled = bool(known and known.enrolments) if old.enrolled is None else old.enrolled
     secret = fresh_secret(
@@ -289,13 +290,13 @@ def reset_state(
     with os_errors("the state can not be replaced"):
         line = _make_next(fresh, old, budget, now, max(now, pinned.time_floor, old.latest), begin)
         if enrolment is not None:
-            # From here to the renaming, the new state beside the old one tells that the file was not used yet.
+            # Until the renaming, the new state beside the old one shows that the provisioning file was not used.
             note_in_marker(folder, pending=used_mark(secret))
-        # The files in the outboxes hold reports of the old state, which the reset takes back.
+        # The files in the outboxes hold reports of the old state, which must not be sent any more.
         clear_outboxes(folder, old.sealed)
         _note_both(os.path.join(folder, HIGHEST_FILE), old, line)
         _put_in_place(fresh, place, old_is_whole=old.whole)
-    # What fails from here on, the next opening does.
+    # If a step fails from here on, the next opening does it.
     with suppress(OSError):
         replace_highest(os.path.join(folder, HIGHEST_FILE), (line,))
     if enrolment is not None:
@@ -305,7 +306,7 @@ def reset_state(
 
 
 def _undamaged_marker(folder: str) -> Marker | None:
-    """The install marker; None if there is none. One that was damaged does not tell what a reset must count."""
+    """Return the install marker; None if there is none. Raise ``state_damaged`` if it was damaged."""
     known = read_marker(os.path.join(folder, MARKER_FILE))
     if known is not None and not known.whole:
         raise StorageError(
@@ -318,7 +319,7 @@ def _undamaged_marker(folder: str) -> Marker | None:
 
 
 def _put_in_place(fresh: str, place: str, *, old_is_whole: bool) -> None:
-    """Rename the new state to the name of the old one, whose journal goes before."""
+    """Remove the old state's journal, then rename the new state to the old state's name."""
     if old_is_whole:
         with suppress(FileNotFoundError):
             # The journal is empty, since the state could be read.
@@ -335,11 +336,11 @@ def _put_in_place(fresh: str, place: str, *, old_is_whole: bool) -> None:
 def _make_next(
     fresh: str, old: _OldState, spent: tuple[int, int], now: int, series_after: int, begin: Callable[[State], None]
 ) -> Highest:
-    """Make at ``fresh`` the complete state that takes the place of the ``old`` one. It appears complete.
+    """Make at ``fresh`` the state that will replace the ``old`` one. Return the newest line of its ledger.
 
-    ``spent`` are the ε in millionths and the δ in 10⁻¹² that count as spent. Campaigns of series that begin before
-    ``series_after`` are not answered. ``begin`` writes the first entries, inside a transaction. Returns the newest line
-    of the new ledger.
+    The file appears complete or not at all. ``spent`` are the ε in millionths and the δ in 10⁻¹² that count as spent.
+    Campaigns of series that begin before ``series_after``, in seconds since 1970, are not answered. ``begin`` is called
+    inside a transaction, to write the first entries.
     """
     part = f"{fresh}.part"
     _discard(part)
@@ -357,9 +358,9 @@ def _make_next(
 
 
 def _note_both(highest: str, old: _OldState, line: Highest) -> None:
-    """Let the file ``highest`` name a line of the old state, if there is one, and the new state's ``line``."""
+    """Write into the file ``highest`` a line of the old state's ledger, if it has one, and the new state's ``line``."""
     before = next(iter(read_highest(highest)), old.newest)
-    if before is not None or not old.whole:  # else the old ledger has no line, so no copy of it lacks one
+    if before is not None or not old.whole:  # else the old ledger has no line that a copy could lack
         replace_highest(highest, tuple(dict.fromkeys((before or line, line))))
 
 
@@ -371,7 +372,7 @@ class _OldState(NamedTuple):
         total_micro: the ε that was spent in all, in millionths; 0 if that can not be read.
         delta_pico: the δ that was spent in all, in 10⁻¹²; 0 if that can not be read.
         lines: the old ledger; no lines if one of them is damaged.
-        whole: whether the complete ledger was read, so that the file needs no journal.
+        whole: whether the complete ledger was read; the old file then needs no journal.
         latest: the latest time of an answer, or of an earlier reset, in seconds since 1970; 0 if that can not be read.
         sealed: paths of the files that the old state has sealed; none if that can not be read.
         track: bytes of the time by which limits were counted, with its steps; None if they can not be read.
@@ -396,16 +397,17 @@ class _OldState(NamedTuple):
 
 
 def _whole_budget(lifetime: tuple[int, int], known: Marker | None, old: _OldState) -> tuple[int, int]:
-    """The ε in millionths and the δ in 10⁻¹² that a reset counts as spent: the most that may have been.
+    """Return the ε in millionths and the δ in 10⁻¹² that a reset counts as spent: the most that may have been spent.
 
-    ``lifetime`` is what the owner allows now; the marker ``known`` has the largest under which anything was answered.
+    ``lifetime`` is the ε and δ that the owner allows now. The marker ``known`` has the largest limits under which
+    anything was answered.
     """
     marked = (0, 0) if known is None else (known.lifetime_micro, known.delta_pico)
     return max(lifetime[0], marked[0], old.total_micro), max(lifetime[1], marked[1], old.delta_pico)
 
 
 def _read_old(place: str) -> _OldState:
-    """Read the state at ``place``. Parts that are missing or damaged keep their defaults."""
+    """Return the readable parts of the state at ``place``. Parts that are missing or damaged keep their defaults."""
     old = _OldState()
     if not _is_there(place):
         return old
@@ -445,7 +447,7 @@ def _discard(place: str) -> None:
 
 
 def _is_there(place: str) -> bool:
-    """Whether there is a file, or a link, at ``place``. A folder that can not be read is no empty one."""
+    """Return whether a file or a link is at ``place``. Raise ``io_failed`` if its folder can not be read."""
     problem = ""
     try:
         os.lstat(place)

@@ -21,8 +21,8 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
     delta_per_period = "2e-5"      # largest δ that a masked campaign may spend in one of its periods
     delta_lifetime = "5e-4"        # largest δ that this node ever spends
 
-What the file says holds for all that is accepted and answered from then on. Reports that wait already are sent; an
-owner who opts out takes them back.
+What the file says holds for all campaigns that are accepted and answers that are given from then on. Reports that wait
+already are sent; an owner who opts out takes them back.
 
 Without the file the defaults of :class:`Policy` hold. If the install marker or the program's memory says that there was
 a file, its absence is refused as ``policy_missing`` instead. An empty file is refused, since a power cut leaves such
@@ -139,13 +139,13 @@ ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
     "delta_per_period": ("period_delta_pico", _delta),
     "delta_lifetime": ("lifetime_delta_pico", _delta),
 }
-"""Key of ``policy.toml`` → field of :class:`edge_sdk.policy.Policy` or of its spool's limits, and the function
-that reads the value."""
+"""Key of ``policy.toml`` → the field of :class:`edge_sdk.policy.Policy`, or of its limits on stored reports, and the
+function that reads the value."""
 
 
 DAY_SECONDS = 86_400
 _FRAME_BYTES = 400
-"""More than the bytes of a summary beside its numbers."""
+"""Upper bound of the bytes of a node's summary without its numbers."""
 LONGEST_WINDOW = MOST * DAY_SECONDS
 """Seconds of the longest window that a policy may have."""
 
@@ -159,10 +159,10 @@ class Spent(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """The owner's limits; ε in millionths.
+    """The owner's limits on what campaigns may ask and spend. All ε are in millionths.
 
     Attributes:
-        period_micro: largest ε that a campaign may spend per period, all answers of the period together.
+        period_micro: largest ε that a campaign may spend per period, summed over the answers of the period.
         lifetime_micro: largest ε in all, over all campaigns and for the life of the device; it does
             not depend on the clock.
         allow_refuse: whether a campaign may refuse unlisted values. In such a campaign the record decides whether
@@ -182,7 +182,8 @@ class Policy(NamedTuple):
         allow_masked: whether masked campaigns are accepted. In these a node's own noise does not protect its records:
             the protection also rests on the dealer of the keys, who could decrypt every message, and on the noise of
             other nodes.
-        period_delta_pico: largest δ that a masked campaign may spend per period, in 10⁻¹²; for ``node_adjacency``.
+        period_delta_pico: largest δ that a masked campaign may spend per period, in 10⁻¹², for the adjacency
+            ``node_adjacency``.
         lifetime_delta_pico: largest δ in all, over all campaigns and for the life of the node, in 10⁻¹².
         spool: the most reports that may wait to be acknowledged; those of the newest period always may.
     """
@@ -206,7 +207,7 @@ class Policy(NamedTuple):
 
     @classmethod
     def of(cls, **entries: Any) -> Policy:
-        """Make a policy. ``entries`` have the keys and values of ``policy.toml``; keys that are left out keep defaults.
+        """Make a policy of ``entries``: keys and values of ``policy.toml``. Keys that are left out keep their defaults.
 
         Raises:
             InputError: ``policy_invalid``: an unknown key, or a wrong value; the text names the key and its range.
@@ -230,13 +231,13 @@ class Policy(NamedTuple):
         return [Limit(micro, seconds) for micro, seconds in both if micro is not None]
 
     def rates(self, spent: Spent) -> list[tuple[int, int, str]]:
-        """Of each limit per time: the limit, what of it is spent, both in millionths of ε, and the time in words."""
+        """Return for each limit per time: the limit and what of it is spent, in millionths of ε; the time in words."""
         both = (self.day_micro, spent.day_micro, "24 hours"), (self.window_micro, spent.window_micro, self.window_text)
         return [(most, used, what) for most, used, what in both if most is not None]
 
     @property
     def lifetime(self) -> tuple[int, int]:
-        """The ε in millionths and the δ in 10⁻¹² that the owner allows for the device's life; no δ without masks."""
+        """The ε in millionths and the δ in 10⁻¹² for the device's life; δ is 0 unless masked campaigns are allowed."""
         return self.lifetime_micro, self.lifetime_delta_pico if self.allow_masked else 0
 
     @property
@@ -251,10 +252,11 @@ class Policy(NamedTuple):
         return max(DAY_SECONDS, self.window_seconds)
 
     def cost_micro(self, campaign: Campaign, epsilon_micro: int | None = None) -> int:
-        """The ε of an answer of one period in millionths, as the limits and the ledger count it; 0 if it has ended.
+        """Return the ε in millionths that limits and ledger count for one period; 0 if the campaign has ended.
 
-        ``epsilon_micro`` is the ε that a node's summary states; None for the campaign's ε. ``adjacency_uncovered``
-        (PolicyError): the campaign's noise does not hide what ``node_adjacency`` names.
+        ``epsilon_micro`` is the ε that a node's summary states; None for the campaign's ε. Raise PolicyError
+        ``adjacency_uncovered`` if the campaign's noise does not hide the change of records that ``node_adjacency``
+        names.
         """
         if campaign.nodes is None:
             return campaign.epsilon_micro
@@ -263,7 +265,7 @@ class Policy(NamedTuple):
         return cost_micro(campaign, self.node_adjacency, epsilon_micro)
 
     def cost_delta(self, campaign: Campaign) -> int:
-        """The δ of an answer of one period in 10⁻¹², for the neighbours that ``node_adjacency`` names.
+        """Return the δ in 10⁻¹² of an answer of one period, for the change of records that ``node_adjacency`` names.
 
         It is 0 unless the campaign is masked and its noise is ``diluted``.
         """
@@ -274,10 +276,10 @@ class Policy(NamedTuple):
         return cost(campaign, self.node_adjacency)[1]
 
     def check_adjacency(self, campaign: Campaign, booked: str | None, spent_micro: int) -> None:
-        """Refuse a summary whose cost would be added to costs for another adjacency: their sum bounds nothing.
+        """Raise PolicyError if a summary's ε would be added to ε of another adjacency: their sum bounds nothing.
 
         ``booked`` is the adjacency whose ε the ledger counts; None if no summary was made yet, and for a device. The
-        refusal is ``adjacency_fixed``.
+        error's reason is ``adjacency_fixed``.
         """
         if campaign.nodes is not None and booked not in (None, self.node_adjacency):
             raise PolicyError(
@@ -288,7 +290,7 @@ class Policy(NamedTuple):
             )
 
     def refusals(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> Iterator[str]:
-        """One sentence for each rule that the campaign breaks. Of an ended campaign only the name is judged.
+        """Yield a sentence for each rule that the campaign breaks. Of an ended campaign only the name is judged.
 
         The rule on features holds for the features of the models ``evaluated``, too.
         """
@@ -302,7 +304,7 @@ class Policy(NamedTuple):
             yield from self._feature_refusals(campaign, evaluated)
 
     def _cost_refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Compare the ε of one period with the limits on ε. Of a node's campaign, the smallest ε that it allows."""
+        """Yield refusals by the limits on ε. A campaign for nodes is judged by the smallest ε that it allows."""
         least = None if campaign.nodes is None else campaign.nodes.least_epsilon_micro
         try:
             micro = self.cost_micro(campaign, least)
@@ -313,7 +315,7 @@ class Policy(NamedTuple):
                 yield f"the campaign spends {refusal}"
 
     def _mask_refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Refuse masked campaigns unless the owner accepts whom they rely on; compare δ with the owner's limit."""
+        """Yield refusals of a masked campaign, if the owner allows none, or if its δ is above the owner's limit."""
         if campaign.masked is None:
             return
         if not self.allow_masked:
@@ -329,7 +331,7 @@ class Policy(NamedTuple):
             )
 
     def limit_refusals(self, micro: int) -> Iterator[str]:
-        """The end of a sentence for each limit that one answer alone exceeds, whatever was spent before.
+        """Yield the end of a sentence for each limit that one answer alone exceeds, whatever was spent before.
 
         ``micro`` is the cost of the answer in millionths of ε.
         """
@@ -343,7 +345,7 @@ class Policy(NamedTuple):
                 yield f"ε = {cost} per period; the owner allows {format_micro(most)} ({name})"
 
     def _extent_refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Compare length of periods, size of reports, batch size and refusals of values with the owner's rules."""
+        """Yield refusals by the owner's rules on length of periods, size of reports, batch size and refused values."""
         if campaign.time_precision < self.shortest_period:
             yield (
                 f"a period lasts {campaign.time_precision} s; "
@@ -364,7 +366,7 @@ class Policy(NamedTuple):
             )
 
     def _feature_refusals(self, campaign: Campaign, evaluated: Sequence[Evaluated]) -> Iterator[str]:
-        """Compare the names that the campaign and the models read with the owner's list of features."""
+        """Yield refusals of features that the campaign or the models read and that the owner's list does not have."""
         allowed = self.features
         if allowed is None:
             return
@@ -378,7 +380,7 @@ class Policy(NamedTuple):
             yield f"{which} reads {quoted(name)}, about which the owner does not answer (features)"
 
     def check_campaign(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> None:
-        """Refuse a campaign that asks for more than the owner allows. ``evaluated``: the models that it evaluates.
+        """Raise an error if a campaign, which evaluates the models ``evaluated``, asks for more than the owner allows.
 
         Raises:
             PolicyError: ``policy_refused``, with the first rule that the campaign breaks; ``adjacency_uncovered``.
@@ -388,7 +390,7 @@ class Policy(NamedTuple):
             raise PolicyError("policy_refused", refusal)
 
     def check_budget(self, spent: Spent, micro: int) -> None:
-        """Refuse an answer that costs ``micro`` millionths of ε, if that would exceed one of the owner's limits.
+        """Raise an error if an answer that costs ``micro`` millionths of ε would exceed one of the owner's limits.
 
         Raises:
             PolicyError: ``budget_exhausted``: the answer would exceed the limit for the device's life;
@@ -409,9 +411,9 @@ class Policy(NamedTuple):
                 )
 
     def check_delta(self, spent_pico: int, delta_pico: int) -> None:
-        """Refuse an answer that would exceed the owner's limit on δ for the node's life (``budget_exhausted``).
+        """Raise PolicyError ``budget_exhausted`` if an answer would exceed the owner's limit on δ for the node's life.
 
-        ``spent_pico`` was spent in all, ``delta_pico`` is the δ of the answer, in 10⁻¹².
+        ``spent_pico`` is the δ that was spent in all, and ``delta_pico`` the δ of the answer, in 10⁻¹².
         """
         if delta_pico and spent_pico + delta_pico > self.lifetime_delta_pico:
             raise PolicyError(
@@ -422,7 +424,7 @@ class Policy(NamedTuple):
 
 
 def _answer_bytes(campaign: Campaign) -> int:
-    """Length of a device's reports of one period in bytes; of a node's summary or masked message, an upper bound."""
+    """Return the bytes of a device's reports of one period; of a node's summary or masked message, an upper bound."""
     if campaign.nodes is None:
         return campaign.report_bytes
     from protocol.nodes.terms import released_vectors
@@ -436,17 +438,17 @@ def _answer_bytes(campaign: Campaign) -> int:
 
 
 def _names_read(schema: Schema) -> list[str]:
-    """Every key of a record that a schema reads, including the inputs of its projection and the label."""
+    """Return every key of a record that a schema reads, including the inputs of its projection and the label."""
     return [*(feature.name for feature in schema.features), schema.label.name]
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a name matches one of the patterns. ``*`` stands for any characters, every other character for itself."""
+    """Return whether a name matches one of the patterns. ``*`` stands for any characters, all others for themselves."""
     return any(_matches_pieces(name, pattern.split("*")) for pattern in patterns)
 
 
 def _matches_pieces(name: str, pieces: list[str]) -> bool:
-    """Whether a name begins with the first piece, ends with the last, and has the others in between in their order."""
+    """Return whether a name begins with the first text, ends with the last, and has the others between, in order."""
     first, *others = pieces
     if not others:
         return name == first
@@ -471,10 +473,10 @@ _EMPTY = (
 
 
 def load_policy(path: str) -> Policy:
-    """Read the owner's policy file at ``path``. If there is neither a file nor a link, the defaults hold.
+    """Return the policy in the owner's file at ``path``; the defaults if there is neither a file nor a link.
 
-    ``policy_invalid`` (InputError): the file can not be read, is empty, is not TOML, or has an unknown key or a wrong
-    value. The defaults do not replace a policy that can not be read.
+    Raise InputError ``policy_invalid`` if the file can not be read, is empty, is not TOML, or has an unknown key or a
+    wrong value.
     """
     if not os.path.lexists(path):
         return Policy()
@@ -503,7 +505,7 @@ def load_policy(path: str) -> Policy:
 
 
 class PolicyGiven:
-    """The policy that an application gives, or the defaults; used in the place of :class:`PolicyFile`.
+    """The policy that an application gives, or the defaults, with the interface of :class:`PolicyFile`.
 
     Attributes:
         in_file, marks: false, since there is no file and nothing to write into the marker.
@@ -518,18 +520,18 @@ class PolicyGiven:
         self.origin = "defaults" if policy is None else "application"
 
     def __call__(self) -> Policy:
-        """The policy that holds now: always the same one."""
+        """Return the policy that holds now: always the same one."""
         return self._policy
 
 
 class PolicyFile:
-    """The owner's policy file in a state folder. It is read again when it has changed, so changes hold at once.
+    """The owner's policy file in a state folder. It is read again after each change, so changes hold at once.
 
-    The install marker remembers that there was such a file; this object remembers it too. So a file that is gone is
-    refused, and the defaults do not replace it.
+    The install marker remembers that there was such a file; this object remembers it too. So if the file is gone, the
+    call is refused, and the defaults are not used.
 
     Attributes:
-        marks: whether the file is noted into the marker; false until the state is open for writing.
+        marks: whether a call notes the file in the install marker; false until the state is open for writing.
     """
 
     def __init__(self, folder: str) -> None:
@@ -552,7 +554,7 @@ class PolicyFile:
         return POLICY_FILE if self.in_file else "defaults"
 
     def __call__(self) -> Policy:
-        """The policy that holds now, as :attr:`edge_sdk.Device.policy`."""
+        """Return the policy that holds now. Raises the errors of :attr:`edge_sdk.Device.policy`."""
         seen = _identity_of(self._path)
         if self._policy is None or seen != self._seen:
             self._policy = None
@@ -572,9 +574,9 @@ class PolicyFile:
 
 
 def _identity_of(path: str) -> tuple[int, ...]:
-    """Device, inode, size and times of the file at a path, which differ if the file was changed or replaced.
+    """Return device, inode, size and times of the file at a path, which differ if it was changed or replaced.
 
-    Empty if there is no file; (0,) if there is one that can not be examined.
+    Return () if there is no file, (0,) if there is a file that can not be examined.
     """
     with suppress(OSError):
         found = os.stat(path)
@@ -583,11 +585,11 @@ def _identity_of(path: str) -> tuple[int, ...]:
 
 
 def series_refusal(series: Series | None, ledger: Ledger, secret: bytes | None) -> PolicyError | None:
-    """Why a device answers no new period of a campaign of a series; None if it may answer one, or without a series.
+    """Return why a device answers no new period of a campaign in ``series``; None if it may, or if ``series`` is None.
 
     ``series_answered``: the device has answered in the series; ``series_begun``: the device was reset when the series
-    had begun, so it may have answered before; ``series_not_member``: the device is not in the campaign's share, which
-    nobody can tell after an opt-out.
+    had begun, so it may have answered before; ``series_not_member``: the device is not among the share of devices that
+    the campaign asks. After an opt-out nobody can tell whether it was.
     """
     if series is None:
         return None

@@ -1,4 +1,4 @@
-"""The status of a device: what it may tell about itself. Nothing in it depends on a record."""
+"""Gather the status of a device: what it may tell about itself. Nothing in it depends on a record."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ _MODEL_ENDS = "without a newer version, which its publisher signs, this device c
 
 
 class CampaignStatus(NamedTuple):
-    """An accepted campaign.
+    """The status of an accepted campaign.
 
     Attributes:
-        name, version, id: of the document.
+        name, version, id: name, version and id of the campaign.
         state: ``ended`` by its publisher; else ``expired``; else ``future`` before it is valid; else ``open``.
         answered: index of the newest answered period of this version; None if none was answered.
-        silent_until: when the next period begins that can be answered, in seconds since 1970, if the present period
-            can not be answered because its time was paid for under the same name: by another version, or while the
-            clock was ahead. Also if this version answered the present period, and the next opens more than a minute
-            after the clock shows its begin (``Clock.periods_behind``). None in all other cases.
-        series: name of the campaign's series, in which a device answers once; None if it is of none.
-        silent: why no further period of this campaign will be answered, as the refusal of a report; "" if one may be.
-            Only campaigns of a series have such a refusal (:func:`edge_sdk.policy.series_refusal`).
+        silent_until: when the next period that can be answered begins, in seconds since 1970. It is set in two cases.
+            The present period can not be answered because its time was paid for under the same name: by another
+            version, or while the clock was ahead. Or this version answered the present period, and the next opens more
+            than a minute after the clock shows its begin (``Clock.periods_behind``). Else None.
+        series: name of the campaign's series, in which a device answers once; None if it belongs to no series.
+        silent: why no further period of this campaign will be answered: the error that a report would raise; "" if a
+            period may be answered. Only campaigns of a series have such a refusal
+            (:func:`edge_sdk.policy.series_refusal`).
         expires: when the campaign's time is over, in seconds since 1970.
         missing_models: the evaluated models that are not installed, so that no new period is answered: by name in a
             campaign that compares models, by the first digits of the digest in one that evaluates a single model.
@@ -81,10 +82,10 @@ class Clock(NamedTuple):
 
     Attributes:
         wall: the wall clock.
-        now: the later of the wall clock and the time that signed documents prove; dates are judged by it.
+        now: the later of the wall clock and the time that signed documents prove. Dates of documents are judged by it.
         confirmed: a period that begins after this time can not be answered, unless ``leap_left``.
         time_floor: the largest ``issued_at`` of the trusted root and of the documents that were accepted since.
-        leap_left: whether the wall clock may still jump once beyond ``confirmed`` in this boot.
+        leap_left: whether one jump of the wall clock beyond ``confirmed`` is still accepted in this boot.
         periods_behind: seconds by which ``now`` is ahead of the time that opens periods, because the clock moved ahead
             after this boot's one leap was used; else 0. Until a restart, or a newer signed document, periods open that
             much late.
@@ -92,8 +93,8 @@ class Clock(NamedTuple):
         kept_seconds: sum of the steps by which ``limit_time`` was moved ahead with the clock, within the windows of the
             limits. Answers from before a step keep their age over it, as if no time had passed.
         note: what the device does about a clock that was behind, in words; "" if there is nothing to say.
-        earliest: the earliest time that it can be: ``time_floor``, and the uptime since. A device without a clock opens
-            periods by it; it stands still while the device is off.
+        earliest: the earliest time that it can be now: ``time_floor`` and the uptime since. It stands still while the
+            device is off. A device without a clock opens periods by it.
     """
 
     wall: int
@@ -111,8 +112,8 @@ class Clock(NamedTuple):
 class Status(NamedTuple):
     """The status of a device.
 
-    Amounts of ε are integers in millionths here (``left_micro``), and texts in ε in :meth:`to_json` and the command's
-    ``--json`` (``epsilon_left``): the same amounts.
+    Amounts of ε are integers in millionths here, for example ``left_micro``. In :meth:`to_json` and the command's
+    ``--json`` they are texts in ε, for example ``epsilon_left``.
 
     Attributes:
         spent_micro: the ε that was spent in all.
@@ -125,24 +126,25 @@ class Status(NamedTuple):
         root_expired: whether that root has expired, or there is none.
         root_expires: when that root's time is over, in seconds since 1970; 0 if there is none.
         clock: what the device concludes from its clocks.
-        unsigned: names of campaigns that ended because the keys of a new root had not signed them. They return when
-            their publisher signs them again.
+        unsigned: names of campaigns that ended because the keys of a new root had not signed them. A campaign returns
+            when its publisher signs it again.
         disabled: the owner has opted out.
         closed_fleet: the device belongs to a closed fleet: its newest secret is of a provisioning file.
         fleet: name of that fleet, as the provisioning file states it; None if the device is in no closed fleet, or if
-            older software has used the file, which did not store it. Never part of a report.
-        device: name of the device in that fleet, as the operator's list has it; None as ``fleet``.
+            older software, which did not store the name, has used the file. Never part of a report.
+        device: name of the device in that fleet, as the operator's list has it; None if ``fleet`` is None.
         unread: missing and unlisted values of answered records since this program started, as counts by feature.
         contradictions: the number of pairs of contradictory signed documents that are kept as evidence.
         disk_may_forget: the type of the state folder's file system, if it may be in memory or a layer in memory above
             a read-only disk. After the next start the device would answer, and spend, anew.
-        machine: what tells this machine from others: ``ids`` of the system and its board, or what the application
-            gave; the path of a file; or ``none``, so that copies are not noticed everywhere.
+        machine: what tells this machine from others: ``ids`` for ids of the system and its board, or bytes that the
+            application gave; the path of a file; or ``none``: then some copies of the state are not noticed.
         copied: the state was made on another machine, and answers nothing here.
         policy: where the policy of this program is from: ``policy.toml``, ``defaults``, or ``application`` if it was
-            given in code. That policy is not stored: ``hearsay-edge`` does not know it. Or the refusal, if
-            the file can not be read, or is gone. Then ``left_micro`` is 0, since no new period is answered.
-        kind: ``device`` or ``node``, as the first campaign was for; None before there was one.
+            given in code. An application's policy is not stored, so ``hearsay-edge`` does not know it. If the file can
+            not be read, or is gone, this is the error's text, and ``left_micro`` is 0, since no new period is answered.
+        kind: ``device`` or ``node``: for which of the two the first campaign was made; None before there was a
+            campaign.
         adjacency: of a node, the adjacency whose ε the amounts count, fixed by its first summary; else None.
         delta_spent_pico: the δ that was spent in all, in 10⁻¹²; only masked campaigns with diluted noise have one.
         delta_left_pico: what is left of the lifetime δ; 0 if the policy does not allow masked campaigns.
@@ -179,7 +181,7 @@ class Status(NamedTuple):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is about to expire within seven days, or has expired, in sentences; also what it means."""
+        """Sentences on what expires within seven days or has expired, and on what that means."""
         now = self.clock.now
         ends = [("the trusted root", self.root_expires, _ROOT_ENDS)] if self.root_expires else []
         ends += [
@@ -197,7 +199,7 @@ class Status(NamedTuple):
         return self.spool.reports
 
     def to_json(self) -> dict[str, Any]:
-        """The status as a dictionary for JSON."""
+        """Return the status as a dictionary for JSON."""
         return {
             "epsilon_spent": format_micro(self.spent_micro),
             "epsilon_left": format_micro(self.left_micro),
@@ -232,7 +234,7 @@ class Status(NamedTuple):
         }
 
     def _masked(self) -> dict[str, Any]:
-        """The entries for masked campaigns; none on a device that neither allows nor has ever answered one."""
+        """Return the entries for masked campaigns; none if the device neither allows nor has ever answered one."""
         if not (self.keys or self.delta_spent_pico or self.delta_left_pico):
             return {}
         return {
@@ -243,14 +245,14 @@ class Status(NamedTuple):
 
 
 def as_json(facts: Any) -> Any:
-    """Facts for JSON: at every depth, named tuples as dictionaries, and other tuples as lists."""
+    """Return ``facts`` for JSON: at every depth, named tuples as dictionaries, and other tuples as lists."""
     if hasattr(facts, "_asdict"):
         return {name: as_json(value) for name, value in facts._asdict().items()}
     return [as_json(each) for each in facts] if isinstance(facts, list | tuple) else facts
 
 
 def gather(state: State, documents: Documents, time: Timekeeper, reporting: Reporting, meanings: Meanings) -> Status:
-    """Gather the status from the parts of a device, with the clocks read once."""
+    """Return the status, gathered from the parts of a device. The clocks are read once."""
     ledger, allowed, secret = reporting.ledger, reporting.allowed, state.meta("secret")
     reading = time.read()
     present = time.present(reading)
@@ -305,7 +307,7 @@ def gather(state: State, documents: Documents, time: Timekeeper, reporting: Repo
 
 
 def _clock(reading: Reading, present: Present, proven: tuple[int, int], track: Track | None) -> Clock:
-    """The clock's part of the status. ``proven``: the time floor of documents, and the earliest time that it can be."""
+    """Return what the status says of the clocks. ``proven``: the time floor, and the earliest time that it can be."""
     time_floor, earliest = proven
     behind = present.late
     kept = 0 if track is None else track.reach
@@ -357,10 +359,10 @@ def _campaign(
 
 
 def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered: int | None) -> int | None:
-    """When the first period begins that no version of the campaign has paid for, in seconds since 1970.
+    """Return when the first period begins that no version of the campaign has paid for, in seconds since 1970.
 
-    None if that is the present period; or if it is the next one, this version answered the present one, and the next
-    one opens at most a minute later than the clock shows its begin.
+    Return None if that is the present period. Also if this version answered the present period, that is the next one,
+    and it opens at most a minute later than the clock shows its begin.
     """
     length = campaign.time_precision
     time, _ = present.period_time(length)
@@ -382,11 +384,11 @@ _FORGETTING = frozenset((b"tmpfs", b"ramfs", b"overlay", b"aufs"))
 
 
 def disk_may_forget(folder: str, mounts: str = _MOUNTS) -> str | None:
-    """The type of a folder's file system, for example ``tmpfs``, if it may be empty after the next start; else None.
+    """Return the type of a folder's file system, such as ``tmpfs``, if it may be empty after the next start; else None.
 
     A state in memory, or in a layer above a read-only disk, is gone after the next start. The device then answers a
-    period again that it has answered, with new noise, and nothing that is left tells of it. Such a layer may also be
-    kept, as a container's is, so this is said in the status and is no refusal. Only the folder's own file system is
+    period again that it has answered, with new noise, and nothing that is left tells of it. But such a layer may also
+    be kept, like a container's. So the status only warns, and nothing is refused. Only the folder's own file system is
     looked at: a disk image that lies in memory, a loop device or a RAM disk below another file system is not found.
 
     ``mounts`` is the path of the kernel's list of mounts.

@@ -1,10 +1,10 @@
-"""One run for a device that is online at times: send batches, acknowledge them, fetch what is new.
+"""Synchronise a device that is online at times: send batches, acknowledge them, fetch what is new.
 
-Batches go first. A source that keeps every document waiting could else use up the time of every run, and reports would
-stay until the spool drops them.
+Batches are sent before documents are fetched. Otherwise a source that keeps every document waiting could use up the
+time of every run, and reports would wait until the device drops them.
 
-After every step the whole run can begin again. So a crash, a power cut or a lost connection costs a repetition, and no
-report is lost. A refused document does not stop the run: refusals are collected and returned.
+The whole run can be repeated after any step. So a crash, a power cut or a lost connection loses no report. A refused
+document does not stop the run: refusals are collected and returned.
 
 A batch is sealed into ``outbox/`` below the state's folder under a random name, sent under that name, acknowledged, and
 removed, in this order. A file that is found in the outbox may have been sent already. It is sent again under the same
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 
 
 class Refusal(NamedTuple):
-    """A refused step.
+    """A step of a run that was refused.
 
     Attributes:
-        step: the place of the document; ``outbox`` for sealing, sending and acknowledging; ``policy`` for reading it.
+        step: for a document, its path at the source; ``outbox`` for sealing, sending and acknowledging; ``policy`` for
+            reading the owner's policy.
         reason: the stable reason (docs/reference/reasons.md).
-        detail: one sentence.
+        detail: one sentence on what happened.
         status: exit status of a program that ends with the step's error (docs/reference/output.md).
     """
 
@@ -63,12 +64,12 @@ class Outcome(NamedTuple):
 
     Attributes:
         root_version: version of the root that is trusted now.
-        rotated: number of new roots that led to it.
+        rotated: number of new roots that were accepted in this run.
         campaigns, models: documents that were accepted in this run.
         unchanged: number of documents that were accepted before and have not changed.
-        absent: places where the source has no document. Documents that an argument of :func:`sync` names are not
-            here: they are refused as ``not_published``.
-        sent: number of files that have arrived, with files that were sent again.
+        absent: paths at which the source has no document. A document that an argument of :func:`sync` names is not
+            listed here, but refused as ``not_published``.
+        sent: number of files that have arrived, including files that were sent again.
         released: number of reports that were acknowledged and deleted.
         disabled: the owner had opted out when the run began, so no campaign was fetched and no file was sent.
         refusals: the refused steps.
@@ -90,7 +91,7 @@ class Outcome(NamedTuple):
     key_books: tuple[AcceptedDocument, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as a dictionary for JSON."""
+        """Return the outcome as a dictionary for JSON."""
         from edge_sdk.status import as_json
 
         shown: dict[str, Any] = as_json(self)
@@ -98,8 +99,8 @@ class Outcome(NamedTuple):
 
 
 MAX_ROOTS = 100
-"""Most roots that one run fetches at once; the next run continues after them. Only the last root's dates count. If it
-has expired, as many roots again are fetched in the same run, up to ten times in all."""
+"""Most roots that one run fetches at once; the next run continues after them. Only the last root's dates count. If that
+root has expired, the same run fetches as many again, up to ten times this number in all."""
 _MOST_ROOTS = 10 * MAX_ROOTS
 _MAX_ROOT_BYTES = 4 << 20
 _WILD = frozenset("*")
@@ -117,14 +118,14 @@ def sync(
     folder: str | os.PathLike[str] | None = None,
     entropy: Callable[[int], bytes] = system_entropy,
 ) -> Outcome:
-    """Fetch what is new at a source, and send the device's reports. After any failure the run may be repeated.
+    """Send the device's reports to a source, and fetch what is new there. After any failure the run may be repeated.
 
     The run fetches newer roots, campaigns and models; for a :class:`edge_sdk.Node` also the lists of nodes of its
-    campaigns and the key books of its masked campaigns, under the campaigns' names. Fetched campaigns: every enrolled
-    campaign; every campaign that a new root ended, since it may have been signed again; every name in ``campaigns``;
-    every name without a wildcard in the owner's policy. Fetched models: every installed model; every name in
-    ``models``; a model with the name of an enrolled campaign. Models are fetched first, since a campaign that evaluates
-    a model is refused without it. A document is accepted only under the name by which it was fetched.
+    campaigns and the key books of its masked campaigns, under the campaigns' names. These campaigns are fetched: every
+    enrolled campaign; every campaign that a new root ended, since it may have been signed again; every name in
+    ``campaigns``; every name without a wildcard in the owner's policy. These models are fetched: every installed model;
+    every name in ``models``; a model with the name of an enrolled campaign. Models are fetched first, since a campaign
+    that evaluates a model is refused without it. A document is accepted only under the name by which it was fetched.
 
     Args:
         device: the device; other threads and processes may use it meanwhile.
@@ -156,7 +157,7 @@ def sync(
 
 
 class _Run:
-    """One run: its steps, and the results that they collect."""
+    """The steps of one run, and the results that they collect."""
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class _Run:
         self._released = 0
 
     def all(self, named: Mapping[str, tuple[str, ...]]) -> Outcome:
-        """Run all steps: batches, then roots, then models and campaigns. A refused step does not stop the others."""
+        """Send batches, then fetch roots, models and campaigns. A refused step does not stop the others."""
         device = self._device
         before = device.status()
         if not before.disabled:
@@ -215,7 +216,7 @@ class _Run:
         )
 
     def _names_allowed(self) -> list[str]:
-        """The campaigns that the owner's policy names; none, and a refusal, if the policy can not be read."""
+        """Return the campaigns that the owner's policy names; none, with a refusal noted, if it can not be read."""
         with self._step("policy"):
             names = self._device.policy.campaigns or ()
             return [name for name in names if is_text(name) and not _WILD.intersection(name)]
@@ -223,7 +224,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _step(self, step: str) -> Iterator[None]:
-        """Catch a HearsayError in the body of ``with``, add it to the refusals, and continue after the body."""
+        """Add a HearsayError of the body of ``with`` to the refusals, and continue after the body."""
         try:
             yield
         except HearsayError as error:
@@ -236,7 +237,7 @@ class _Run:
     # Steps that fetch documents -------------------------------------------------------------------
 
     def _rotate(self, version: int) -> None:
-        """Fetch the roots after a version until there are no more, and let the device follow them."""
+        """Fetch the roots after ``version`` until there are no more, and let the device accept them."""
         roots: list[bytes] = []
         now = self._device.status().clock.wall
         while self._fetch_roots(version, roots, len(roots) + MAX_ROOTS) and len(roots) < _MOST_ROOTS:
@@ -245,9 +246,9 @@ class _Run:
         self._follow(version, roots)
 
     def _fetch_roots(self, version: int, roots: list[bytes], most: int) -> bool:
-        """Append the roots after ``version`` to ``roots``, until there are ``most`` or 4 MiB, or no more can be had.
+        """Append roots after ``version`` to ``roots``, until there are ``most`` or 4 MiB, or the source has no more.
 
-        Returns whether ``most`` was reached, so that there may be more.
+        Return whether ``most`` was reached, so that the source may have more.
         """
         while len(roots) < most and sum(map(len, roots)) < _MAX_ROOT_BYTES:
             place = _root_place(version + len(roots) + 1)
@@ -274,13 +275,13 @@ class _Run:
         return any(refusal.step == step for refusal in self._refusals)
 
     def _renew_models(self, named: Iterable[str]) -> None:
-        """Fetch models. Run before campaigns, which may evaluate models, and after them for the names of new ones."""
+        """Fetch models: before campaigns, which may evaluate them, and after, for models named like new campaigns."""
         status = self._device.status()
         installed = {model.name: model.version for model in status.models}
         self._renew_all("model", installed, [*installed, *(campaign.name for campaign in status.campaigns)], named)
 
     def _renew_followed(self) -> None:
-        """Fetch what a node follows beside campaigns and models: lists of nodes and key books."""
+        """Fetch the lists of nodes and the key books of a node's campaigns."""
         for each in self._device.followed():
             place = _place(each.role, each.name)
             if place not in self._asked:
@@ -310,7 +311,7 @@ class _Run:
         asked: bool,
         most_bytes: int,
     ) -> None:
-        """Fetch one document unless it is unchanged, and let the device judge it by ``accept``."""
+        """Fetch one document unless it is unchanged, and let the device verify and store it by ``accept``."""
         place = _place(role, name)
         known = self._fetched.get(place, version)
         found = self._transport.fetch(place, most_bytes, "" if known is None else known.tag)
@@ -353,7 +354,7 @@ class _Run:
         self._outbox.remove_unfinished()
         for path in self._outbox.waiting():
             self._send_file(path)
-        # A file holds one kind of answers. A node that answers masked campaigns and others needs several files.
+        # A file holds one kind of answers. A node that answers both masked and other campaigns needs several files.
         while (ending := self._device.file_ending()) is not None:
             path = self._outbox.new(self._entropy(NAME_BYTES), ending)
             if not self._device.drain(path):
@@ -366,7 +367,8 @@ class _Run:
         except HearsayError:
             if self._outbox.is_whole(path):
                 raise
-            # Another run has sent and removed the file, or the file is damaged and its reports are sealed again.
+            # Either another run has sent and removed the file, or the file is damaged, and its reports are sealed
+            # again.
             self._outbox.remove(path)
             return
         self._sent += 1
@@ -389,7 +391,7 @@ class _Run:
 
 
 def _claims_to_be_expired(root: bytes, now: int) -> bool:
-    """Whether an unverified root states that it has expired. It only decides whether more roots are fetched."""
+    """Return whether an unverified root states that it has expired. It only decides whether more roots are fetched."""
     with contextlib.suppress(DocumentError):
         return read_payload(read_envelope(root, "root").payload)[1].expires <= now
     return False

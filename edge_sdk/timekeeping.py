@@ -1,13 +1,13 @@
-"""The present period and the time of the owner's limits, although the wall clock may be wrong, jump or stop.
+"""Tell the present period, and the time by which the owner's limits count, although the wall clock may be wrong.
 
 **Periods.** A device answers once per period. So an attacker who moves its clock forward makes it answer, and spend,
 more often. The time since the last answer, by the uptime, can not be moved. While the wall clock agrees with the
-uptime, periods open as they come. A leap of the wall clock beyond the uptime is accepted once per boot, because a
+uptime, periods open as they come. A *leap* of the wall clock beyond the uptime is accepted once per boot, because a
 device that was switched off can not know for how long. A signed document confirms its date without counting as a leap.
 A clock that goes back opens no period: until the newest answered period is over, calls return its reports. A leap does
-not confirm the time that it jumps over, since else campaigns that did not answer after the leap could answer every
-period in between. A device without a clock goes on with the earliest time that it can be (:func:`earliest`): it stands
-still while the device is off, and passes while it runs, in every boot. Source: docs/formats.md, section 5 (time floor);
+not confirm the time that it jumps over. Otherwise campaigns that did not answer after the leap could answer every
+period in between. A device without a clock goes on with the earliest time that it can be now (:func:`earliest`), which
+stands still while the device is off, and passes while it runs. Source: docs/formats.md, section 5 (time floor);
 decisions 17, 103.
 
 **Limits.** A clock that was behind and is set right seems to say that much time has passed since the last answers. The
@@ -16,10 +16,10 @@ clock shows more, the limit time follows in a *step*, which is noted. A line of 
 if no time had passed, if the line still counted by the clock just before the step.
 
 Let w be the length of a limit, and let the clock never be ahead of the true time. Two answers that do not count
-together are then at least w of true time apart, if each correction of the clock sets it right. For the first correction
-after a line comes w or more after the line by the clock, and all of that time has passed; or it is a step over which
-the line keeps its age. Within one boot a line keeps its age over every step, so there the ages are those of the uptime,
-whatever the clock shows. Source: decision 55.
+together are then at least w of true time apart, if each correction of the clock sets it right. For there are two cases
+of the first correction after a line. By the clock it comes w or more after the line, and then all of that time has
+passed. Or it is a step over which the line keeps its age. Within one boot a line keeps its age over every step, so
+there the ages are those of the uptime, whatever the clock shows. Source: decision 55.
 
 The rules are pure functions of what the clocks show. :class:`Timekeeper` reads the clocks and stores what follows.
 """
@@ -44,7 +44,7 @@ DRIFT = 5000
 
 
 class Reading(NamedTuple):
-    """The clocks, read at one moment.
+    """What the wall clock and the uptime show at one moment.
 
     Attributes:
         wall: wall clock, in seconds since 1970.
@@ -59,7 +59,7 @@ class Reading(NamedTuple):
 
 
 def _fields(raw: bytes, kinds: tuple[type, ...]) -> list[Any] | None:
-    """The stored values of these types; None if ``raw`` holds others."""
+    """Return the values that ``raw`` holds; None if their types are not ``kinds``."""
     try:
         values = canonical.unpack(raw)
     except DocumentError:
@@ -68,7 +68,7 @@ def _fields(raw: bytes, kinds: tuple[type, ...]) -> list[Any] | None:
 
 
 class Anchor(NamedTuple):
-    """The last confirmed time.
+    """The last time that was confirmed, by a signed document or by the clock at an answer.
 
     Attributes:
         boot: name of the boot in which the time was confirmed.
@@ -88,7 +88,7 @@ class Anchor(NamedTuple):
     base: int
 
     def to_bytes(self) -> bytes:
-        """The anchor as the bytes that the state stores."""
+        """Return the anchor as the bytes that the state stores."""
         return canonical.pack(list(self))
 
     @classmethod
@@ -99,13 +99,14 @@ class Anchor(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """A moment, and the earliest time that it can have been, by the dates of signed documents and the uptime since.
+    """The earliest time that it can have been at a moment, by the dates of signed documents and the uptime since.
 
     Attributes:
-        boot: name of the boot.
+        boot: name of the boot in which the moment was.
         uptime: seconds from the boot to the moment.
         time: earliest possible time, in seconds since 1970.
-        floor: the time floor of the documents then. A lower floor now (of a new root) voids the proof.
+        floor: the time floor (latest date of signed documents) at that moment. If a new root has a lower one, the proof
+            is void.
     """
 
     boot: str
@@ -114,7 +115,7 @@ class Proof(NamedTuple):
     floor: int
 
     def to_bytes(self) -> bytes:
-        """The proof as the bytes that the state stores."""
+        """Return the proof as the bytes that the state stores."""
         return canonical.pack(list(self))
 
     @classmethod
@@ -125,11 +126,12 @@ class Proof(NamedTuple):
 
 
 def earliest(proof: Proof | None, floor: int, reading: Reading) -> int:
-    """The earliest time that it can be now, in seconds since 1970. No clock that anybody can set has a part in it.
+    """Return the earliest time that it can be now, in seconds since 1970. The wall clock has no influence on it.
 
-    In the boot of the proof, the uptime since has passed. A later boot began after the proof, so all of its uptime has
-    passed. Of the time in which the device was off nothing is known. So this is never later than the true time, as far
-    as the documents, of the time floor ``floor``, are not dated ahead and the uptime is right.
+    ``floor`` is the time floor: the latest date of signed documents. In the boot of the proof, the uptime since the
+    proof is added. A later boot began after the proof, so all of its uptime is added. The time in which the device was
+    off is unknown and left out. So the result is never later than the true time, if no document is dated ahead and the
+    uptime is right.
     """
     if proof is None or proof.floor > floor or reading.uptime is None:
         return floor
@@ -138,11 +140,12 @@ def earliest(proof: Proof | None, floor: int, reading: Reading) -> int:
 
 
 class Present(NamedTuple):
-    """The present time, in seconds since 1970.
+    """The present time in several senses, in seconds since 1970.
 
     Attributes:
         now: the time by which dates are judged: the later of the wall clock and the time that documents prove.
-        confirmed: no period after the period of this time opens, unless the boot's one leap is left.
+        confirmed: the last confirmed time and the uptime since. No period after the period of this time opens, unless
+            the boot's one leap is left.
         leap_left: whether one leap of the wall clock beyond ``confirmed`` is still accepted in this boot.
         base: the time that is confirmed without any leap; at most ``confirmed``.
         leap_end: if the clock was set back before the end of the last leap, the end of that leap. From then on,
@@ -156,7 +159,7 @@ class Present(NamedTuple):
     leap_end: int | None = None
 
     def period_time(self, time_precision: int) -> tuple[int, bool]:
-        """The time that decides a campaign's period, and whether an answer then uses the boot's one leap.
+        """Return the time that decides a campaign's period, and whether an answer then uses the boot's one leap.
 
         ``time_precision`` is the length of the campaign's periods in seconds.
         """
@@ -170,16 +173,16 @@ class Present(NamedTuple):
         return 0 if self.leap_left else max(0, self.now - self.confirmed)
 
     def opens_at(self, start: int) -> int:
-        """When the clock will show that a later period, which begins at ``start``, can be answered.
+        """Return what the clock will show when a later period, which begins at ``start``, can be answered.
 
-        The clock must go on as it does now, without a restart and without a newer signed document.
+        This holds if the clock goes on as now, without a restart or a newer signed document.
         """
         after_leap = self.leap_end is not None and start >= self.leap_end
         return start if after_leap else start + self.late
 
 
 def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
-    """The present time, from the last confirmed time, None if none is stored, and the clocks.
+    """Return the present time, from the clocks and the last confirmed time ``anchor``; None if none is stored.
 
     ``floor`` is the earliest time that it can be (:func:`earliest`), in seconds since 1970.
     """
@@ -206,20 +209,21 @@ def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
 
 
 def _elapsed(anchor: Anchor, reading: Reading) -> int | None:
-    """Seconds since the anchor; None if the device was restarted in between."""
+    """Return the seconds since the anchor, by the uptime; None if the device was restarted since."""
     if reading.uptime is None or anchor.boot != reading.boot or reading.uptime < anchor.uptime:
         return None
     return reading.uptime - anchor.uptime
 
 
 def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int, *, leapt: bool) -> Anchor | None:
-    """The new anchor after an answer; None if the old anchor stays.
+    """Return the new anchor (last confirmed time) after an answer; None if the old anchor stays.
 
     Args:
         anchor: the last confirmed time before the answer; None if none is stored.
         floor: the earliest time that it can be (:func:`earliest`), in seconds since 1970.
         reading: the clocks, as read for the answer.
-        time, leapt: what decided the period (:meth:`Present.period_time`).
+        time, leapt: the time that decided the period, and whether it used the boot's leap
+            (:meth:`Present.period_time`).
     """
     if reading.uptime is None:
         return None
@@ -231,7 +235,7 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
 
 
 def after_document(anchor: Anchor | None, reading: Reading, issued_at: int) -> Anchor | None:
-    """The new anchor after a document of the date ``issued_at`` was accepted; None if the old one stays.
+    """Return the new anchor after a document of the date ``issued_at`` was accepted; None if the old anchor stays.
 
     The old anchor stays if it confirms the document's date already, or if there is no uptime.
     """
@@ -242,9 +246,10 @@ def after_document(anchor: Anchor | None, reading: Reading, issued_at: int) -> A
 
 
 _NOTED_EVERY = 6 * 3_600
-"""A track is stored again after this many seconds. What a boot runs longer counts as a step at the next boot."""
+"""The limit time is stored again after this many seconds. What a boot runs after that counts as a step at the next
+boot. """
 _BACK_AFTER = 3_600
-"""The limit time goes back to a clock that has shown less for this many seconds of one boot."""
+"""If the clock shows less than the limit time for this many seconds of one boot, the limit time goes back to it."""
 _MAX_STEPS = 1_000
 
 
@@ -269,7 +274,7 @@ class Step(NamedTuple):
         return self.before + self.seconds
 
     def keeps_age(self, line: int, date: int, seconds: int) -> bool:
-        """Whether a line keeps its age over this forward step: it is of the step's boot, or counted just before.
+        """Return whether a ledger line keeps its age over this forward step: it is of this boot, or counted before.
 
         ``date`` is the date of the line by the clock before the step, ``seconds`` the length of the limit's window.
         """
@@ -277,16 +282,16 @@ class Step(NamedTuple):
 
 
 class Track(NamedTuple):
-    """The limit time at a moment, and the steps before it.
+    """The limit time (by which the owner's limits count) at a moment, and the steps before it.
 
     Attributes:
         boot: name of the boot.
-        uptime: seconds since the boot.
+        uptime: seconds from the boot to the moment.
         time: limit time, in seconds since 1970.
         boot_line: number of the last ledger line before this boot.
         behind_since: uptime at which the clock first showed less than the limit time; None if it does not.
         gained: seconds by which the limit time went ahead of the uptime in this boot, without a step.
-        steps: oldest first.
+        steps: the steps before the moment, oldest first.
     """
 
     boot: str
@@ -298,7 +303,7 @@ class Track(NamedTuple):
     steps: tuple[Step, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The track as the bytes that the state stores."""
+        """Return the track as the bytes that the state stores."""
         return canonical.pack([*self[:-1], [list(step) for step in self.steps]])
 
     @classmethod
@@ -311,9 +316,9 @@ class Track(NamedTuple):
             return None
 
     def is_news(self, stored: Track | None) -> bool:
-        """Whether this track must replace the track ``stored``; None if there is none.
+        """Return whether this track must replace the track ``stored``, which is None if the state has none.
 
-        It must if it is of another boot, has another step or ``behind_since``, is six hours or more later, or is
+        That is so if its boot, its steps or its ``behind_since`` differ, or if it is six hours or more later, or
         earlier.
         """
         return (
@@ -323,9 +328,9 @@ class Track(NamedTuple):
         )
 
     def ahead_of(self, stored: Track | None) -> int:
-        """Seconds by which the limit time went further than the uptime since the track ``stored``: steps and less.
+        """Return the seconds by which the limit time went further than the uptime since the track ``stored``.
 
-        Without a track before (None), the result is the whole limit time.
+        If ``stored`` is None, return the whole limit time.
         """
         if stored is None:
             return self.time
@@ -333,7 +338,7 @@ class Track(NamedTuple):
         return max(0, self.time - stored.time - (self.uptime - stored.uptime if same else self.uptime))
 
     def renumbered(self, numbers: Sequence[int]) -> Track:
-        """The track for a ledger that keeps the lines ``numbers``, rising, as its lines 2, 3 and so on."""
+        """Return the track for a new ledger, whose lines 2, 3 and so on are the old lines ``numbers`` (rising)."""
 
         def place(line: int) -> int:
             return 1 + bisect_right(numbers, line)
@@ -352,11 +357,11 @@ class Track(NamedTuple):
         return sum(max(0, step.seconds) for step in self.steps)
 
     def date(self, line: int, answered_at: int, seconds: int) -> int:
-        """The limit time of a line, moved by the steps over which the line keeps its age.
+        """Return the limit time of a ledger line, moved by the steps over which the line keeps its age.
 
         Args:
             line: number of the line.
-            answered_at: limit time of the answer, as the line has it.
+            answered_at: limit time of the answer, as it is stored in the line.
             seconds: length of the limit's window.
         """
         date = by_clock = answered_at
@@ -372,7 +377,7 @@ class Track(NamedTuple):
 
 
 def follow(track: Track | None, reading: Reading, now: int, line: int, longest: int) -> Track | None:
-    """The track at a reading of the clocks; None if the application gave a clock of its own, which has no steps.
+    """Return the track at a reading of the clocks; None if the application gave a clock of its own, which has no steps.
 
     Args:
         track: the stored track; None if none is stored.
@@ -405,10 +410,10 @@ def follow(track: Track | None, reading: Reading, now: int, line: int, longest: 
 
 
 def _pruned(steps: tuple[Step, ...], track: Track, before: int, longest: int) -> tuple[Step, ...]:
-    """Leave out the steps over which no line that still counts keeps its age; join two if there are too many.
+    """Return ``steps`` without those that no longer move a line that counts. If too many are left, join two of them.
 
-    ``steps`` are oldest first. ``before`` is the limit time now, or just before a step that is seen now. ``longest`` is
-    the length of the longest window in seconds. The track's ``boot_line`` tells the steps of this boot.
+    The oldest step is the first. ``before`` is the limit time now, or just before a step that is seen now. ``longest``
+    is the length of the longest window in seconds. By the track's ``boot_line`` the steps of this boot are known.
     """
     if steps and before - steps[-1].end >= longest:
         return ()
@@ -430,20 +435,21 @@ _KEY = "anchor"
 _PROOF_KEY = "proof"
 _TRACK_KEY = "track"
 _CARRIED_KEY = "track_carried"
-"""Key of the note that the track is of the state before a reset, and that no clock was read since."""
+"""Key of the note that the stored track was copied at a reset, and that no clock was read since."""
 _BEHIND_SECONDS = 3_600
 """A wall clock that is behind the time of signed documents by more seconds is known to be wrong."""
 
 
 def stored_track(state: State) -> bytes | None:
-    """The bytes of the track that a state stores; None if it stores none."""
+    """Return the bytes of the track that a state stores; None if it stores none."""
     return state.meta(_TRACK_KEY)
 
 
 def carry_track(state: State, raw: bytes, numbers: Sequence[int]) -> None:
-    """Store an old state's track in a new one, inside a transaction. Bytes that are no track are not stored.
+    """Store ``raw``, an old state's track, in a new state, unless it is no track. The caller has opened a transaction.
 
-    ``numbers``, rising, are the old ledger lines that are lines 2, 3 and so on of the new ledger.
+    ``numbers`` are the old numbers, in rising order, of the ledger lines that are lines 2, 3 and so on of the new
+    ledger.
     """
     track = Track.from_bytes(raw)
     if track is not None:
@@ -452,7 +458,7 @@ def carry_track(state: State, raw: bytes, numbers: Sequence[int]) -> None:
 
 
 class Timekeeper:
-    """Tells the present time from the clocks and the state. Methods that write are called inside a transaction."""
+    """Tells the present time from the clocks and the state. For methods that write, the caller opens a transaction."""
 
     def __init__(
         self,
@@ -467,7 +473,7 @@ class Timekeeper:
         self._uptime = uptime
 
     def wall(self) -> int:
-        """The wall clock in whole seconds since 1970. Fractions of an application's clock are cut off."""
+        """Return the wall clock's time in whole seconds since 1970. Fractions of a second are cut off."""
         return int(self._clock())
 
     def read(self) -> Reading:
@@ -478,17 +484,17 @@ class Timekeeper:
         return Reading(self.wall(), boot, int(seconds))
 
     def present(self, reading: Reading) -> Present:
-        """The present time that follows from ``reading`` and from the last confirmed time in the state."""
+        """Return the present time that follows from ``reading`` and from the last confirmed time in the state."""
         return present(self._anchor(), self.earliest(reading), reading)
 
     def earliest(self, reading: Reading) -> int:
-        """The earliest time that it can be, by signed documents and the uptime, in seconds since 1970."""
+        """Return the earliest time that it can be now, by signed documents and the uptime, in seconds since 1970."""
         return earliest(self._proof(), self._documents.time_floor(), reading)
 
     def note_earliest(self, reading: Reading) -> None:
-        """Store the earliest time that it can be, if the wall clock shows less and a minute or more has passed.
+        """Store the earliest time that it can be now, if the wall clock shows less, and a minute or more has passed.
 
-        So a device without a clock goes on from there after a restart. Others write nothing.
+        So a device without a clock goes on from that time after a restart. If the clock is right, nothing is written.
         """
         if reading.uptime is None:
             return
@@ -498,28 +504,28 @@ class Timekeeper:
             self._state.write_meta(_PROOF_KEY, Proof(reading.boot, reading.uptime, time, floor).to_bytes())
 
     def now(self) -> int:
-        """The wall clock, or the time that signed documents prove if that is later."""
+        """Return the later of the wall clock and the time that signed documents prove, in seconds since 1970."""
         return self.present(self.read()).now
 
     def note_answer(self, reading: Reading, time: int, *, leapt: bool) -> None:
-        """Store the confirmed time after an answer, as :func:`after_answer`."""
+        """Store the confirmed time after an answer, which :func:`after_answer` computes from these arguments."""
         self._keep(after_answer(self._anchor(), self.earliest(reading), reading, time, leapt=leapt))
 
     def track(self, reading: Reading, line: int, longest: int) -> Track | None:
-        """The time by which limits are counted, with its steps, as :func:`follow`."""
+        """Return the time by which limits are counted, with its steps; None for an application's clock."""
         now = self.present(reading).now
         return None if reading.uptime is None else follow(self._track(), reading, now, line, longest)
 
     def note_track(self, reading: Reading, track: Track | None, *, after_reset: bool) -> tuple[int, int]:
-        """Store ``track`` if :meth:`Track.is_news` says that it must replace the stored one; None is not stored.
+        """Store ``track``, unless it is None or need not replace the stored one (:meth:`Track.is_news`).
 
         After a reset (``after_reset``) the track is stored as well if the clock gained a second.
 
         Returns:
-            Seconds by which the clock was behind so far, as is seen now: what it gained on the uptime since the
-            stored track; the whole time at the first call after a reset, and if the clock is more than an hour behind
-            the time that signed documents prove, since nobody knows how wrong it is; 0 for a clock that seems right.
-            And the present time, in seconds since 1970.
+            The seconds by which the clock turns out to have been behind: what it gained on the uptime since the stored
+            track; 0 if it seems right. It is the whole present time at the first call after a reset, and if the clock
+            is more than an hour behind the time that signed documents prove: nobody knows then how wrong it is. Second,
+            the present time, in seconds since 1970.
         """
         now = self.present(reading).now
         gained = 0

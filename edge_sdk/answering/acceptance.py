@@ -1,4 +1,4 @@
-"""Signed documents on a device: verify campaigns, models and trust roots, store the accepted ones, find them again.
+"""Verify a device's campaigns, models and trust roots, store the accepted ones, and find them again.
 
 :class:`edge_sdk.Device` documents each of these methods for the application.
 """
@@ -45,20 +45,23 @@ class Acceptance:
         return stored
 
     def _judge_campaign(self, raw: bytes) -> tuple[Verdict, Campaign]:
-        """Check signature, dates and value limits, in the order of docs/formats.md. The policy is checked later."""
+        """Verify a campaign's signature, dates and values, in the order of docs/formats.md.
+
+        The policy is checked later.
+        """
         check_bytes(raw, "a campaign")
         verdict = trust.verify(self._trust(), raw, "campaign", self._time.wall(), campaigns.UNDERSTOOD)
         return verdict, campaigns.parse_campaign(verdict.payload)
 
     def _judge_model(self, raw: bytes) -> Verdict:
-        """Check signature and dates of a model."""
+        """Verify the signature and the dates of a model."""
         from protocol.documents.model import UNDERSTOOD
 
         check_bytes(raw, "a model")
         return trust.verify(self._trust(), raw, "model", self._time.wall(), UNDERSTOOD)
 
     def explain(self, raw: bytes, models: Sequence[bytes]) -> str:
-        """Describe the campaign or model file ``raw`` in words, as :meth:`edge_sdk.Device.explain`."""
+        """Return the words of :meth:`edge_sdk.Device.explain` on the campaign or model file ``raw``."""
         if isinstance(raw, bytes) and role_of(raw) == "model":
             return self._explain_model(raw, models)
         from edge_sdk.explaining import as_text, explain
@@ -69,7 +72,7 @@ class Acceptance:
         return as_text(explain(campaign, self._reporting.account(campaign), verdict.now, evaluated))
 
     def _explain_model(self, raw: bytes, models: Sequence[bytes]) -> str:
-        """Describe the model file ``raw``. ``models`` must be empty: only a campaign evaluates models."""
+        """Return words on the model file ``raw``. ``models`` must be empty: only a campaign evaluates models."""
         from edge_sdk.explaining import as_text, model_in_words
         from protocol.documents.model import parse_model
 
@@ -79,7 +82,7 @@ class Acceptance:
         return as_text(model_in_words(parse_model(verdict.payload), verdict.digest))
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:
-        """Verify, check and store a campaign, as :meth:`edge_sdk.Device.enrol`."""
+        """Verify a campaign, check it against the policy and store it (:meth:`edge_sdk.Device.enrol`)."""
         with self._keeping_evidence("campaign", raw), self._state.transaction():
             self._reporting.secret()
             verdict, campaign = self._judge_campaign(raw)
@@ -90,7 +93,7 @@ class Acceptance:
         return campaign
 
     def _check_kind(self, campaign: Campaign) -> None:
-        """Check that the state takes campaigns of this kind. The first one decides that."""
+        """Raise InputError if the state takes campaigns of the other kind only. The first campaign decides the kind."""
         if campaign.ended:
             return
         kind, held = DEVICE if campaign.nodes is None else NODE, self._documents.kind()
@@ -103,7 +106,7 @@ class Acceptance:
         self._documents.write_kind(kind)
 
     def install(self, raw: bytes, name: str | None) -> Model:
-        """Verify and store a model, as :meth:`edge_sdk.Device.install`."""
+        """Verify a model, store it and return it (:meth:`edge_sdk.Device.install`)."""
         from protocol.documents.model import parse_model
 
         with self._keeping_evidence("model", raw), self._state.transaction():
@@ -117,7 +120,8 @@ class Acceptance:
         """Verify the list of nodes ``raw`` called ``name`` and store it, so that no older list is accepted later.
 
         Raises:
-            DocumentError: the reasons of :func:`protocol.documents.trust.verify`; ``other_name``; ``invalid_nodes``.
+            DocumentError: the list is refused by :func:`protocol.documents.trust.verify`; ``other_name``;
+                ``invalid_nodes``.
             InputError: ``argument_invalid``: ``raw`` is not bytes.
         """
         from protocol.nodes.summary import LIST_ROLE, UNDERSTOOD, parse_node_list
@@ -131,14 +135,14 @@ class Acceptance:
         return nodes
 
     def listed_version(self, name: str) -> int | None:
-        """Version of the stored list of nodes called ``name``; None if no list of this name was accepted."""
+        """Return the version of the stored list of nodes called ``name``; None if no list of this name was accepted."""
         try:
             return self.nodes(name).header.version
         except InputError:
             return None
 
     def nodes(self, name: str) -> NodeList:
-        """The stored list of nodes called ``name``, or else the InputError ``nodes_unknown``."""
+        """Return the stored list of nodes called ``name``. Raise InputError ``nodes_unknown`` if there is none."""
         from protocol.nodes.summary import LIST_ROLE, parse_node_list
 
         for called, _, payload in self._documents.all(LIST_ROLE):
@@ -147,7 +151,7 @@ class Acceptance:
         raise InputError("nodes_unknown", f"no list of nodes called {quoted(name)} was accepted yet; give its file")
 
     def present(self) -> int:
-        """The present in seconds since 1970: the wall clock, or the latest date of a signed document if later."""
+        """Return the later of the wall clock and the latest date of a signed document, in seconds since 1970."""
         return max(self._time.wall(), self._trust().time_floor)
 
     def _store(self, verdict: Verdict, raw: bytes) -> None:
@@ -157,7 +161,7 @@ class Acceptance:
         self._time.note_document(verdict.header.issued_at)
 
     def rotate(self, roots: Iterable[bytes]) -> int:
-        """Follow a chain of roots in any order, as :meth:`edge_sdk.Device.rotate`."""
+        """Accept newer roots, given in any order, and return the trusted version (:meth:`edge_sdk.Device.rotate`)."""
         given = _as_roots(roots)
         with self._keeping_evidence("root", *given), self._state.transaction():
             before = self._trust()
@@ -166,7 +170,7 @@ class Acceptance:
         return reached.root.header.version
 
     def follow(self, roots: Iterable[bytes]) -> tuple[int, DocumentError | None]:
-        """Follow roots in the order of their versions, as :meth:`edge_sdk.Device.follow`."""
+        """Accept newer roots, given in the order of their versions (:meth:`edge_sdk.Device.follow`)."""
         given = _as_roots(roots)
         with self._state.transaction():
             before = self._trust()
@@ -177,7 +181,7 @@ class Acceptance:
         return reached.root.header.version, problem
 
     def _store_trust(self, before: TrustState, reached: TrustState) -> None:
-        """Store ``reached`` unless it is ``before``; then delete the campaigns that its keys have not signed."""
+        """Store the trust ``reached``, unless it is ``before``, and delete campaigns that its keys have not signed."""
         if reached is not before:
             self._documents.write_trust(reached)
             for role in ("campaign", "nodes"):
@@ -186,7 +190,10 @@ class Acceptance:
 
     @contextmanager
     def _keeping_evidence(self, role: str, *raws: bytes) -> Iterator[None]:
-        """If the body raises ``equivocation``, store the documents as evidence if that is possible; raise it again."""
+        """Store ``raws`` as evidence if the body of ``with`` raises ``equivocation``.
+
+        The error is raised all the same.
+        """
         try:
             yield
         except DocumentError as error:

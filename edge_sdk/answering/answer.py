@@ -1,7 +1,8 @@
-"""One device's answers about one record for one period; the evaluated models; the values that could not be read.
+"""Make a device's answers about one record for one period, run evaluated models, and count unreadable values.
 
-:func:`answer` is a pure function of campaign, observation, secret, period and seeds: observation → question (chosen by
-the report's id) → input → perturbed answer → report bytes. :class:`AboutRecord` reads the record and draws the seeds.
+:func:`answer` is a pure function of campaign, observation, secret, period and seeds. The report's id chooses the
+question, the observation gives the question's input, and the mechanism perturbs the input into the answer.
+:class:`AboutRecord` reads the record and draws the seeds.
 
 Whether a device reports must not depend on its record. So a value without a meaning for the campaign counts as missing,
 and no error is raised. :class:`Meanings` lets the owner notice such values: it counts by feature, in memory only.
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """Finds and runs the evaluated models of campaigns among the installed ones. ``now``: seconds since 1970."""
+    """Finds the models that a campaign evaluates among the installed ones, and runs them.
+
+    ``now`` is the device's clock.
+    """
 
     def __init__(self, documents: Documents, now: Callable[[], int]) -> None:
         self._documents = documents
@@ -36,11 +40,10 @@ class Models:
         self._evaluated: dict[bytes, Evaluated] = {}
 
     def evaluated(self, campaign: Campaign, given: Iterable[bytes] = ()) -> tuple[Evaluated, ...]:
-        """The models that ``campaign`` evaluates; empty if the campaign evaluates none, or has ended.
+        """Return the models that ``campaign`` evaluates; empty if the campaign evaluates none, or has ended.
 
-        A model is taken from ``given``, verified payloads of models, or else from the installed models. The errors are
-        those of :func:`protocol.documents.model.payloads_given` and
-        :func:`protocol.documents.model.evaluated_models`.
+        A model is taken from ``given``, verified payloads of models, or else from the installed models. Raises the
+        errors of :func:`protocol.documents.model.payloads_given` and :func:`protocol.documents.model.evaluated_models`.
         """
         if not campaign.evaluated:
             return ()
@@ -48,11 +51,11 @@ class Models:
         return evaluated_models(campaign, lambda digest: payloads.get(digest) or self._payload(digest), self._evaluated)
 
     def _payload(self, digest: bytes) -> bytes | None:
-        """The verified payload of the installed model with this digest; None if that model is not installed."""
+        """Return the verified payload of the installed model with this digest; None if it is not installed."""
         return self._documents.payload("model", digest)
 
     def predictor(self, campaign: Campaign, record: Mapping[str, object]) -> Callable[[int], int]:
-        """A function: index of an evaluated, installed model → code of the class that it predicts for a record."""
+        """Return a function: index of an evaluated model → code of the class that it predicts for ``record``."""
         from edge_sdk.classifier import Classifier
         from protocol.documents.model import parse_model
 
@@ -66,11 +69,11 @@ class Models:
 
 
 MOST_CAMPAIGNS = 64
-"""Most campaigns that are counted. Beyond it, the campaign that was answered least recently is dropped."""
+"""Most campaigns with counts. If there are more, the counts of the least recently answered one are dropped."""
 
 
 class Unread(NamedTuple):
-    """Counts of one campaign since the program started.
+    """Counts of a campaign's missing and unlisted values since the program started.
 
     Attributes:
         campaign: its name.
@@ -94,13 +97,13 @@ class _Counts:
 
 
 class Meanings:
-    """Counts by campaign and feature. Called inside the state's transactions only, so by one thread at a time."""
+    """Counts missing and unlisted values by campaign and feature. The caller must have opened a transaction."""
 
     def __init__(self) -> None:
         self._counts: dict[str, _Counts] = {}
 
     def add(self, campaign: Campaign, check: Check) -> None:
-        """Count one more answered record. If ``campaign`` is another version, the counts of its name begin again."""
+        """Count one more answered record. A new version of ``campaign`` begins its counts anew."""
         name = campaign.header.name
         counts = self._counts.pop(name, None)
         if counts is None or counts.id != campaign.id:
@@ -113,7 +116,7 @@ class Meanings:
             del self._counts[next(iter(self._counts))]
 
     def of(self, names: Iterable[str]) -> tuple[Unread, ...]:
-        """The counts of the campaigns in ``names``, sorted by name. Campaigns without counts are left out."""
+        """Return the counts of the campaigns in ``names``, sorted by name. Campaigns without counts are left out."""
         found = ((name, self._counts.get(name)) for name in sorted(names))
         return tuple(
             Unread(name, each.records, dict(each.missing), dict(each.unlisted)) for name, each in found if each
@@ -144,9 +147,9 @@ def answer(
         secret: the device's 32-byte secret. Report ids are derived from it; noise is not.
         period: index of the period since 1970.
         seeds: r fresh seeds of 32 bytes for the noise, used for nothing else.
-        predict: index of an evaluated model → code of the class that it predicts for the record; a single model has
-            the index 0. Called in ``outcome`` campaigns only, for the model that the question is about; may be None in
-            others.
+        predict: index of an evaluated model → code of the class that it predicts for the record; a single model has the
+            index 0. It is called only if the campaign evaluates models (questions of the kind ``outcome``), and may be
+            None otherwise.
 
     Returns:
         r byte strings of the campaign's record length.
@@ -177,7 +180,7 @@ class AboutRecord:
         meanings: Meanings,
         entropy: Callable[[int], bytes],
     ) -> None:
-        """Nothing is read yet. ``label``: None if it is not known; ``FROM_RECORD`` to read it from the record."""
+        """Keep the record unread. ``label``: its class, None if unknown, ``FROM_RECORD`` to read it from the record."""
         self._record = record
         self._label = label
         self._models = models
@@ -185,14 +188,14 @@ class AboutRecord:
         self._entropy = entropy
 
     def check(self, campaign: Campaign) -> None:
-        """Refuse a campaign for nodes (``campaign_for_nodes``)."""
+        """Raise InputError ``campaign_for_nodes`` if the campaign is for nodes."""
         if campaign.nodes is not None:
             raise InputError(
                 "campaign_for_nodes", "this campaign asks for sums of many records; a node summarises them for it"
             )
 
     def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
-        """The ε of the reports of one period, in millionths; no δ."""
+        """Return the ε of the reports of one period, in millionths, and 0, their δ."""
         del policy
         return campaign.epsilon_micro, 0
 

@@ -1,8 +1,8 @@
-"""Answering: one paid and stored answer per campaign and period, whatever makes the bytes of the answer.
+"""Answer once per campaign and period: pay for the answer, and store it, whatever makes its bytes.
 
 A :class:`Making` makes the bytes: reports about one record (:mod:`edge_sdk.answering.answer`), or the summary of a
-node's records (:mod:`edge_sdk.node`). All else is the same for both: the campaign, the clocks, the owner's policy, the
-ledger and the spool. Every answer is one transaction.
+node's records (:mod:`edge_sdk.node`). All else is the same for devices and nodes: the campaign, the clocks, the owner's
+policy, the ledger (what was spent) and the spool (what waits to be sent). Every answer is one transaction.
 """
 
 from __future__ import annotations
@@ -34,19 +34,22 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
     class Making(Protocol):
-        """What makes the bytes of one period's answer. Nothing is stored if one of its methods raises."""
+        """An object that makes the bytes of one period's answer. Nothing is stored if one of its methods raises."""
 
         def check(self, campaign: Campaign) -> None:
-            """Refuse a campaign of another kind: ``campaign_for_nodes`` or ``campaign_for_devices`` (InputError)."""
+            """Raise InputError ``campaign_for_nodes`` or ``campaign_for_devices`` if it is of the other kind."""
 
         def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
-            """The ε in millionths and the δ in 10⁻¹² that the answer costs, as limits and ledger count them."""
+            """Return the ε in millionths and the δ in 10⁻¹² that limits and ledger count for the answer."""
 
         def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
-            """The reports of the period, or one summary. ``secret`` is the device's; no noise may follow from it."""
+            """Return the reports of the period, or one summary.
+
+            No noise may depend on ``secret``, the device's secret.
+            """
 
         def note(self, campaign: Campaign) -> None:
-            """Called inside the transaction, after the answer was stored: note what the owner may want to know."""
+            """Note what the owner may want to know. Called inside the transaction, after the answer was stored."""
 
 
 MAX_PERIOD = (1 << 32) - 1
@@ -56,7 +59,7 @@ class Reply(NamedTuple):
     """The answer of a device for one period.
 
     Attributes:
-        reports: the period's r reports, joined; of a node, the summary.
+        reports: the bytes of the period's reports, joined; of a node, the summary.
         period: index of the period since 1970.
         repeated: the period was answered before; these are the bytes of that answer, and the record was not read.
         next_at: when the wall clock will show that the next period can be answered, in seconds since 1970.
@@ -69,12 +72,12 @@ class Reply(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """A campaign and the period that the clocks show; read inside a transaction.
+    """A campaign and the period that the clocks show, both read inside a transaction.
 
     Attributes:
         secret: the device's secret.
         campaign: an accepted campaign that has not ended.
-        reading, moment: what the clocks show, and what follows from it.
+        reading, moment: what the clocks show, and the present time that follows from it.
         track: steps of the clock within the windows of the owner's limits; None if there are none.
         time: seconds since 1970 by which the period is chosen.
         leapt: whether ``time`` uses this boot's one leap of the wall clock.
@@ -101,7 +104,7 @@ class Reporting:
 
     Attributes:
         ledger: the ε that each answered period has cost.
-        spool: the reports that were not acknowledged.
+        spool: the reports whose arrival was not acknowledged.
         models: the models that campaigns evaluate.
         allowed: its call returns the owner's policy.
     """
@@ -124,10 +127,10 @@ class Reporting:
         self._noted = (0, 0)
 
     def secret(self) -> bytes:
-        """The device's secret, 32 bytes.
+        """Return the device's secret, 32 bytes.
 
-        PolicyError: ``disabled``: the owner has opted out. StorageError: ``state_copied``: it was made on another
-        machine.
+        Raise PolicyError ``disabled`` if the owner has opted out, StorageError ``state_copied`` if the state was made
+        on another machine.
         """
         check_own_machine(self._state)
         secret = self._state.meta("secret")
@@ -136,7 +139,7 @@ class Reporting:
         return secret
 
     def campaign(self, campaign_id: bytes) -> Campaign:
-        """The accepted campaign with this id, or else the InputError ``campaign_unknown``, ``argument_invalid``."""
+        """Return the accepted campaign with this id. Raise InputError ``campaign_unknown`` or ``argument_invalid``."""
         check_bytes(campaign_id, "a campaign's id")
         payload = self._documents.payload("campaign", campaign_id)
         if payload is None:
@@ -150,8 +153,8 @@ class Reporting:
         """Answer at most once per period; a second call in a period returns the first answer.
 
         The answer and the ε that it costs are stored in one durable transaction. ``making`` makes the bytes of the
-        answer; it is not used if the period was answered before. The errors are those of
-        :meth:`edge_sdk.Device.report`, and those of ``making``.
+        answer; it is not used if the period was answered before. Raises the errors of :meth:`edge_sdk.Device.report`
+        and of ``making``.
         """
         campaign, said = self._in_turn(campaign_id, making, lambda turn: self._answer_at(turn, making))
         if not said.repeated:
@@ -159,10 +162,10 @@ class Reporting:
         return said
 
     def earlier(self, campaign_id: bytes, making: Making) -> Reply | None:
-        """The answer that was given for the present period; None if :meth:`answer` would make one now.
+        """Return the answer that was given for the present period; None if :meth:`answer` would make one now.
 
-        Nothing is spent. A caller learns before a long preparation whether an answer would be refused: the errors are
-        those of :meth:`answer`, without those of ``making.make``.
+        Nothing is spent. Raises the errors of :meth:`answer`, except those of ``making.make``, so that a caller learns
+        before a long preparation whether an answer would be refused.
         """
 
         def look(turn: _Turn) -> Reply | None:
@@ -174,10 +177,10 @@ class Reporting:
         return self._in_turn(campaign_id, making, look)[1]
 
     def _in_turn(self, campaign_id: bytes, making: Making, work: Callable[[_Turn], Result]) -> tuple[Campaign, Result]:
-        """Run ``work`` in one transaction, for the period that the clocks show. Return the campaign and the result.
+        """Run ``work`` in one transaction, for the period that the clocks show.
 
-        A :class:`PolicyError` of ``work`` is raised after the transaction, which stores the clock track. So ``work``
-        raises it only before it has written anything.
+        Return the campaign and ``work``'s result. The transaction stores what the clocks show, also if ``work`` raises
+        a :class:`PolicyError`, which is raised after it. So ``work`` must raise it before it writes anything.
         """
         refused: PolicyError
         with self._state.transaction():
@@ -201,7 +204,7 @@ class Reporting:
         raise refused
 
     def _said_before(self, turn: _Turn) -> Reply | None:
-        """The stored answer of the turn's period, or of a later one after a clock was set back; None without one."""
+        """Return the stored answer of the turn's period, or of a later period if the clock was set back; else None."""
         campaign = turn.campaign
         newest = self.ledger.newest(campaign.id)
         if newest is None or newest.period < turn.period:
@@ -211,7 +214,10 @@ class Reporting:
         return Reply(said, newest.period, repeated=True, next_at=next_at)
 
     def _check_allowed(self, turn: _Turn, making: Making) -> tuple[Policy, tuple[int, int]]:
-        """Check that the turn's period may be answered. Return the owner's policy and the answer's ε and δ."""
+        """Raise an error if the turn's period may not be answered.
+
+        Return the owner's policy and the answer's ε and δ.
+        """
         campaign = turn.campaign
         _check_open(campaign, turn.moment.now, turn.time, turn.period)
         outside = series_refusal(campaign.series, self.ledger, turn.secret)
@@ -224,12 +230,15 @@ class Reporting:
         policy.check_campaign(campaign, evaluated)
         micro, delta_pico = making.cost(campaign, policy)
         policy.check_budget(self._spent(policy, turn.answered_at, turn.track), micro)
-        if delta_pico:  # for all other answers the table is not read
+        if delta_pico:  # for answers without δ the table is not read
             policy.check_delta(self.ledger.deltas.spent_pico(), delta_pico)
         return policy, (micro, delta_pico)
 
     def _answer_at(self, turn: _Turn, making: Making) -> Reply:
-        """Answer for the turn's period. A :class:`PolicyError` is raised before anything is written."""
+        """Return the answer for the turn's period, made now or before.
+
+        A :class:`PolicyError` comes before any write.
+        """
         said = self._said_before(turn)
         if said is not None:
             return said
@@ -250,7 +259,7 @@ class Reporting:
     def _note_lifetime(self, policy: Policy) -> None:
         """Note the owner's lifetime ε and δ in the install marker, before anything is answered under them.
 
-        If the state is lost, they bound what was spent.
+        If the state is lost, these limits bound what was spent.
         """
         folder = self._state.folder
         if folder is not None and policy.lifetime != self._noted:
@@ -258,14 +267,14 @@ class Reporting:
             self._noted = policy.lifetime
 
     def _longest_window(self) -> int:
-        """The owner's longest window in seconds; the longest possible one if the policy can not be read."""
+        """Return the owner's longest window in seconds; the longest possible one if the policy can not be read."""
         try:
             return self.allowed().longest_window
         except InputError:
             return LONGEST_WINDOW
 
     def account(self, campaign: Campaign) -> Account:
-        """What an explanation of ``campaign`` tells of this device."""
+        """Return the facts about this device that an explanation of ``campaign`` needs."""
         from edge_sdk.explaining import Account
 
         secret, ledger = self._state.meta("secret"), self.ledger
@@ -281,7 +290,7 @@ class Reporting:
         )
 
     def spent(self) -> Spent:
-        """The ε that counts against the owner's limits now; 0 for a day or window without limit."""
+        """Return the ε that counts against the owner's limits now; 0 for a day or window without limit."""
         policy, reading = self.allowed(), self._time.read()
         track = self._time.track(reading, self.ledger.last_line(), policy.longest_window)
         return self._spent(policy, self._time.present(reading).now if track is None else track.time, track)
@@ -302,7 +311,7 @@ def _refuse_deleted(outside: PolicyError | None) -> bytes:
 
 
 def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
-    """Refuse a period that began before ``paid_until``: before the end of the last paid period of this name."""
+    """Raise ``period_answered`` if the period began before ``paid_until``, when the name's last paid period ends."""
     if period * campaign.time_precision < paid_until:
         from protocol.words import date
 

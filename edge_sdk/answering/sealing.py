@@ -1,4 +1,4 @@
-"""Sealing unacknowledged reports into files, and forgetting the reports of files that have arrived.
+"""Seal unacknowledged reports into files, and forget the reports of files that have arrived.
 
 Each step is one transaction. :class:`edge_sdk.Device` documents these methods for the application.
 """
@@ -35,7 +35,7 @@ _BLOCK_BYTES = 1 << 18
 def drain(
     state: State, documents: Documents, spool: Spool, path: str | os.PathLike[str], now: Callable[[], int]
 ) -> int:
-    """Seal the oldest unacknowledged reports of one kind into a new file, as :meth:`edge_sdk.Device.drain`."""
+    """Seal the oldest unacknowledged reports of one kind into a new file (:meth:`edge_sdk.Device.drain`)."""
     place = path_of(path, "the path")
     sealed = False
     try:
@@ -60,7 +60,7 @@ def drain(
 
 
 def ending(documents: Documents, spool: Spool) -> str | None:
-    """How the name of the file that :func:`drain` would seal now should end; None if nothing waits."""
+    """Return the ending for the name of the file that :func:`drain` would seal now; None if no report waits."""
     batch = _oldest(documents, spool)
     return None if batch is None else batch.kind
 
@@ -71,7 +71,7 @@ def _oldest(documents: Documents, spool: Spool) -> Batch | None:
 
 
 def ack(state: State, spool: Spool, path: str | os.PathLike[str]) -> int:
-    """Forget the reports of the sealed file at ``path``, as :meth:`edge_sdk.Device.ack`."""
+    """Forget the reports of the sealed file at ``path``, and return their number (:meth:`edge_sdk.Device.ack`)."""
     place = path_of(path, "the path")
     digest = _digest_of(place)
     with state.transaction():
@@ -79,7 +79,7 @@ def ack(state: State, spool: Spool, path: str | os.PathLike[str]) -> int:
 
 
 def _digest_of(path: str) -> bytes | None:
-    """SHA-256 of a regular file; None if there is no such file, or it can not be read.
+    """Return the SHA-256 of a regular file; None if there is no such file, or it can not be read.
 
     Other kinds of files are not read, since a pipe may never end.
     """
@@ -95,9 +95,9 @@ def _digest_of(path: str) -> bytes | None:
 
 
 def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
-    """The bytes of a file with one batch per campaign: campaign id → its reports, at least one, all of one length.
+    """Return a file with one batch per campaign. ``reports``: campaign id → its reports, one or more of one length.
 
-    ``batch_invalid`` (InputError): the reports of a campaign are more than 2^32 − 1.
+    Raise InputError ``batch_invalid`` if a campaign has more than 2^32 − 1 reports.
     """
     from protocol.batches.framing import Header, write_batch
 
@@ -110,7 +110,7 @@ def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
 
 
 def summaries(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
-    """The bytes of a file of a node's signed summaries (docs/formats.md, section 6)."""
+    """Return the bytes of a file of a node's signed summaries (docs/formats.md, section 6)."""
     from protocol.nodes.summary import SummarySet, read_summary
 
     found = SummarySet()
@@ -120,7 +120,7 @@ def summaries(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
 
 
 def messages(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
-    """The bytes of a file of a node's encrypted sums (docs/formats.md, section 6)."""
+    """Return the bytes of a file of a node's encrypted sums (docs/formats.md, section 6)."""
     from protocol.masked.message import MessageSet
 
     found = MessageSet()
@@ -138,7 +138,7 @@ FILES: Mapping[str, Callable[[Mapping[bytes, Sequence[bytes]]], bytes]] = {
 
 
 def ending_of(kind: str | None, answer: bytes) -> str:
-    """How the name of a file with this ``answer``, the bytes of one period, ends in a state of this ``kind``."""
+    """Return the ending of a file's name for ``answer``, the bytes of one period, in a state of this ``kind``."""
     if kind != NODE:
         return REPORTS
     return MESSAGES if role_of(answer) == "masked" else SUMMARIES
@@ -147,8 +147,8 @@ def ending_of(kind: str | None, answer: bytes) -> str:
 def write_outbox(path: str, content: bytes) -> None:
     """Write ``content``, sealed batches, to a new file at ``path``, completely or not at all, and flush it to disk.
 
-    Only the device's user can read the file, since it shows in which campaigns this device takes part. ``file_exists``
-    (StorageError): there is a file already, which may not have been sent; it stays.
+    Only the device's user can read the file, since it shows in which campaigns this device takes part. Raise
+    StorageError ``file_exists`` if there is a file already, which may not have been sent; it stays.
     """
     problem = 0
     try:

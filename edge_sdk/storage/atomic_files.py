@@ -1,11 +1,11 @@
-"""Files that appear complete or not at all: written under a temporary name, flushed, then given their name.
+"""Make files that appear complete or not at all: write under a temporary name, flush, then give the name.
 
 The temporary name is random, and the file must be new. So a link that somebody has put into a shared folder is never
 followed. A new file does not replace another one. (On file systems without hard links it can, if the other file appears
 just before the rename.)
 
-Files and folders that root makes in a folder where only another user may write belong to that user. Else one command as
-root would lock out the service whose state it is, with its opt-out.
+Files and folders that root makes in a folder where only another user may write belong to that user. Otherwise one
+command as root would lock out the service that uses the state, and prevent its opt-out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_LINKS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP
 
 @contextlib.contextmanager
 def os_errors(what: str) -> Iterator[None]:
-    """Turn an OSError of the body of ``with`` into the StorageError ``disk_full`` or ``io_failed`` on ``what``."""
+    """Turn an OSError of the body of ``with`` into a StorageError, ``disk_full`` or ``io_failed``, on ``what``."""
     problem: OSError
     try:
         yield
@@ -52,11 +52,11 @@ def write_new(path: str, write: Callable[[IO[bytes]], object]) -> None:
     Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`).
 
     Args:
-        path: of the new file; its folder must exist.
+        path: path of the new file; its folder must exist.
         write: writes the content into the open file.
 
     Raises:
-        FileExistsError: the name is taken, by a dangling link too; that file is unchanged.
+        FileExistsError: the name is taken, perhaps by a dangling link; what has the name is unchanged.
         OSError: the file can not be written or flushed. After this and any error of ``write``, the new file and its
             temporary file are removed, if the system allows it.
     """
@@ -76,7 +76,7 @@ def write_new(path: str, write: Callable[[IO[bytes]], object]) -> None:
 
 @contextlib.contextmanager
 def _temporary(path: str, write: Callable[[IO[bytes]], object]) -> Iterator[str]:
-    """The path of a temporary file beside ``path``, filled and flushed. It is removed if the body of ``with`` fails."""
+    """Yield the path of a filled, flushed temporary file beside ``path``; remove it if the body of ``with`` fails."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     try:
@@ -99,8 +99,8 @@ def replace(path: str, content: bytes) -> None:
     Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`).
 
     Raises:
-        OSError: EINVAL: a folder, pipe or device has the name, or a link that leads nowhere; it stays. Other numbers:
-            the old content stays, unless only the last flush failed: then the new content is there, but a power
+        OSError: EINVAL: a folder, pipe or device has the name, or a link that leads nowhere; it stays. After other
+            error numbers the old content stays. Only if the last flush failed, the new content is there, but a power
             cut may undo it. The temporary file is removed, if the system allows it.
     """
     with _temporary(path, lambda file: file.write(content)) as temporary:
@@ -113,7 +113,7 @@ def replace(path: str, content: bytes) -> None:
 def read_regular(path: str, limit: int) -> bytes:
     """Read at most ``limit`` bytes of a regular file. Links are followed; pipes are not waited for.
 
-    An OSError EINVAL: it is no regular file.
+    Raise OSError EINVAL if it is no regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -126,14 +126,14 @@ def read_regular(path: str, limit: int) -> bytes:
 
 
 def is_no_file(path: str) -> bool:
-    """Whether a path is taken, and by no regular file: by a folder, pipe or device, or a link that leads nowhere."""
+    """Return whether a path is taken by something that is no regular file: a folder, pipe, device or dangling link."""
     return os.path.lexists(path) and not os.path.isfile(path)
 
 
 def private(path: str, flags: int) -> int:
     """Open a new file that only its owner can read: the user of this process, or for root the folder's owner.
 
-    ``flags`` are of ``os.open``, with ``O_CREAT`` and ``O_EXCL``. Returns the descriptor.
+    ``flags`` are those of ``os.open``, with ``O_CREAT`` and ``O_EXCL``. Return the descriptor.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o600)
     _leave_to_owner(descriptor, os.path.dirname(path))
@@ -178,10 +178,10 @@ def _place(temporary: str, path: str) -> None:
 def remove_abandoned(folder: str, mine: os.stat_result) -> None:
     """Remove temporary files that a crash left in ``folder``. Errors are ignored.
 
-    ``mine`` is the status of a file that was just made in the folder. Removed are temporary files of its owner that
-    were changed more than an hour before or after it. Both times come from the folder's file system, so a wrong clock
-    does not matter. A slow writer that loses its temporary file fails before the final name exists, and keeps its
-    reports.
+    ``mine`` is the status of a file that was just made in the folder. Temporary files of the same owner are removed if
+    they were changed more than an hour before or after that file. Both times come from the folder's file system, so a
+    wrong clock does not matter. A slow writer that loses its temporary file fails before the final name exists, and
+    keeps its reports.
     """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -204,13 +204,13 @@ def remove_old_temporaries(folder: str) -> None:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether a name is of the form ``.NAME.<16 hex digits>.tmp``."""
+    """Return whether a name has the form ``.NAME.<16 hex digits>.tmp``."""
     digits = name.removesuffix(TEMPORARY_SUFFIX).rpartition(".")[2]
     return name.endswith(TEMPORARY_SUFFIX) and len(digits) == 16 and set(digits) <= set("0123456789abcdef")
 
 
 def remove(path: str) -> None:
-    """Remove the file at ``path``. Errors are ignored; a missing file is one of them."""
+    """Remove the file at ``path``, if it exists. Errors are ignored."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 

@@ -1,4 +1,4 @@
-"""The state of a device: one SQLite file with trust, documents, ledger, spool and secret.
+"""Keep the state of a device in one SQLite file: trust, documents, ledger, waiting reports and secret.
 
 Every change is one transaction with full synchronisation, so a power cut leaves the state before or after it. Every
 row that is read is checked by its digest (``rows``); damage raises ``state_damaged``. The modules ``documents``,
@@ -9,12 +9,12 @@ small file ``highest`` beside the state between runs. A state without this line 
 after each line and not flushed, to spare the memory card. After a power cut it may name an older line, which is still a
 line of the ledger, since lines are flushed before they are noted. (The install marker must survive a power cut, so it
 is another file.) During a reset the file names two lines: one of the old state and one of the new one. The folder then
-has either state, and neither has an older copy of it. The reset, or else the next opening, removes the line that is not
-there.
+has one of the two states, and an older copy of it would lack its line. The reset, or else the next opening, removes the
+other line from the file.
 
-**Forks.** A child process inherits SQLite's record of held locks and can not correct it. After a fork in the middle of
-another thread's transaction, the child would find the state busy for ever. So the locks of all states are taken before
-every fork and released after it. The child then opens a connection of its own.
+**Forks.** A forked child process inherits SQLite's record of held locks and can not correct it. After a fork in the
+middle of another thread's transaction, the child would find the state busy for ever. So the locks of all states are
+taken before every fork and released after it. The child then opens a connection of its own.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _SEAL_BYTES = 8
 
 
 class Highest(NamedTuple):
-    """A ledger line: its number and its seal. The seal depends on all earlier lines."""
+    """A ledger line: its number and its seal (digest). The seal depends on all earlier lines."""
 
     line: int
     seal: bytes
 
 
 def read_highest(path: str) -> tuple[Highest, ...]:
-    """The line that the file at ``path`` names, or both lines, if a reset has not ended.
+    """Return the ledger line that the file at ``path`` names; two lines if a reset has not ended.
 
-    There are none if there is no file, or it can not be read, or is damaged.
+    Return no line if there is no file, or if it can not be read or is damaged.
     """
     raw = b""
     with suppress(OSError):
@@ -71,12 +71,15 @@ def _content(lines: tuple[Highest, ...]) -> bytes:
 
 
 def replace_highest(path: str, lines: tuple[Highest, ...]) -> None:
-    """Replace the file at ``path`` by one that names one or two ``lines``, and flush it to disk. Raises OSError."""
+    """Replace the file at ``path`` by one that names the ``lines``, one or two, and flush it to disk.
+
+    Raises OSError.
+    """
     replace(path, _content(lines))
 
 
 def write_highest(path: str, highest: Highest) -> None:
-    """Write the line ``highest`` to the file at ``path``, in one write. The file names one line, or is none.
+    """Write the line ``highest`` to the file at ``path``, in one write, in place of the one line that it names, if any.
 
     Errors are ignored: an older copy of the state may then stay unnoticed.
     """
@@ -119,11 +122,11 @@ if hasattr(os, "register_at_fork"):
 
 STATE_FILE = "state.db"
 _LACKS = "lacks"
-"""Key of the newest line (number and seal) that was missing when this file was found to be an older copy."""
+"""Key of the newest ledger line (number and seal) that was missing when this state was found to be an older copy."""
 
 
 class State:
-    """Reads and writes of the state file. Methods that write are called inside :meth:`transaction`.
+    """Reads and writes the state file. For methods that write, the caller must have opened a :meth:`transaction`.
 
     All methods but :meth:`close` may raise a :class:`StorageError`: ``state_closed`` after :meth:`close`;
     ``state_forked`` in a child process that may not use the state; ``state_busy``, ``state_damaged``, ``disk_full`` or
@@ -131,13 +134,14 @@ class State:
 
     Attributes:
         read_only: whether the file can only be read.
-        copied: why the state answers nothing here: how it is seen that another machine made it; "" on its own machine.
-        era: a number that rises when a change is rolled back, and in a child process. Rows that a caller has kept in
-            memory since an earlier era must be read again.
+        copied: why the state answers nothing here: a sentence on how another machine is recognised; "" on its own
+            machine.
+        era: a number that rises when a change is rolled back, and in a child process. When it has risen, a caller must
+            read rows again that it keeps in memory.
     """
 
     def __init__(self, path: str | None) -> None:
-        """Open or create the file at ``path``. None keeps the state in memory, for simulations.
+        """Open or create the file at ``path``. If ``path`` is None, keep the state in memory, for simulations.
 
         Raises:
             StorageError: ``state_newer``, ``state_older``: software of another version wrote the file.
@@ -179,7 +183,7 @@ class State:
         return None if self._path is None else os.path.dirname(self._path)
 
     def close(self) -> None:
-        """Release the file; later uses raise ``state_closed``, and a second call does nothing.
+        """Release the file. Later uses raise ``state_closed``; a second call does nothing.
 
         In a child process that has not used the state, the connection is the parent's and stays open.
         """
@@ -228,10 +232,10 @@ class State:
 
     @contextmanager
     def journal_in_memory(self) -> Iterator[None]:
-        """Let the transactions in the body of ``with`` keep their journal in memory, where a full disk has no part.
+        """Let the transactions in the body of ``with`` keep their journal in memory, so that they work on a full disk.
 
-        An error still undoes the changes. But a kill or a power cut within such a transaction may damage the state, so
-        this is for changes after which the device answers nothing.
+        An error still undoes the changes. But a kill or a power cut within such a transaction may damage the state. So
+        use this only for changes after which the device answers nothing.
         """
         with self._lock:
             with SCHEMA.errors():
@@ -260,15 +264,15 @@ class State:
                         execute(connection, "COMMIT")
 
     def _commit(self, connection: sqlite3.Connection) -> None:
-        """Commit. After a failed commit, readers may see the change although it is not on the disk."""
+        """Commit the transaction. After a failed commit, readers may see the change although it is not on the disk."""
         self._commit_failed = True
         execute(connection, "COMMIT")
         self._commit_failed = False
 
     def _flush_journal(self, connection: sqlite3.Connection) -> None:
-        """Make earlier commits durable, before the result of a transaction without changes relies on them.
+        """Flush earlier commits to disk, before a transaction without changes of its own returns what they wrote.
 
-        After a failed commit a second flush proves nothing, so a value is written instead.
+        After a failed commit a second flush proves nothing. Then a value is written instead.
         """
         if self._path is None:
             return
@@ -280,14 +284,14 @@ class State:
         flush_journal(self._path)
 
     def _check_place(self) -> None:
-        """Refuse a state file that was removed or replaced: the ε that is noted in it would be forgotten."""
+        """Raise ``state_lost`` if the state file was removed or replaced: ε that is noted in it would be forgotten."""
         if self._path is not None and place_of(self._path) != self._place:
             raise StorageError("state_lost", "the state file was removed or replaced while in use; open it again")
 
     def check_highest(self) -> None:
-        """Check that the state has the newest ledger line that the file ``highest`` names, now and in each transaction.
+        """Raise an error, now and in each transaction, if the state lacks the ledger line that the file ``highest`` names.
 
-        ``state_lost``: the line is missing, so the state is an older copy.
+        The error is ``state_lost``: without the line the state is an older copy.
         """
         if self._path is not None:
             self._highest_path = os.path.join(os.path.dirname(self._path), HIGHEST_FILE)
@@ -303,12 +307,12 @@ class State:
                 if self._highest is None and present:
                     self._highest = present[-1]
                 if len(read_highest(self._highest_path)) > len(present):
-                    # A reset has not ended. The state that is not here must not be taken later.
+                    # A reset has not ended. The other one of the two states must not be accepted later.
                     with suppress(OSError):
                         replace_highest(self._highest_path, present)
 
     def _note_lack(self) -> None:
-        """Note in an older copy which line it lacks: it stays refused if the file ``highest`` is lost as well."""
+        """Note in an older copy which line it lacks, so that it stays refused if the file ``highest`` is lost."""
         lines = read_highest(self._highest_path)
         if not lines or self.read_only:
             return
@@ -324,9 +328,9 @@ class State:
                     execute(connection, "ROLLBACK")
 
     def _check_age(self, connection: sqlite3.Connection) -> tuple[Highest, ...]:
-        """Refuse a state that was replaced by an older copy: later payments are missing from it.
+        """Raise ``state_lost`` if the state was replaced by an older copy, which lacks later payments.
 
-        The file of the highest line is read each time, since another process may have noted a newer line. Return the
+        The file of the highest line is read each time, since another process may have noted a newer line. Return those
         lines of the file that the state has.
         """
         noted = read_highest(self._highest_path) if self._highest_path else ()
@@ -345,13 +349,13 @@ class State:
         return found
 
     def newest_line(self) -> Highest | None:
-        """The newest ledger line; None if there is none."""
+        """Return the newest ledger line; None if the ledger is empty."""
         for row in self.run("SELECT number, seal FROM ledger ORDER BY number DESC LIMIT 1"):
             return Highest(*row)
         return None
 
     def _note_highest(self, newest: Highest | None) -> None:
-        """Note a committed line in memory and in the file, unless the file names a newer line."""
+        """Note a committed line in memory, and in the file ``highest`` unless that names a newer line."""
         if newest is None or newest == self._highest:
             return
         self._highest = newest
@@ -363,7 +367,7 @@ class State:
             write_highest(self._highest_path, newest)
 
     def _check_process(self) -> None:
-        """Refuse a state in memory, or a transaction that a fork interrupted, in the child process.
+        """Raise ``state_forked`` in a child process, if the state is in memory or a fork interrupted a transaction.
 
         Parent and child would each answer the same period, with different noise.
         """
@@ -375,9 +379,9 @@ class State:
             )
 
     def _live(self) -> sqlite3.Connection:
-        """The connection of this process. A child process opens its own, and does not close its parent's.
+        """Return the connection of this process.
 
-        Called with the lock held.
+        A child process opens its own, and does not close its parent's. The caller must hold the lock.
         """
         if self._closed:
             raise StorageError("state_closed", "this device was closed; open it again")
@@ -391,10 +395,10 @@ class State:
 
     @property
     def turn(self) -> int:
-        """Running number, from 1, of the transaction that this object has open; 0 if none is open.
+        """Running number, from 1, of the open transaction of this object; 0 if none is open.
 
-        No two transactions of one object have the same number. A caller that keeps rows in memory compares the numbers
-        to see that the rows were read in the open transaction.
+        No two transactions of one object have the same number. By it a caller that keeps rows in memory knows whether
+        they were read in the open transaction.
         """
         return self._turns if self._inside else 0
 
@@ -414,15 +418,15 @@ class State:
         return Rows(self, META)
 
     def meta(self, key: str) -> bytes | None:
-        """The value of ``key`` in the table of single values, for example ``secret``; None if there is none."""
+        """Return the value of ``key``, for example ``secret``, in the table of single values; None if it has none."""
         return self._read_meta().get(key)
 
     def all_meta(self) -> dict[str, bytes]:
-        """Key → value, for the whole table of single values."""
+        """Return the whole table of single values: key → value."""
         return dict(self._read_meta())
 
     def _read_meta(self) -> dict[str, bytes]:
-        """Key → value. A transaction reads the table once; it is kept until the transaction ends or removes a key."""
+        """Return key → value. A transaction reads the table once, and keeps it until it ends or removes a key."""
         with self._lock:
             if not self._inside:
                 return dict(self._meta.all())
@@ -447,10 +451,11 @@ class State:
 
 
 def _ensure_file(path: str) -> None:
-    """Make a new state file with empty tables at ``path``, unless there is a file.
+    """Make a new state file with empty tables at ``path``, unless a file is there.
 
     The new file is written under another name and appears complete, readable by its owner only. So an empty file is
-    never a new state, but what is left of a damaged one: it is refused, since it would count as having spent nothing.
+    never a new state, but the rest of a damaged one. It is refused, since it would count as a state that has spent
+    nothing.
     """
     if not os.path.lexists(path):
         with suppress(FileExistsError):  # another process has just made the file
@@ -465,5 +470,8 @@ def _write_tables(file: IO[bytes]) -> None:
 
 @lru_cache(maxsize=1)
 def _empty_state() -> bytes:
-    """The bytes of a database with empty tables. A state in memory begins as a copy, which is faster than SQL."""
+    """Return the bytes of a database with empty tables.
+
+    A state in memory begins as a copy, which is faster than SQL.
+    """
     return SCHEMA.new_file(("counts", (table.name, 0, seal("counts", (table.name, 0)))) for table in COUNTED)

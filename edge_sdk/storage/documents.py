@@ -1,4 +1,4 @@
-"""The stored trust root, version floors, accepted documents, and evidence of contradictions.
+"""Store the trust root, the lowest versions that may be accepted (floors), documents, and contradictions.
 
 Documents are stored as they came, with their signatures. So two contradictory documents prove that one publisher signed
 both.
@@ -30,12 +30,12 @@ _ENDED = "ended:"
 """Prefix of the key that notes a campaign that a new root ended. The campaign may return under a new signature."""
 _MAX_EVIDENCE = 8
 DEVICE, NODE = "device", "node"
-"""Kinds of a state: it takes campaigns for devices, or campaigns for nodes, never both."""
+"""Kinds of a state: it accepts either campaigns for devices or campaigns for nodes, never both."""
 _KIND = "kind"
 
 
 class Documents:
-    """Reads and writes of trust and documents. Methods that write are called inside a transaction.
+    """Reads and writes trust and documents. For methods that write, the caller must have opened a transaction.
 
     Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) for a row that was changed.
     """
@@ -48,7 +48,7 @@ class Documents:
         self._books = Rows(state, PARTY_KEYS)
 
     def kind(self) -> str | None:
-        """Which campaigns the state takes: :data:`DEVICE` or :data:`NODE`; None before the first one was accepted.
+        """Return which campaigns the state accepts: :data:`DEVICE` or :data:`NODE`; None before the first campaign.
 
         Older software, which knew devices only, has not stored the kind.
         """
@@ -63,14 +63,14 @@ class Documents:
         return None if all(parse_campaign(payload).ended for payload in payloads) else DEVICE
 
     def write_kind(self, kind: str) -> None:
-        """Store which campaigns the state takes, :data:`DEVICE` or :data:`NODE`, until a reset makes a new state."""
+        """Store which campaigns the state accepts, :data:`DEVICE` or :data:`NODE`, until a reset makes a new state."""
         self._state.write_meta(_KIND, kind.encode())
 
     def trust(self) -> TrustState | None:
-        """The stored trust root, version floors and time floor; None in a state that is not provisioned yet.
+        """Return the stored trust root, version floors and time floor; None in a state that is not provisioned yet.
 
-        ``state_damaged``: the stored root could not have been accepted, or an entry that provisioning writes is missing
-        or malformed.
+        Raise ``state_damaged`` if the stored root could not have been accepted, or if an entry that provisioning writes
+        is missing or malformed.
         """
         with self._state.reading():
             meta, known = self._state.all_meta(), self._floors.all()
@@ -91,7 +91,7 @@ class Documents:
         return restored
 
     def time_floor(self) -> int:
-        """The earliest possible time by the dates of signed documents, in seconds since 1970; 0 in a new state."""
+        """Return the earliest possible time by the dates of signed documents, in seconds since 1970; 0 in a new state."""
         text = self._state.meta("time_floor")
         return 0 if text is None else number_in(text)
 
@@ -102,19 +102,19 @@ class Documents:
         self._floors.rewrite([(*name, *floor) for name, floor in sorted(trust.floors.items())])
 
     def all(self, role: str) -> list[tuple[str, bytes, bytes]]:
-        """Name, digest and payload of the accepted documents of ``role`` (campaign or model), sorted by name."""
+        """Return name, digest and payload of each accepted document of ``role``, such as ``campaign``, sorted by name."""
         with self._state.reading():
             return sorted((name, digest, self._payload(number, role)) for number, name, digest in self._of(role))
 
     def _of(self, role: str) -> list[tuple[int, str, bytes]]:
-        """Number, name and digest of the documents of a role."""
+        """Return number, name and digest of each document of a role."""
         return [(number, name, digest) for number, of, name, digest in self._documents.all() if of == role]
 
     def _payload(self, number: int, role: str) -> bytes:
         return _payload(self._documents.body(number), role)
 
     def payload(self, role: str, digest: bytes) -> bytes | None:
-        """The payload of the accepted document of ``role`` with this ``digest``; None if there is none."""
+        """Return the payload of the accepted document of ``role`` with this ``digest``; None if there is none."""
         with self._state.reading():
             for number, *_ in self._documents.some("WHERE digest = ? AND role = ?", (digest, role)):
                 return self._payload(number, role)
@@ -123,7 +123,7 @@ class Documents:
         return None
 
     def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:
-        """Store an accepted document, a whole file, in the place of the one of the same role and name."""
+        """Store an accepted document, a whole file, in place of an older one of the same role and name."""
         for number, known, _ in self._of(role):
             if known == name:
                 self._documents.replace((number, role, name, digest), envelope)
@@ -135,7 +135,7 @@ class Documents:
     def end_unsigned(self, role: str, now_trusted: Role) -> list[str]:
         """Delete the documents of ``role`` that too few of the keys ``now_trusted`` have signed. Return their names.
 
-        The names are noted. Version floors stay.
+        The names are stored, for :meth:`ended_unsigned`. Version floors stay.
         """
         ended = []
         for number, name, _ in self._of(role):
@@ -149,7 +149,7 @@ class Documents:
         return [name for _, name in ended]
 
     def ended_unsigned(self, role: str) -> list[str]:
-        """Names of the documents of ``role`` that ended because the keys of a new root had not signed them.
+        """Return the names of documents of ``role`` that ended because a new root's keys had not signed them.
 
         A name is left out once a document of this name is accepted again.
         """
@@ -157,7 +157,7 @@ class Documents:
         return [key.removeprefix(prefix) for key in self._state.all_meta() if key.startswith(prefix)]
 
     def key_books(self) -> dict[str, int]:
-        """Id of each masked campaign in hexadecimal digits → version of the newest key book that was accepted."""
+        """Return id of each masked campaign in hexadecimal digits → version of its newest accepted key book."""
         return {row[0]: row[1] for row in self._books.all()}
 
     def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
@@ -175,7 +175,7 @@ class Documents:
                 self._keep_pair(role, first, second)
 
     def _contradicting_roots(self, raws: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Pairs of different roots of one version. Each is the trusted root, or signed by that root's keys."""
+        """Yield pairs of different roots of one version. Each root is the trusted one, or signed by its keys."""
         trusted = self.trust()
         if trusted is None:
             return
@@ -191,7 +191,7 @@ class Documents:
                 yield first, raw
 
     def _accepted_beside(self, role: str, raw: bytes) -> bytes | None:
-        """The accepted document with the same name as the signed document ``raw``; None if there is none."""
+        """Return the accepted document with the same name as the signed document ``raw``; None if there is none."""
         _, header = read_payload(read_envelope(raw, role).payload)
         for number, name, _ in self._of(role):
             if name == header.name:
@@ -199,13 +199,13 @@ class Documents:
         return None
 
     def _keep_pair(self, role: str, accepted: bytes, refused: bytes) -> None:
-        """Store a refused file once, and eight pairs at most, so that a publisher can not fill the disk."""
+        """Store a pair of files, unless the refused one or eight pairs are stored: a publisher must not fill the disk."""
         known = self.evidence()
         if len(known) < _MAX_EVIDENCE and all(refused != kept for _, _, kept in known):
             self._evidence.add((None, role, accepted, refused))
 
     def evidence(self) -> list[tuple[str, bytes, bytes]]:
-        """The stored pairs of contradicting documents: role, file that came first, refused file."""
+        """Return the stored pairs of contradicting documents: role, file that came first, refused file."""
         return [(role, accepted, refused) for _, role, accepted, refused in self._evidence.all()]
 
 
