@@ -1,11 +1,12 @@
-"""The message of one period: exact sums → public range → this party's noise → slots → ciphertexts → signature.
+"""Make a party's message of one period: exact sums → public range → noise → slots → ciphertexts → signature.
 
-Powers modulo N² take seconds on a small machine, and are a function of key, campaign and period alone: neither the
-records nor the noise are in them. So they are computed before the transaction that pays for the message. The noise is
-drawn and the sums are encrypted inside that transaction, once, in a few milliseconds. Two ciphertexts of one period
-under one key would reveal the difference of what they encrypt. So no message exists before its period is being paid,
-and a message whose transaction fails is dropped: it was never stored or sent. :class:`PartyKeys` keeps the party's own
-entries of key books: which version was accepted last, and the sealed key in it.
+A party is a node in a masked campaign, and a slot a field of a ciphertext for one number. Powers modulo N² take seconds
+on a small machine. They depend on key, campaign and period alone, not on records or noise, so they are computed before
+the transaction that pays for the message. The noise is drawn and the sums are encrypted inside that transaction, once,
+in a few milliseconds. Two ciphertexts of one period under one key would reveal the difference of what they encrypt. So
+no message exists before its period is being paid, and a message whose transaction fails is dropped: it was never stored
+or sent. :class:`PartyKeys` keeps the party's own entries of key books: which version was accepted last, and the sealed
+key in it.
 
 Sources: docs/math.md, section 6; docs/formats.md, section 6; decision 82.
 """
@@ -37,14 +38,14 @@ if TYPE_CHECKING:
 
 
 class _KeyRow(NamedTuple):
-    """A row: the newest key book of a campaign, without the entries of other parties.
+    """A stored row: the newest key book of a campaign, without the entries of other parties.
 
     Attributes:
         campaign: id of the campaign in hexadecimal digits.
-        version: of the book.
+        version: version of the book.
         digest: SHA-256 of the book's payload.
         node: id of this node when the book was accepted, 8 bytes.
-        serial, u: of this node's entry; u is 0 if the book has no key for this node.
+        serial, u: serial number of this node's key, and this party's number u; u is 0 if the book has no key for it.
     """
 
     campaign: str
@@ -56,18 +57,18 @@ class _KeyRow(NamedTuple):
 
 
 class PartyKeys:
-    """Reads and writes of the party's keys. :meth:`accept` is called inside a transaction."""
+    """Reads and writes the party's keys. For :meth:`accept`, the caller must have opened a transaction."""
 
     def __init__(self, state: Database) -> None:
         self._rows = Rows(state, PARTY_KEYS)
 
     def accept(self, book: KeyBook, key: SigningKey) -> DocumentError | None:
-        """Store the version of a verified book, and this node's sealed key in it, in place of those of an older book.
+        """Store a verified book's version, and this node's sealed key in it, in place of an older book's.
 
         The rest of a book, up to 64 MiB, is not stored: a book that contradicts this one is refused, and not kept as
-        evidence. Returned is why the book has no usable key for this node (``node_without_key``, ``invalid_keys``),
-        None if it has one. Its version is stored all the same, so that no older book is accepted after it. After the
-        DocumentErrors ``rollback`` and ``equivocation`` nothing is stored.
+        evidence. Return why the book has no usable key for this node (``node_without_key``, ``invalid_keys``); None if
+        it has one. In both cases its version is stored, so that no older book is accepted after it. If DocumentError
+        ``rollback`` or ``equivocation`` is raised, nothing is stored.
         """
         kept = self._kept(book.campaign)
         if kept is not None:
@@ -89,7 +90,7 @@ class PartyKeys:
         return problem
 
     def own(self, campaign: Campaign, key: SigningKey) -> MaskedKey:
-        """This node's key of the newest accepted book of a masked campaign; ``key`` is the node's key pair.
+        """Return this node's key from a masked campaign's newest accepted book. ``key``: the node's key pair.
 
         Raises:
             InputError: ``keys_unknown``: no book of the campaign was accepted yet.
@@ -117,9 +118,9 @@ class PartyKeys:
 
 
 NOISE_TAG = b"hearsay/1/masked noise"
-"""Tag of the stream of a message's noise. The vectors are perturbed in their order, each from its first number on."""
+"""Tag of the random stream for a message's noise. Vectors get their noise in order, each from its first number on."""
 _MOST_ATTEMPTS = 4
-"""Transactions that are begun anew because the powers are of another period or key. After these many the powers are
+"""Most transactions that are begun anew because the powers are of another period or key. After that the powers are
 computed inside the transaction: periods are then shorter than the powers take."""
 
 
@@ -138,9 +139,10 @@ class Unprepared(Exception):  # noqa: N818 - not an error: the caller computes p
 
 
 class _Powers(NamedTuple):
-    """H(t, j)^sk mod N² for all ciphertexts j of a message, and the key and the period that they belong to.
+    """The powers H(t, j)^sk mod N² for all ciphertexts j of a message, with their key and their period.
 
-    The powers are as secret as the key. The ``repr`` shows neither.
+    sk is the key's secret, N the campaign's modulus and t the period. The powers are as secret as the key, and the
+    ``repr`` shows neither.
     """
 
     key: MaskedKey
@@ -152,7 +154,7 @@ class _Powers(NamedTuple):
 
 
 def clamped(campaign: Campaign, exact: Sequence[int]) -> list[int]:
-    """Exact sums, shape (M,), cut off at the public range of a party's numbers. No number's sensitivity changes."""
+    """Return the M sums ``exact``, cut off at a party's public ranges. No number's sensitivity changes."""
     found, place = [], 0
     for subject, limits in zip(released_vectors(campaign), ranges_of(campaign), strict=True):
         found += [min(max(number, limits.low), limits.high) for number in exact[place : place + subject.size]]
@@ -161,7 +163,7 @@ def clamped(campaign: Campaign, exact: Sequence[int]) -> list[int]:
 
 
 def drawn_noise(campaign: Campaign, u: int, seed: bytes) -> list[int]:
-    """The noise of the party number ``u`` for all M numbers. It is not clamped: the guarantee is of unbounded noise.
+    """Return the noise of party number ``u`` for all M numbers, not cut off: the guarantee is for unbounded noise.
 
     ``seed``: 32 fresh random bytes, used for nothing else.
     """
@@ -171,10 +173,10 @@ def drawn_noise(campaign: Campaign, u: int, seed: bytes) -> list[int]:
 
 
 class OfSums:
-    """Makes the message of a party for one period (:class:`edge_sdk.answering.reporting.Making`)."""
+    """Makes a party's message for one period, as a :class:`edge_sdk.answering.reporting.Making`."""
 
     def __init__(self, keys: PartyKeys, signer: Callable[[], SigningKey], entropy: Callable[[int], bytes]) -> None:
-        """The sums are given later, by :attr:`exact`. ``signer`` returns the node's present key pair."""
+        """Begin without sums: set :attr:`exact` later. ``signer`` returns the node's present key pair."""
         self._keys = keys
         self._signer = signer
         self._entropy = entropy
@@ -184,25 +186,26 @@ class OfSums:
         """Shape (M,), the exact sums. They are set before the message is made."""
 
     def check(self, campaign: Campaign) -> None:
-        """Refuse a campaign that is not masked, and one for which this node has no key (:meth:`PartyKeys.own`)."""
+        """Raise an error if a campaign is not masked, or this node has no key for it (:meth:`PartyKeys.own`)."""
         if campaign.nodes is None:
             raise InputError("campaign_for_devices", "this campaign asks about one record; a device reports about it")
         masked_terms_of(campaign)
         self._keys.own(campaign, self._signer())
 
     def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
-        """The ε in millionths and the δ in 10⁻¹² of the message, for the neighbours that the owner's policy names.
+        """Return the ε in millionths and the δ in 10⁻¹² of the message, for the adjacency that the policy names.
 
-        Every message of a masked campaign costs the same: the policy has compared it with its limits for one period.
+        Every message of a campaign costs the same, so the policy has already compared it with the limits for one
+        period.
         """
         return policy.cost_micro(campaign), policy.cost_delta(campaign)
 
     def prepare(self, campaign: Campaign, needed: Unprepared) -> None:
-        """Compute the powers of a key and a period, outside of any transaction."""
+        """Compute the powers for the key and the period of ``needed``. No transaction may be open."""
         self._powers = _powers(campaign, needed.key, needed.period)
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
-        """The signed message, alone in a list. ``Unprepared``: call :meth:`prepare` and begin the transaction anew."""
+        """Return a list of the signed message. After ``Unprepared``, :meth:`prepare` and begin a new transaction."""
         del secret  # the signer reads it
         signer = self._signer()
         key, powers = self._keys.own(campaign, signer), self._powers
@@ -220,7 +223,7 @@ class OfSums:
         return [build_message(campaign, signer, period, key.serial, ciphertexts)]
 
     def note(self, campaign: Campaign) -> None:
-        """Nothing: the node counts missing and unlisted values while it reads the records."""
+        """Do nothing: the node counts missing and unlisted values while it reads the records."""
 
 
 def _powers(campaign: Campaign, key: MaskedKey, period: int) -> _Powers:

@@ -1,12 +1,12 @@
-"""Set-union gossip: a node unites the summaries of its peers' files with its own file, after verifying each of them.
+"""Unite the summaries in other nodes' files with a node's own file, after verifying each (set-union gossip).
 
 In: a campaign for nodes, the signed list of nodes, this node's file and the files or folders of peers. Out: the file of
 the union, and the totals of the set. Union is associative, commutative and idempotent, and the file of a set is
 determined by the set: nodes that exchange in any order end with equal files, and an aggregator makes the same model
 from any of them.
 
-What a lying peer can do: withhold summaries. It can add none that a listed node has not signed, and the limits of the
-campaign hold for all. Source: docs/formats.md, section 6; decision 76.
+What a lying peer can do: withhold summaries. It can add only summaries that a listed node has signed, and the
+campaign's limits hold for all of them. Source: docs/formats.md, section 6; decision 76.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REMEMBERED = 1 << 16
 
 
 class Unread(NamedTuple):
-    """A peer's file or folder that could not be read: its path, and reason and text of the refusal."""
+    """A peer's file or folder that could not be read: its path, and the error's reason and text."""
 
     path: str
     reason: str
@@ -52,9 +52,10 @@ class Exchanged(NamedTuple):
     Attributes:
         summaries: the set: all kept summaries of the campaign.
         added: number of summaries that were added: the node's own, and those of the peers' files.
-        refused: reason → number of these summaries, and of stretches of the peers' files, that were not added.
-        dropped: the same for this node's own file: what it held, and holds no longer.
-        unread: peers' files and folders that could not be read; all others were united.
+        refused: reason → number of summaries, and of unreadable parts of the peers' files, that were not added.
+        dropped: reason → number of summaries, and of unreadable parts, that this node's own file held and holds no
+            longer.
+        unread: peers' files and folders that could not be read; all other files were united.
         digest: SHA-256 of the file of the set, 32 bytes. Equal sets have equal digests.
     """
 
@@ -81,7 +82,7 @@ def exchange(
         now: seconds since 1970: summaries of later periods are refused.
         own: path of this node's file; it is made if it does not exist.
         peers: paths of files of summaries, and of folders, of which all files ``*.hsn`` are read.
-        mine: summaries that this node made, one after the other; they are judged and united as a peer's file.
+        mine: summaries that this node made, joined; they are verified and united like a peer's file.
 
     Raises:
         InputError: ``campaign_for_devices``; ``file_unreadable``: the node's own file can not be read; ``too_large``:
@@ -111,14 +112,14 @@ def exchange(
 
 
 class _Judge:
-    """Judges an envelope. Accepted bytes are remembered, up to a limit, so a second copy costs no signature check."""
+    """Verifies signed summaries. Accepted bytes are remembered, so a second copy costs no signature check."""
 
     def __init__(self, campaign: Campaign, nodes: NodeList, now: int) -> None:
         self._judge: Callable[[bytes], Summary] = lambda raw: judge_summary(raw, campaign, nodes, now)
         self._accepted: dict[bytes, Summary] = {}
 
     def __call__(self, envelope: bytes) -> Summary:
-        """The summary, without its numbers. Raises the reasons of :func:`judge_summary`."""
+        """Return the summary in ``envelope``, without its numbers. Raises the errors of :func:`judge_summary`."""
         digest = sha256(envelope).digest()
         found = self._accepted.get(digest)
         if found is None:
@@ -129,7 +130,7 @@ class _Judge:
 
 
 def _own_bytes(own: str) -> bytes:
-    """The content of the node's own file; no bytes if there is no such file."""
+    """Return the content of the node's own file; no bytes if there is no such file."""
     if not os.path.lexists(own):
         return b""
     found = _read(own)
@@ -139,7 +140,7 @@ def _own_bytes(own: str) -> bytes:
 
 
 def _read(path: str) -> bytes | Unread:
-    """The content of a regular file, or why it is not read."""
+    """Return the content of a regular file, or why it is not read."""
     try:
         content = read_regular(path, MOST_BYTES + 1)
     except OSError as error:
@@ -150,7 +151,7 @@ def _read(path: str) -> bytes | Unread:
 
 
 def _contents(paths: Sequence[str], own: str, unread: list[Unread]) -> Iterator[bytes]:
-    """The contents of files and of the files of folders, one after the other. What is not read is added to ``unread``.
+    """Yield the contents of files, and of the files in folders. Add what can not be read to ``unread``.
 
     The node's own file is left out.
     """
@@ -208,9 +209,9 @@ class Totals(NamedTuple):
     """Sums over the nodes of one period.
 
     Attributes:
-        period: the period.
-        nodes: number of nodes whose summaries were added. Summaries in conflict are not.
-        sums: shape (M,), for every released number the sum over these nodes.
+        period: index of the period since 1970.
+        nodes: number of nodes whose summaries were added. Different summaries of one node are in conflict and left out.
+        sums: shape (M,), for each of the M released numbers the sum over these nodes.
     """
 
     period: int
@@ -218,7 +219,7 @@ class Totals(NamedTuple):
     sums: tuple[int, ...]
 
     def vectors(self, campaign: Campaign) -> list[tuple[Subject, tuple[int, ...]]]:
-        """The sums divided into the released vectors of the campaign, each with its subject, in order."""
+        """Return the sums by released vector of the campaign, in order, each with its subject (what it sums)."""
         found, place = [], 0
         for subject in released_vectors(campaign):
             found.append((subject, self.sums[place : place + subject.size]))
@@ -227,7 +228,7 @@ class Totals(NamedTuple):
 
 
 def totals(summaries: SummarySet, campaign: Campaign) -> list[Totals]:
-    """The totals of a campaign by period, in the order of the periods, of verified summaries. Each node counts once."""
+    """Return a campaign's totals of verified summaries, one per period, in order. Each node counts once."""
     found: dict[int, Totals] = {}
     for envelope in summaries.counting():
         summary = read_summary(envelope)[1]

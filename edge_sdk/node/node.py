@@ -1,4 +1,4 @@
-"""The facade of a node: a device whose answer of one period is one summary of many people's records."""
+"""Use a node: a device whose answer of one period is one summary (noisy sums) of many people's records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Summarised(NamedTuple):
         period: index of the period since 1970.
         repeated: the period was summarised before; these are the bytes of that summary, and no record was read.
         next_at: when the wall clock will show that the next period can be summarised, in seconds since 1970.
-        epsilon_micro: ε of the summary for one record more or less, in millionths.
+        epsilon_micro: ε of the summary, in millionths, if one record is added or removed.
         cost_micro: the ε that the ledger counts for the summary, in millionths.
         unread: counts of missing and unlisted values, for the owner; None if no record was read. They are exact and
             private: they must not leave the node.
@@ -59,7 +59,7 @@ class Encrypted(NamedTuple):
 
     Attributes:
         raw: the bytes of the signed message.
-        period, repeated, next_at, unread: as of :class:`Summarised`.
+        period, repeated, next_at, unread: the same as in :class:`Summarised`.
         serial: serial number of the key that encrypted.
         cost_micro, cost_delta_pico: the ε in millionths and the δ in 10⁻¹² that the ledger counts for the message.
         beyond: number of records after the first ``max_records``, if the unit of protection is a party. They were not
@@ -81,10 +81,10 @@ class AcceptedKeys(NamedTuple):
     """A key book that the node has accepted.
 
     Attributes:
-        campaign: the masked campaign of the book.
-        version: of the book.
+        campaign: the masked campaign to which the book belongs.
+        version: version of the book.
         parties: number of parties in the book.
-        serial, u: of this node's key.
+        serial, u: serial number of this node's key, and the number u of this party.
     """
 
     campaign: Campaign
@@ -106,7 +106,7 @@ class Node(Device):
         """The node's Ed25519 public key, 32 bytes, which the publisher puts on the list of nodes.
 
         The key follows from the device's secret: after an opt-out or a reset the node has another key. After an opt-out
-        there is none (PolicyError ``disabled``).
+        PolicyError ``disabled`` is raised.
         """
         return node_key(self._reporting.secret()).public
 
@@ -132,28 +132,28 @@ class Node(Device):
     ) -> Summarised:
         """Summarise records, at most once per period. A second call in a period returns the first summary's bytes.
 
-        The records are added up one at a time, so memory does not grow with their number. The summary and the ε that
-        it costs are stored in one durable transaction after the last record was read: if reading fails, nothing was
-        spent. No refusal depends on a record: a record with a value that the campaign refuses is left out, which ε
-        covers, and without any record the summary is of noise alone.
+        The records are added up one at a time, so memory does not grow with their number. The summary and the ε that it
+        costs are stored in one durable transaction after the last record was read: if reading fails, nothing was spent.
+        No refusal depends on a record. A record with a value that the campaign refuses is left out, which ε covers.
+        Without any record the summary is noise alone.
 
-        Each record counts once. ε bounds what a summary tells about one record: of a person with m records it tells up
-        to m·ε.
+        Each record counts once. ε bounds what a summary tells about one record. For a person with m records the bound
+        is m·ε.
 
         Args:
             campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
             records: mappings from feature names to values. None or an absent key is a missing value. Not read if the
                 period was summarised before, or if the summary would be refused.
             label: the class of every record; None if it is not known. The default is each record's own label.
-            epsilon: ε for one record more or less, between the campaign's least and the campaign's ε; a smaller one
+            epsilon: ε for one record more or less, between the campaign's least ε and the campaign's ε. A smaller ε
                 gives more noise. The default is the campaign's ε.
             progress: is called with the number of records so far, every 10,000 records.
 
         Raises:
-            InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer;
+            InputError: ``campaign_unknown``: no such campaign was accepted, or a new root has ended it;
                 ``campaign_for_devices``: call :meth:`edge_sdk.Device.report`; ``campaign_masked``: call
-                :meth:`encrypt`; ``epsilon_out_of_range``: the campaign does not allow this ε; ``epsilon_invalid``: it
-                is no ε; ``record_invalid``: a record is no mapping; ``policy_invalid``, ``policy_missing``,
+                :meth:`encrypt`; ``epsilon_out_of_range``: the campaign does not allow this ε; ``epsilon_invalid``:
+                ``epsilon`` is no ε; ``record_invalid``: a record is no mapping; ``policy_invalid``, ``policy_missing``,
                 ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``.
             PolicyError: ``adjacency_uncovered``: the campaign's noise does not hide what the policy's
@@ -162,7 +162,7 @@ class Node(Device):
                 to return; ``policy_refused``, ``budget_exhausted``, ``budget_paused``: the owner's policy does not
                 allow the cost; ``disabled``: the owner has opted out.
             StorageError: ``entropy_unavailable``, or the state can not be read or written. After a failed write the
-                summary is stored and paid, or neither; call again. After all other errors no ε was spent.
+                summary is either stored and paid, or neither; call again. After all other errors no ε was spent.
             Exception: an error of the iterator ``records``.
         """
         campaign_id = self.campaign(campaign).id if isinstance(campaign, str) else campaign
@@ -181,7 +181,7 @@ class Node(Device):
         return Summarised(said.reports, said.period, said.repeated, said.next_at, micro, cost_micro, unread)
 
     def _paid(self, campaign_id: bytes, period: int) -> Answered:
-        """The line of the ledger that paid for a period."""
+        """Return the line of the ledger that paid for a period."""
         (line,) = [line for line in self.history(campaign_id) if line.period == period]
         return line
 
@@ -216,11 +216,11 @@ class Node(Device):
                 ``keys_unknown``: call :meth:`accept_keys` first; ``record_invalid``, ``policy_invalid``,
                 ``policy_missing``, ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; ``node_without_key``: the newest key book
-                has no key for this node, for example since an opt-out made another node; ``invalid_keys``.
+                has no key for this node, for example because an opt-out has changed the node's key; ``invalid_keys``.
             PolicyError: ``policy_refused``: the policy does not allow the cost, or no masked campaigns
-                (``allow_masked``); ``budget_exhausted``: ε or δ of the node's life; ``adjacency_fixed``,
-                ``period_answered``, ``budget_paused``, ``disabled``.
-            StorageError: as for :meth:`summarise`.
+                (``allow_masked``); ``budget_exhausted``: the limit on ε or δ for the node's life is reached;
+                ``adjacency_fixed``, ``period_answered``, ``budget_paused``, ``disabled``.
+            StorageError: the errors of :meth:`summarise`.
             Exception: an error of the iterator ``records``.
         """
         from edge_sdk.node.encryption import OfSums, PartyKeys, Unprepared
@@ -250,17 +250,17 @@ class Node(Device):
     def accept_keys(self, book: bytes, *, campaign: bytes | str | None = None) -> AcceptedKeys:
         """Verify a dealer's key book, and store its version and this node's key in it.
 
-        The book must be signed by the dealer whom the campaign names. No older book is accepted afterwards, and no
-        other one of the same version. The same book may be given again.
+        The book must be signed by the dealer whom the campaign names. Afterwards no older book is accepted, and no
+        different book of the same version. The same book may be given again.
 
         Args:
             book: the ``.hsk`` file.
-            campaign: the masked campaign of the book: its id, or as text its name or first hexadecimal digits of the
-                id. None for the accepted campaign to which the book belongs.
+            campaign: the masked campaign of the book: its id, or as text its name or the first hexadecimal digits of
+                its id. None finds the accepted campaign to which the book belongs.
 
         Raises:
             InputError: ``campaign_unknown``, ``campaign_not_masked``, ``argument_invalid``.
-            DocumentError: ``unrecognized_campaign``: the book is of no masked campaign that was accepted here;
+            DocumentError: ``unrecognized_campaign``: the book belongs to no masked campaign that was accepted here;
                 ``bad_signature``, ``rollback``, ``equivocation``, ``invalid_keys``, and the reasons of a file that can
                 not be read; ``node_without_key``: the book has no key for this node. Its version is stored all the
                 same.
@@ -280,7 +280,7 @@ class Node(Device):
         return AcceptedKeys(found, read.version, len(read.parties), own.serial, own.u)
 
     def followed(self) -> list[FollowedDocument]:
-        """The lists of nodes, and of masked campaigns the key books, of the campaigns that this node has accepted."""
+        """Return the lists of nodes of the accepted campaigns, and the key books of those that are masked."""
         found = []
         books = self._documents.key_books()
         for campaign in self.campaigns():
@@ -305,7 +305,7 @@ class Node(Device):
         return self.accept_keys(raw, campaign=campaign_id).version
 
     def _book_of(self, raw: bytes, campaign: bytes | str | None) -> tuple[Campaign, KeyBook]:
-        """Verify a key book, and find its campaign among the accepted ones, unless it is named."""
+        """Return a verified key book and its campaign, which is searched among the accepted ones unless named."""
         from protocol.masked.keys import read_key_book
 
         if campaign is not None:
@@ -317,7 +317,7 @@ class Node(Device):
                 try:
                     return each, read_key_book(raw, each)
                 except DocumentError as error:
-                    # "malformed": of another dealer; such a reason tells less than that of a book of this one.
+                    # "malformed": the book is of another dealer. The reason for a book of this dealer tells more.
                     if problem.reason in ("malformed", "unrecognized_campaign"):
                         problem = error
         raise problem
@@ -330,7 +330,7 @@ class Node(Device):
         label: object = FROM_RECORD,
         progress: Callable[[int], None] | None = None,
     ) -> Unread:
-        """Read records as :meth:`summarise` does, and count what a summary of them could not use. Nothing is spent.
+        """Read records as :meth:`summarise` does, and return counts of what a summary could not use. Nothing is spent.
 
         A summary is made once per period: a wrong file costs the period. The counts are exact and for the owner alone.
         More records than the campaign's ``max_records`` make useless sums, since the node cuts them off.
@@ -366,12 +366,12 @@ class Node(Device):
             campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
             own: this node's file of summaries; it is made if it does not exist.
             peers: files of summaries, or folders of which all files ``*.hsn`` are read.
-            nodes: the signed list of nodes (``.hsl``). It is stored, and no older list is accepted later. None for the
+            nodes: the signed list of nodes (``.hsl``). It is stored, and no older list is accepted later. None uses the
                 list that was stored last.
 
         Raises:
-            InputError: ``campaign_unknown``, ``campaign_for_devices``; ``campaign_masked``: nobody but the dealer and
-                the aggregator together reads encrypted sums; ``nodes_unknown``: no list was accepted yet;
+            InputError: ``campaign_unknown``, ``campaign_for_devices``; ``campaign_masked``: only the dealer and the
+                aggregator together can read encrypted sums; ``nodes_unknown``: no list was accepted yet;
                 ``other_campaign``, ``too_large``, ``file_unreadable``: the node's own file can not be used.
             DocumentError: the list is refused: ``bad_signature``, ``rollback``, ``equivocation``, ``expired``,
                 ``not_yet_valid``, ``other_name``: the campaign names another list; ``wrong_role``, ``invalid_nodes``,
@@ -395,9 +395,9 @@ def _add_within_unit(
     label: object,
     progress: Callable[[int], None] | None,
 ) -> int:
-    """Add the records that a masked campaign takes from one node; return the number of the others.
+    """Add the records that a masked campaign takes from one node. Return the number of records left out.
 
-    If the unit of protection is a party, these are the first ``max_records``; if it is a record, all of them.
+    If the unit of protection is a party, the first ``max_records`` are added; if it is a record, all.
     """
     if campaign.masked is None or campaign.masked.unit != PARTY:
         sums.add_all(records, label, progress)

@@ -289,7 +289,7 @@ class State:
             raise StorageError("state_lost", "the state file was removed or replaced while in use; open it again")
 
     def check_highest(self) -> None:
-        """Raise an error, now and in each transaction, if the state lacks the ledger line that the file ``highest`` names.
+        """Raise an error, now and in each transaction, if the ledger lacks the line that the file ``highest`` names.
 
         The error is ``state_lost``: without the line the state is an older copy.
         """

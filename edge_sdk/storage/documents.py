@@ -91,7 +91,7 @@ class Documents:
         return restored
 
     def time_floor(self) -> int:
-        """Return the earliest possible time by the dates of signed documents, in seconds since 1970; 0 in a new state."""
+        """Return the earliest possible time by signed documents' dates, in seconds since 1970; 0 in a new state."""
         text = self._state.meta("time_floor")
         return 0 if text is None else number_in(text)
 
@@ -102,7 +102,7 @@ class Documents:
         self._floors.rewrite([(*name, *floor) for name, floor in sorted(trust.floors.items())])
 
     def all(self, role: str) -> list[tuple[str, bytes, bytes]]:
-        """Return name, digest and payload of each accepted document of ``role``, such as ``campaign``, sorted by name."""
+        """Return name, digest and payload of each accepted document of ``role`` (``campaign``, …), sorted by name."""
         with self._state.reading():
             return sorted((name, digest, self._payload(number, role)) for number, name, digest in self._of(role))
 
@@ -199,7 +199,7 @@ class Documents:
         return None
 
     def _keep_pair(self, role: str, accepted: bytes, refused: bytes) -> None:
-        """Store a pair of files, unless the refused one or eight pairs are stored: a publisher must not fill the disk."""
+        """Store a pair of files, unless it is stored already or eight are: a publisher must not fill the disk."""
         known = self.evidence()
         if len(known) < _MAX_EVIDENCE and all(refused != kept for _, _, kept in known):
             self._evidence.add((None, role, accepted, refused))

@@ -1,9 +1,9 @@
-"""The ledger: the cost of every answered period, in whole millionths of ε and 10⁻¹² of δ, for the life of the device.
+"""Keep the ledger: the cost of every answered period, in whole millionths of ε and 10⁻¹² of δ, for ever.
 
 A line is never changed or removed, and its digest depends on all lines before it. A second table holds, per campaign,
 the newest answered period and the bytes of its answer, which an opt-out or a reset deletes. Later calls for that
-period, or for an earlier one, return these bytes. Lines and campaigns are checked against each other, so a missing or
-older row of either is noticed.
+period, or for an earlier one, return these bytes. The two tables are checked against each other, so a missing or older
+row of one is noticed.
 
 Sums over all lines (``tally``) are kept in memory, so a report reads only the lines that are new.
 """
@@ -27,22 +27,23 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 BEFORE_RESET = 0
-"""Campaign number of the line that a reset writes. The line's ε is what counts as spent beyond the kept old lines."""
+"""Campaign number of the line that a reset writes. Its ε is what counts as spent besides the old lines that are
+kept."""
 _SPARE = 2
-"""A window keeps lines for this many times its length, so a clock that goes back a little still finds them."""
+"""A window keeps lines in memory for this many times its length, for a clock that goes back a little."""
 
 
 class Line(NamedTuple):
-    """A stored line.
+    """A stored line of the ledger: one answered period, or the cost that a reset counted.
 
     Attributes:
-        number: from 1, without gaps.
+        number: running number from 1, without gaps.
         campaign: the campaign's number in this state, or ``BEFORE_RESET``.
         period: index of the period since 1970.
         epsilon_micro: the cost, in millionths of ε.
         answered_at: the device's time of the answer, in seconds since 1970.
         latest: the largest ``answered_at`` up to this line.
-        total_micro: the cost of all lines up to this one.
+        total_micro: the cost of all lines up to this line, in millionths of ε.
         seal: digest of the line and of the previous line's seal.
     """
 
@@ -69,10 +70,10 @@ class Payer(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The campaigns of a ledger by number, every line of a campaign, oldest first, and the answered series.
+    """A copy of a ledger: its campaigns by number, every line of a campaign, oldest first, and the answered series.
 
-    ``series``: name → number of its line. ``adjacency``: whose ε a node's lines count, or None. ``deltas``: number of a
-    line → its δ, if it has one.
+    ``series``: name → number of the line that answered it. ``adjacency``: the adjacency whose ε a node's lines count;
+    None for a device. ``deltas``: number of a line → its δ, if it has one.
     """
 
     campaigns: tuple[Payer, ...]
@@ -83,13 +84,13 @@ class Lines(NamedTuple):
 
 
 class Deltas:
-    """The δ of ledger lines, which few lines have. Methods that write are called inside a transaction."""
+    """Reads and writes the δ of ledger lines; few have one. To write, the caller must have opened a transaction."""
 
     def __init__(self, state: Database) -> None:
         self._rows = Rows(state, DELTAS)
 
     def by_line(self) -> dict[int, int]:
-        """Number of the ledger line → δ in 10⁻¹², for all lines with a δ above 0, sorted."""
+        """Return number of the ledger line → δ in 10⁻¹², for all lines with a δ above 0, sorted."""
         total, found = 0, {}
         for line, pico, upto in self._rows.all():
             total += pico
@@ -99,11 +100,11 @@ class Deltas:
         return found
 
     def spent_pico(self) -> int:
-        """The δ of all lines, in 10⁻¹²."""
+        """Return the δ of all lines together, in 10⁻¹²."""
         return sum(self.by_line().values())
 
     def add(self, line: int, pico: int) -> None:
-        """Write the δ ``pico``, in 10⁻¹², of the ledger line number ``line``, the newest one. Nothing for 0."""
+        """Store ``pico``, the δ in 10⁻¹² of the newest ledger line, number ``line``, unless it is 0."""
         if pico:
             self._rows.add((line, pico, self.spent_pico() + pico))
 
@@ -115,8 +116,8 @@ class Tally:
         era: ``State.era`` when the tally was read; a tally of another era is void.
         turn: ``State.turn`` when the tally was last brought up to date; 0 if no transaction was open.
         newest: the last line of the tally.
-        campaigns: id → row of a campaign that was ever answered.
-        ends: name → when the last paid period of the name ends, in seconds since 1970.
+        campaigns: id of each campaign that was ever answered → its row.
+        ends: name of a campaign → when its last paid period ends, in seconds since 1970.
         series: name of each series that was answered → number of the line of that answer.
     """
 
@@ -137,7 +138,7 @@ class Tally:
         self.ends[known.name] = max(end, self.ends.get(known.name, 0))
 
     def add(self, line: Line, payer: Payer | None) -> None:
-        """Add ``line``, the next line. ``payer`` is the row of the line's campaign; None for the line of a reset."""
+        """Count the next ``line``. ``payer`` is the row of the line's campaign; None for the line of a reset."""
         self.newest = line
         if payer is not None:
             self._add_campaign(payer)
@@ -145,7 +146,7 @@ class Tally:
                 window.add(line)
 
     def covers(self, seconds: int, time: int) -> bool:
-        """Whether enough lines were read for :meth:`spent_around` with these arguments."""
+        """Return whether enough lines were read for :meth:`spent_around` with these arguments."""
         window = self._windows.get(seconds)
         return window is not None and window.start <= time - seconds
 
@@ -162,7 +163,7 @@ class Tally:
                 window.add(line)
 
     def spent_around(self, seconds: int, time: int, track: Track | None) -> int:
-        """The ε of lines answered less than ``seconds`` before or after ``time``; :meth:`covers` must be true."""
+        """Return the ε answered less than ``seconds`` before or after ``time``. :meth:`covers` must be true."""
         return self._windows[seconds].spent_around(time, track)
 
 
@@ -184,7 +185,7 @@ class _Window:
             self._numbers.insert(place, line.number)
 
     def spent_around(self, time: int, track: Track | None) -> int:
-        """The cost of lines less than the window's length away. Old lines are dropped if they are over half of all."""
+        """Return the cost of lines less than the window's length from ``time``. Too many old lines are dropped."""
         oldest = time - (0 if track is None else track.reach)
         old = bisect_right(self._times, oldest - _SPARE * self._seconds)
         if 2 * old > len(self._times):
@@ -203,7 +204,7 @@ class _Window:
 
 _LAST = (1 << 63) - 1
 _SERIES_AFTER = "series_after"
-"""Key of a time in seconds since 1970, which a reset writes. Series that begin until then are not answered."""
+"""Key of the time of the last reset, in seconds since 1970. Series that begin until then are not answered."""
 _RESET = "reset"
 """Key of the note that the ledger begins with the line of a reset. With this note, an empty ledger is damage."""
 _ADJACENCY = "adjacency"
@@ -214,14 +215,14 @@ class Answered(NamedTuple):
     """One line of the history: an answered period and its cost, without the answer.
 
     Attributes:
-        campaign: name; "" for the cost that a reset counted.
-        version: of the campaign; 0 for a reset.
-        id: of the campaign, 32 bytes; empty for a reset.
+        campaign: name of the campaign; "" for the cost that a reset counted.
+        version: version of the campaign; 0 for a reset.
+        id: id of the campaign, 32 bytes; empty for a reset.
         period: index of the period since 1970.
         period_start: when the period began, in seconds since 1970.
         answered_at: the device's time of the answer, in seconds since 1970.
         epsilon_micro: the cost, in millionths of ε.
-        series: name of the series of which this is the one answer; "" for an answer of no series.
+        series: name of the series whose single answer this is; "" if the campaign has no series.
         delta_pico: the δ of the answer in 10⁻¹²; 0 for all but masked campaigns with diluted noise.
     """
 
@@ -242,7 +243,7 @@ _LINES = f"SELECT {', '.join(LEDGER.columns)}, seal FROM ledger"  # noqa: S608  
 
 
 class Ledger:
-    """Reads and writes of the ledger. Methods that write are called inside a transaction.
+    """Reads and writes the ledger. For methods that write, the caller must have opened a transaction.
 
     Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) if a line or a row that they
     read was changed or is missing, and the errors of :class:`edge_sdk.storage.database.State`.
@@ -256,14 +257,14 @@ class Ledger:
         self._tally: Tally | None = None
 
     def known(self) -> list[Payer]:
-        """Every campaign that was ever answered, sorted by number.
+        """Return every campaign that was ever answered, sorted by number.
 
-        The newest line of all campaigns must be present: a state without its last lines would answer again.
+        Raise ``state_damaged`` if the newest line of all campaigns is missing: the state would answer again.
         """
         return self._read()[1]
 
     def _read(self) -> tuple[Line, list[Payer], dict[str, int]]:
-        """Read the newest line, every campaign, and every series."""
+        """Return the newest line, every campaign's row, and name → line number of every series."""
         with self._state.reading():
             found = [Payer(*row) for row in self._campaigns.all()]
             newest, series = self._newest(), dict(self._series.all())
@@ -274,7 +275,7 @@ class Ledger:
         return newest, found, series
 
     def _current_tally(self) -> Tally:
-        """The tally of all lines: the one in memory, with newer lines added.
+        """Return the tally (sums) of all lines: the tally in memory, with newer lines added.
 
         The tally is read again if its newest line is no longer in the ledger, or if a change was rolled back.
         """
@@ -287,7 +288,7 @@ class Ledger:
         return tally
 
     def _catch_up(self, tally: Tally) -> bool:
-        """Add newer lines to a tally; False if the tally does not belong to the present ledger."""
+        """Add newer lines to a tally. Return False if the tally does not belong to the present ledger."""
         last = tally.newest
         found = self._state.run(f"{_LINES} WHERE number >= ? ORDER BY number", (last.number,))
         lines = [_NOTHING] * (last == _NOTHING) + [Line(*row) for row in found]
@@ -304,7 +305,7 @@ class Ledger:
         return True
 
     def _payer(self, number: int) -> Payer | None:
-        """The row of the campaign with this number; None for :data:`BEFORE_RESET`, the number of a reset."""
+        """Return the row of the campaign with this number; None for :data:`BEFORE_RESET`, the number of a reset."""
         if number == BEFORE_RESET:
             return None
         for row in self._campaigns.some("WHERE number = ?", (number,)):
@@ -312,18 +313,18 @@ class Ledger:
         raise damaged()
 
     def newest(self, campaign_id: bytes) -> Payer | None:
-        """The row of a campaign: it has the newest answered period. None if the campaign was never answered."""
+        """Return the row of a campaign, with its newest answered period; None if it was never answered."""
         with self._state.reading():
             return self._current_tally().campaigns.get(campaign_id)
 
     def said(self, known: Payer) -> bytes:
-        """The reports, joined, of a campaign's newest answered period; empty if an opt-out or a reset deleted them."""
+        """Return the reports, joined, of a campaign's newest answered period; empty if they were deleted."""
         if self._payer(known.number) != known:
             raise damaged()
         return self._campaigns.body(known.number)
 
     def paid_until(self, name: str) -> int:
-        """When the last answered period of the campaign ``name`` ends, in seconds since 1970; 0 if none was answered.
+        """Return when the last answered period of the campaign ``name`` ends, in seconds since 1970; 0 if none was.
 
         All versions of the name count for ever, whatever the length of their periods.
         """
@@ -331,12 +332,12 @@ class Ledger:
             return self._current_tally().ends.get(name, 0)
 
     def forget_answers(self) -> None:
-        """Delete the bytes of all answers; the lines stay. Run when the owner opts out."""
+        """Delete the bytes of all answers, because the owner opts out. The lines stay."""
         for each in self.known():
             self._campaigns.replace(each, b"")
 
     def check(self) -> None:
-        """Check that no line is missing, the totals add up, and each campaign names its newest line."""
+        """Raise an error unless all lines are there, totals add up, and each campaign names its newest line."""
         newest = {}
         with self._state.reading():
             for line in self._forward():
@@ -350,7 +351,7 @@ class Ledger:
                 raise damaged()
 
     def _forward(self) -> Iterator[Line]:
-        """Every line, oldest first."""
+        """Yield every line, oldest first."""
         before = _NOTHING
         for row in self._state.run(f"{_LINES} ORDER BY number"):
             line = Line(*row)
@@ -359,7 +360,7 @@ class Ledger:
             before = line
 
     def _backward(self) -> Iterator[Line]:
-        """Every line, newest first. Each is checked against the line before it."""
+        """Yield every line, newest first. Each is checked against the line before it."""
         after: Line | None = None
         while after is None or after.number > 1:
             bound = _LAST if after is None else after.number
@@ -386,30 +387,30 @@ class Ledger:
         return newest
 
     def spent_micro(self) -> int:
-        """The ε that this device ever spent, in millionths, including the ε that a reset counted as spent."""
+        """Return the ε that this device ever spent, in millionths, including what a reset counted as spent."""
         with self._state.reading():
             return self._current_tally().newest.total_micro
 
     def last_total(self) -> int:
-        """The ε that was ever spent, in millionths, as the newest line states. No line before the last two is read."""
+        """Return the ε that was ever spent, in millionths, by the newest line. No line before the last two is read."""
         return self._newest().total_micro
 
     def latest(self) -> int:
-        """The latest time of an answer or of a reset in the ledger, in seconds since 1970; 0 if it has no line."""
+        """Return the latest time of an answer or a reset, in seconds since 1970; 0 if the ledger is empty."""
         return self._newest().latest
 
     def last_line(self) -> int:
-        """The running number, from 1, of the newest line; 0 if there is none."""
+        """Return the running number, from 1, of the newest line; 0 if the ledger is empty."""
         with self._state.reading():
             return self._current_tally().newest.number
 
     def spent_around(self, time: int, seconds: int, track: Track | None = None) -> int:
-        """The ε of the answers that were given less than ``seconds`` before or after ``time``, in millionths.
+        """Return the ε of answers given less than ``seconds`` before or after ``time``, in millionths.
 
         ``time`` is in seconds since 1970. The ε that a reset counted is left out, since its time is not known. Answers
-        after ``time`` exist if a clock was ahead and was corrected. Both directions count, so that no time span of this
-        length holds more than its limit; answers that are years ahead do not count against the days until then.
-        With a ``track``, answers keep their age over the track's steps of the clock; None is for no steps.
+        after ``time`` exist if a clock was ahead and was corrected. They count too, so that no time span of this length
+        holds more than its limit. Answers that are years ahead do not count against the days until then. ``track`` has
+        the steps by which the clock was set, over which answers keep their age; None: no steps.
         """
         with self._state.reading():
             tally = self._current_tally()
@@ -419,23 +420,23 @@ class Ledger:
             return tally.spent_around(seconds, time, track)
 
     def answered_in(self, series: str) -> bool:
-        """Whether a campaign of the series with this name was ever answered."""
+        """Return whether a campaign of the series with this name was ever answered."""
         with self._state.reading():
             return series in self._current_tally().series
 
     def series_after(self) -> int | None:
-        """The time of the last reset; None without one. Series that begin until then are not answered."""
+        """Return the time of the last reset; None if there was none. Series that begin until then are not answered."""
         note = self._state.meta(_SERIES_AFTER)
         return None if note is None else number_in(note)
 
     def delay_series(self, seconds: int, now: int) -> None:
-        """Move :meth:`series_after` ahead by ``seconds``, by which the clock of the reset was behind, up to ``now``."""
+        """Add ``seconds``, by which the clock was behind at the reset, to :meth:`series_after`, up to ``now``."""
         after = self.series_after()
         if after is not None and min(after + seconds, now) > after:
             self._state.write_meta(_SERIES_AFTER, str(min(after + seconds, now)).encode())
 
     def adjacency(self) -> str | None:
-        """The adjacency whose ε all lines of a node count; None before the first summary, and for a device."""
+        """Return the adjacency whose ε a node's lines count; None before the first summary, and for a device."""
         stored = self._state.meta(_ADJACENCY)
         if stored is not None and stored.decode(errors="replace") not in ADJACENCIES:
             raise damaged()
@@ -448,10 +449,10 @@ class Ledger:
     def spend(
         self, campaign: Campaign, period: int, answered_at: int, reports: bytes, cost: tuple[int, int]
     ) -> tuple[int, int]:
-        """Write the line of an answered period, and its reports in the place of those of the campaign's last period.
+        """Write the line of an answered period, and its reports, which replace those of the campaign's last period.
 
-        The name of the campaign's series, if any, is written too. Neither the period nor the series nor the owner's
-        limits are checked: the caller has done that.
+        The name of the campaign's series, if any, is written too. The caller must have checked the period, the series
+        and the owner's limits.
 
         Args:
             campaign: the answered campaign.
@@ -477,7 +478,10 @@ class Ledger:
         return line.number, number
 
     def lines(self) -> Lines:
-        """All campaigns and their lines, checked, to be copied by a reset. The line of an earlier reset is left out."""
+        """Return all campaigns and their checked lines, for a reset to copy.
+
+        The line of an earlier reset is left out.
+        """
         with self._state.reading():
             self.check()
             lines = tuple(line for line in self._forward() if line.campaign)
@@ -490,8 +494,8 @@ class Ledger:
         """Write the first lines after a reset: one for the cost beyond the old lines, then the lines of the old ledger.
 
         The lines are copied without the bytes of their answers. So their periods are not answered again, and their ε
-        counts in the owner's limits. ``cost`` is of all these lines together. Series that begin until ``series_after``
-        are not answered. Returns the last line.
+        counts in the owner's limits. ``cost`` is the ε and δ of all these lines together. Series that begin until
+        ``series_after`` are not answered. Returns the last line.
         """
         unknown = cost[0] - sum(line.epsilon_micro for line in old.paid), cost[1] - sum(old.deltas.values())
         line = self._line(self._newest(), BEFORE_RESET, 0, unknown, now)
@@ -520,7 +524,7 @@ class Ledger:
         return line
 
     def history(self) -> list[Answered]:
-        """Every answered period, oldest first; also the line by which a reset counted ε as spent."""
+        """Return every answered period, oldest first, and the line by which a reset counted ε as spent."""
         with self._state.reading():
             _, campaigns, answered = self._read()
             known = {each.number: each for each in campaigns}
@@ -538,6 +542,6 @@ def _shown(line: Line, payer: Payer, series: str, delta: int) -> Answered:
 
 
 def _check_line(before: Line, line: Line) -> None:
-    """Check that a line is unchanged and directly follows the line ``before``."""
+    """Raise an error unless a line is unchanged and directly follows the line ``before``."""
     if line.seal != seal(LEDGER.name, (before.seal, *line[:-1])) or line.number != before.number + 1:
         raise damaged()

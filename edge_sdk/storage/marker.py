@@ -1,8 +1,8 @@
-"""The install marker, a file beside the state, and the id of the machine.
+"""Keep the install marker, a small file beside the state that shows a lost state, and the id of the machine.
 
-The marker outlives the state file. If the marker exists and the state does not, the state was lost. A new state would
-forget what was spent, so the owner must ask for a reset. A digest of the machine's id is stored in the state and shows
-that the state was copied to another machine.
+If the marker exists and the state does not, the state was lost. A new state would forget what was spent, so the owner
+must ask for a reset. A digest of the machine's id is stored in the state and shows that the state was copied to another
+machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_ID = 4096
 
 
 def system_machine() -> bytes | None:
-    """32 bytes that tell this machine from others; None if the system has no id.
+    """Return 32 bytes that tell this machine from others; None if the system has no id.
 
     The bytes are a digest of the system's machine id and the board's serial number, so the state reveals neither.
     """
@@ -45,7 +45,7 @@ def system_machine() -> bytes | None:
 
 
 def machine_in_file(path: str) -> bytes | None:
-    """A digest, 32 bytes, of the machine's id in the file at ``path``; None if it can not be read or has none."""
+    """Return a digest, 32 bytes, of the machine's id in the file at ``path``; None if it has none or is unreadable."""
     with suppress(OSError):
         found = read_regular(path, _MAX_ID).strip(b"\0\n ").removeprefix(NO_MACHINE_ID)
         return sha256(_MACHINE_TAG + b"file\0" + found).digest() if found else None
@@ -53,7 +53,7 @@ def machine_in_file(path: str) -> bytes | None:
 
 
 def machine_file_of(state: State) -> str | None:
-    """Path of the file that tells the machine of ``state`` from others; None if the state names none."""
+    """Return the path of the file with the machine's id that ``state`` names; None if it names none."""
     path = state.meta("machine_file")
     return None if path is None else os.fsdecode(path)
 
@@ -62,16 +62,17 @@ class Machine:
     """What tells this machine from others: a function of the application, a file, or else the ids of the system."""
 
     def __init__(self, function: Callable[[], bytes | None] | None = None, file: str | None = None) -> None:
-        """Take a function that returns 32 bytes, or None if nothing is known; or the path of a file; not both."""
+        """Keep a ``function`` that returns the machine's 32 bytes or None, or the path of a ``file``; not both."""
         if function is not None and file is not None:
             raise InputError("argument_invalid", "give machine= or machine_id=, not both")
         self._function = function
         self._file = file
 
     def of(self, state: State) -> bytes:
-        """32 bytes that tell the present machine from others, by the file that ``state`` names; none if nothing does.
+        """Return 32 bytes that tell the present machine from others; empty bytes if it has no id.
 
-        A function of the application goes before the file.
+        They come from the application's function; without it from the file that ``state`` names, or else from the
+        system.
         """
         if self._function is not None:
             return self._function() or b""
@@ -79,19 +80,19 @@ class Machine:
         return (system_machine() if file is None else machine_in_file(file)) or b""
 
     def check(self) -> None:
-        """Refuse a file that can not be read, or is empty (``machine_unknown``). Called before anything is written."""
+        """Raise ``machine_unknown`` if the file is empty or unreadable. Called before anything is written."""
         if self._file is not None and machine_in_file(self._file) is None:
             raise InputError("machine_unknown", f"the file '{self._file}' of the machine's id is empty or unreadable")
 
     def write(self, state: State) -> None:
-        """Store in a new ``state`` what tells this machine from others, after :meth:`check`, inside a transaction."""
+        """Store this machine's id in a new ``state``. The caller must have opened a transaction."""
         self.check()
         if self._file is not None:
             state.write_meta("machine_file", os.fsencode(self._file))
         state.write_meta("machine", self.of(state))
 
     def after(self, file: str | None) -> Machine:
-        """The same, for a state in the place of one that names ``file``, which holds if nothing else was given."""
+        """Return the machine for a state that replaces one that names ``file``, which is used if nothing was given."""
         return Machine(None, file) if self._function is None and self._file is None else self
 
 
@@ -102,9 +103,9 @@ class Marker(NamedTuple):
         lifetime_micro: the largest lifetime ε, in millionths, under which anything was answered here.
         enrolments: digests of the secrets of all provisioning files that were used here. None of them is used again,
             since it would answer old periods a second time.
-        pending: those of ``enrolments`` that a change was about to use. They were used if the change has reached the
-            disk; the state says so (:func:`edge_sdk.storage.secret.used_here`).
-        whole: whether ``enrolments`` is complete. It is not known to be, once a marker was damaged.
+        pending: those of ``enrolments`` that a change was about to use. Whether the change reached the disk, the state
+            shows (:func:`edge_sdk.storage.secret.used_here`).
+        whole: whether ``enrolments`` is surely complete. It is not after a marker was damaged.
         policy: whether the owner ever had a policy file here.
         delta_pico: the largest lifetime δ, in 10⁻¹², under which anything was answered here.
         ended: digests of the newest secrets that an opt-out has deleted. A state that has one of them is an older copy.
@@ -119,12 +120,12 @@ class Marker(NamedTuple):
     ended: tuple[str, ...] = ()
 
     def is_used(self, mark: str, held: tuple[str, ...] | None, left: str | None) -> bool:
-        """Whether the provisioning file whose secret has this ``mark`` was used here.
+        """Return whether the provisioning file whose secret has this ``mark`` (digest) was used here.
 
         Args:
-            mark: :func:`used_mark` of its secret.
+            mark: the result of :func:`used_mark` for the file's secret.
             held: the marks that the present state holds; None if the state can not be read.
-            left: the mark whose use a stopped reset has prepared and not done; None if there is none.
+            left: mark of the file that a stopped reset was about to use; None if there is none.
         """
         if mark in (held or ()):
             return True
@@ -132,19 +133,19 @@ class Marker(NamedTuple):
         return mark in self.enrolments and not undone
 
     def used(self, held: tuple[str, ...] | None, left: str | None) -> tuple[str, ...]:
-        """The marks of all files that were used here (:meth:`is_used`)."""
+        """Return the marks of all provisioning files that were used here (:meth:`is_used`)."""
         return tuple(mark for mark in self.enrolments if self.is_used(mark, held, left))
 
 
 def used_mark(secret: bytes) -> str:
-    """A digest of ``secret``, 64 hexadecimal digits, by which the marker recognises it without revealing it."""
+    """Return a digest of ``secret``, 64 hexadecimal digits, by which the marker recognises it without revealing it."""
     return sha256(_USED_TAG + secret).digest().hex()
 
 
 def read_marker(path: str) -> Marker | None:
-    """Read the marker at ``path``; None if there is none. For a damaged one, return an empty one with ``whole`` false.
+    """Return the marker at ``path``; None if there is none. A damaged one is returned empty, with ``whole`` false.
 
-    ``state_damaged`` (StorageError): it is no regular file.
+    Raise StorageError ``state_damaged`` if it is no regular file.
     """
     problem, lines, absent = "", [], False
     try:
@@ -170,7 +171,7 @@ def read_marker(path: str) -> Marker | None:
 
 
 def _read_line(line: bytes) -> Marker:
-    """Read the content of a line and check its digest. The digest detects accidents, not forgery."""
+    """Return the marker in a line; ValueError if its digest is wrong. The digest detects accidents, not forgery."""
     digest, text = line[:_DIGEST_CHARACTERS], line[_DIGEST_CHARACTERS + 1 :]
     if digest != _digest(text):
         raise ValueError
@@ -214,12 +215,12 @@ def note_in_marker(
     policy: bool = False,
     ended: str | None = None,
 ) -> None:
-    """Add facts to the install marker, and write it if that changes it. Nobody else changes it meanwhile.
+    """Add facts to the install marker, and write it if that changes it. Others wait meanwhile.
 
     Args:
         folder: the state folder.
         lifetime: the ε in millionths and the δ in 10⁻¹² that the owner allows; the marker keeps the largest of each.
-        uses: marks of provisioning files that were used here; they are pending no more.
+        uses: marks of provisioning files that were used here; they are no longer ``pending``.
         pending: mark of a provisioning file that is about to be used.
         policy: whether there is a policy file; the marker keeps a true value for ever.
         ended: mark of the secret that an opt-out has deleted. The marker keeps the newest 32.
@@ -263,7 +264,7 @@ def _alone(folder: str) -> Iterator[None]:
 
 
 def state_lost() -> StorageError:
-    """The error for a device that was installed here and whose state is missing or damaged."""
+    """Return the error for a device that was installed here and whose state is missing or damaged."""
     return StorageError(
         "state_lost",
         "a device was installed here and its state is missing or damaged; what it had spent is not known. "
@@ -272,7 +273,7 @@ def state_lost() -> StorageError:
 
 
 def check_own_machine(state: State) -> None:
-    """Refuse a state that was made on another machine (StorageError ``state_copied``)."""
+    """Raise StorageError ``state_copied`` if the state was made on another machine."""
     if state.copied:
         raise StorageError(
             "state_copied",

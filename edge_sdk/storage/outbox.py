@@ -1,4 +1,4 @@
-"""The outbox: a folder of sealed files that wait to be sent and acknowledged; and notes on fetched documents beside it.
+"""Keep sealed files in a folder, the outbox, until they are sent; and notes on fetched documents beside it.
 
 The notes prevent that an unchanged document is fetched again. They are a small file, and not part of the state: if it
 is lost or damaged, documents are fetched once more. Only documents that the device has accepted are noted. An opt-out
@@ -33,7 +33,7 @@ FETCHED_FILE = "fetched.json"
 
 
 class FetchNote(NamedTuple):
-    """An accepted document: the version it had, the digest of the file it came in, and the transport's tag for it."""
+    """A fetched and accepted document: its version, its file's digest, and the tag by which the transport knows it."""
 
     version: int
     digest: str
@@ -41,7 +41,7 @@ class FetchNote(NamedTuple):
 
 
 class Fetched:
-    """The notes on the documents of one source, by their place: a path inside the source."""
+    """Notes on the fetched documents of one source, by their place (path inside the source)."""
 
     def __init__(self, folder: str, address: str) -> None:
         """Read the notes in ``folder``. A file that can not be read, or whose address differs, counts as empty."""
@@ -51,12 +51,12 @@ class Fetched:
         self._changed = False
 
     def get(self, place: str, version: int | None) -> FetchNote | None:
-        """The note on the document at ``place``, if the device has the noted ``version``; None otherwise."""
+        """Return the note on the document at ``place``, if it is of the ``version`` that the device has; else None."""
         known = self._places.get(place)
         return known if known is not None and known.version == version else None
 
     def put(self, place: str, known: FetchNote) -> None:
-        """Note in memory that the document at ``place`` is ``known``; :meth:`save` writes the note to disk."""
+        """Keep in memory the note ``known`` on the document at ``place``; :meth:`save` writes it to disk."""
         if self._places.get(place) != known:
             self._places[place] = known
             self._changed = True
@@ -121,13 +121,13 @@ class Outbox:
         self._path = os.path.join(os.path.abspath(folder), OUTBOX)
 
     def new(self, chance: bytes, suffix: str) -> str:
-        """The path for a new file: 32 digits of ``chance``, 16 random bytes, and ``suffix``. The folder is made."""
+        """Return the path for a new file: ``chance``, 16 random bytes, in hex, and ``suffix``. The folder is made."""
         with os_errors("the outbox can not be used"), suppress(FileExistsError):
             make_private_folder(self._path)
         return os.path.join(self._path, f"{chance.hex()}{suffix}")
 
     def waiting(self) -> list[str]:
-        """Paths of the files that wait to be sent: regular files named with 32 hex digits and a known ending."""
+        """Return the paths of the files that wait to be sent: regular files with names as of :meth:`new`."""
         return self._files(_NAME)
 
     def _files(self, name: re.Pattern[str]) -> list[str]:
@@ -145,7 +145,7 @@ class Outbox:
 
     @staticmethod
     def is_whole(path: str) -> bool:
-        """Whether the file at ``path`` can be read to its end. A failing memory card may lose parts of files."""
+        """Return whether the file at ``path`` can be read to its end. A failing memory card may lose parts of files."""
         with suppress(OSError), open(path, "rb") as file:
             while file.read(_BLOCK):
                 pass
@@ -172,7 +172,7 @@ class Outbox:
 def clear_outboxes(folder: str | None, sealed: Iterable[str]) -> None:
     """Remove the files in the outbox of a state folder, and the files ``sealed`` by its device into other outboxes.
 
-    The notes on fetched documents beside each outbox are removed too. Other devices may use an outbox elsewhere, so
+    The notes on fetched documents beside each outbox are removed too. Other devices may use the other outboxes, so
     there only unfinished files and the files in ``sealed`` are removed. Files outside of outboxes stay. After an error
     some files may be left. ``folder`` is None for a state in memory.
     """

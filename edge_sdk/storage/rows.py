@@ -1,8 +1,8 @@
-"""The tables of a device's state, and rows that reveal damage (:mod:`protocol.database`).
+"""Define the tables of a device's state, with rows that reveal damage (:mod:`protocol.database`).
 
-A changed bit on a memory card alters a row or hides it, and either could make a device answer a period twice. So each
-row has a seal, and each table's number of rows is stored: a row counts as absent only if this number agrees. Tables
-have no second index, since an index could be damaged while its rows are not.
+A changed bit on a memory card alters a row or hides it. Both could make a device answer a period twice. So each row has
+a seal, and each table's number of rows is stored: a row counts as absent only if this number agrees. Tables have no
+second index, since an index could be damaged while its rows are not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _SHORT = 64
-"""Longest byte string that a seal covers directly. Of a longer one the seal covers its digest, to avoid a copy."""
+"""Longest byte string that a row's seal covers directly. For a longer one it covers the digest, to avoid a copy."""
 _MAX_DIGITS = 20
 
 
@@ -41,9 +41,9 @@ class Table(NamedTuple):
     """The layout of a table.
 
     Attributes:
-        name: of the table.
-        columns: the first is the key: ``number``, an integer, or another name for a text.
-        body: name of a last column, of bytes, which is read only when needed; the empty text for none. The row also
+        name: name of the table.
+        columns: names of the columns. The first is the key: an integer if it is called ``number``, else a text.
+        body: name of a last column of bytes, which is read only when needed; "" if the table has none. The row also
             holds the digest of these bytes.
     """
 
@@ -69,9 +69,10 @@ EVIDENCE = Table("evidence", ("number", "role", "accepted", "refused"))
 CAMPAIGNS = Table("campaigns", ("number", "id", "name", "version", "time_precision", "line", "period"), "reports")
 SERIES = Table("series", ("name", "line"))
 DELTAS = Table("deltas", ("number", "delta_pico", "total_pico"))
-"""δ of the ledger lines that have one, by the number of the line, and the sum of δ up to that line."""
+"""Number of each ledger line that has a δ, this δ, and the sum of δ up to that line."""
 PARTY_KEYS = Table("party_keys", ("campaign", "version", "digest", "node", "serial", "u"), "sealed")
-"""Own entry of the newest key book of each masked campaign; the key is the id of the campaign in hexadecimal digits."""
+"""This node's entry in the newest key book of each masked campaign. The key is the campaign's id in hexadecimal
+digits."""
 SEALED = Table("sealed", ("number", "path", "digest", "through", "sealed_at"))
 LEDGER = Table("ledger", ("number", "campaign", "period", "epsilon_micro", "answered_at", "latest", "total_micro"))
 SPOOL = Table("spool", ("number", "campaign", "answers", "made_at", "all_answers", "all_bytes", "reports"))
@@ -92,18 +93,18 @@ SCHEMA = Schema(
 
 
 def seal(table: str, values: Sequence[object]) -> bytes:
-    """The seal of a row, in which a long byte string is replaced by its SHA-256."""
+    """Return the seal (digest) of a row, in which a long byte string is replaced by its SHA-256."""
     parts = [sha256(value).digest() if type(value) is bytes and len(value) > _SHORT else value for value in values]
     return database.seal(table, parts)
 
 
 def damaged() -> StorageError:
-    """The error ``state_damaged``: the state's contents are not what this software has written."""
+    """Return the error ``state_damaged``: the state's contents are not what this software has written."""
     return SCHEMA.damaged()
 
 
 def number_in(text: bytes) -> int:
-    """The number that a value of the table of single values holds as decimal digits.
+    """Return the number that a value of the table of single values holds as decimal digits.
 
     Raises:
         StorageError: ``state_damaged``: the value is not 1 to 20 digits.
@@ -115,13 +116,13 @@ def number_in(text: bytes) -> int:
 
 @lru_cache(maxsize=len(TABLES))
 def _select(table: Table) -> str:
-    """The beginning of a statement that reads rows without their bodies. All names come from this module."""
+    """Return the beginning of an SQL statement that reads rows without their bodies. All names are of this module."""
     ends = ("body_digest", "seal") if table.body else ("seal",)
     return f"SELECT {', '.join((*table.columns, *ends))} FROM {table.name}"  # noqa: S608
 
 
 class Rows:
-    """Reads and writes of one table. Methods that write are called inside a transaction.
+    """Reads and writes one table. For methods that write, the caller must have opened a transaction.
 
     Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) for a row that was changed.
     """
@@ -132,10 +133,10 @@ class Rows:
         self._key = table.columns[0]
 
     def all(self) -> list[tuple[Any, ...]]:
-        """Every row, sorted by key, without the bodies.
+        """Return every row, sorted by key, without the bodies.
 
-        A missing row raises ``state_damaged`` in a table of :data:`COUNTED`. In ledger and spool it is not noticed: the
-        caller checks that the numbers have no gap.
+        In a table of :data:`COUNTED` a missing row raises ``state_damaged``. In ledger and spool it is not noticed: the
+        caller must check that the numbers have no gap.
         """
         with self._state.reading():
             rows = self._checked(self._state.run(f"{_select(self._table)} ORDER BY {self._key}"))
@@ -145,7 +146,7 @@ class Rows:
         return rows
 
     def some(self, condition: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """The rows that match ``condition``, without the bodies. A missing row is not noticed.
+        """Return the rows that match ``condition``, without the bodies. A missing row is not noticed.
 
         Args:
             condition: SQL text ``WHERE …``, with a ``?`` for each value.
@@ -154,14 +155,14 @@ class Rows:
         return self._checked(self._state.run(f"{_select(self._table)} {condition}", values))
 
     def _checked(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Check the seals of rows, and return the rows without seals and digests."""
+        """Return the rows without seals and digests. Raise ``state_damaged`` if a seal is wrong."""
         name, width = self._table.name, len(self._table.columns)
         if any(row[-1] != seal(name, row[:-1]) for row in rows):
             raise damaged()
         return [row[:width] for row in rows]
 
     def body(self, key: object) -> bytes:
-        """The body of the row with the key ``key``. Without such a row, ``state_damaged`` is raised."""
+        """Return the body of the row with the key ``key``. Raise ``state_damaged`` if there is no such row."""
         statement = f"SELECT {self._table.body}, body_digest FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
         for content, digest in self._state.run(statement, (key,)):
             if isinstance(content, bytes) and sha256(content).digest() == digest:
@@ -196,7 +197,10 @@ class Rows:
         self._state.run(f"{verb} INTO {self._table.name} VALUES ({', '.join('?' * len(row))})", row)
 
     def remove(self, unwanted: Callable[[tuple[Any, ...]], bool]) -> int:
-        """Delete the rows for which ``unwanted(row)`` is true; the row has no body. Return their number."""
+        """Delete the rows for which ``unwanted(row)`` is true; it gets rows without bodies.
+
+        Return the number of rows.
+        """
         keys = [row[0] for row in self.all() if unwanted(row)]
         statement = f"DELETE FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
         for key in keys:

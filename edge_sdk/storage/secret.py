@@ -1,4 +1,4 @@
-"""The secret by which a device takes part, random or of a closed fleet's provisioning file; opting out and in."""
+"""Make a device's secret, random or from a closed fleet's provisioning file; opt out, and take part again."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _DISABLED = "disabled"
 """Key of the digest of the secret that an opt-out has deleted. Older software has stored ``1``."""
 _USED = "used"
-"""Key of the digests of the secrets of all provisioning files that were used here, parted by spaces."""
+"""Key of the marks (digests of the secrets) of all provisioning files that were used here, parted by spaces."""
 
 
 def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
-    """The secret, 32 bytes, in a closed fleet's provisioning file; a random one if ``enrolment`` is None.
+    """Return the secret, 32 bytes, in the provisioning file ``enrolment``; a random one if that is None.
 
     Raises:
         DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
@@ -48,9 +48,10 @@ def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes
 
 
 def used_here(state: State) -> tuple[str, ...]:
-    """Digests of the secrets of the provisioning files that were used here, as far as ``state`` knows.
+    """Return the digests of the secrets of the provisioning files that were used here, as far as ``state`` knows.
 
-    The install marker has them too. Either may be lost, or put back from a backup, and learns them from the other.
+    The install marker has them too. If one of the two is lost, or put back from a backup, they are copied from the
+    other.
     """
     stored = state.meta(_USED)
     if stored is not None:
@@ -60,7 +61,7 @@ def used_here(state: State) -> tuple[str, ...]:
 
 
 def note_used(state: State, used: Iterable[str]) -> None:
-    """Add digests of the secrets of used provisioning files to ``state``. Called inside a transaction."""
+    """Add digests of used provisioning files' secrets to ``state``. The caller must have opened a transaction."""
     marks = dict.fromkeys((*used_here(state), *used))
     if marks:
         state.write_meta(_USED, " ".join(marks).encode())
@@ -76,9 +77,9 @@ def fresh_secret(
     enrolled: bool,
     leave_fleet: bool,
 ) -> bytes:
-    """A new secret. A provisioning file's secret is refused if marker or state say that it was used on this device.
+    """Return a new secret. A provisioning file's secret is refused if marker or state say that it was used here.
 
-    A change that did not reach the disk has used nothing: its file may be given again.
+    A file may be given again if the change that was to use it did not reach the disk.
 
     Args:
         known: the install marker; None if there is none.
@@ -94,7 +95,7 @@ def fresh_secret(
             ``enrolment_used``: the provisioning file's secret was used here; ``argument_invalid``: a file is given
             although the device is to leave its fleet.
         StorageError: ``state_damaged``: the marker was damaged, so it is not known whether the file was used here.
-        DocumentError, StorageError: as :func:`secret_of`.
+        DocumentError, StorageError: the errors of :func:`secret_of`.
     """
     _check_choice(enrolment, leave_fleet=leave_fleet)
     if enrolled and enrolment is None and not leave_fleet:
@@ -125,7 +126,7 @@ def _check_choice(enrolment: bytes | None, *, leave_fleet: bool) -> None:
 
 
 def check_secret(state: State, enrolment: bytes | None) -> None:
-    """Check that a provisioning file, if one is given, holds the secret that a state has: ``enrolment_late``."""
+    """Raise ``enrolment_late`` if a provisioning file is given and holds another secret than the state."""
     if enrolment is None:
         return
     from protocol.documents.provisioning import parse_provisioning
@@ -145,9 +146,10 @@ def check_secret(state: State, enrolment: bytes | None) -> None:
 def enable_state(
     state: State, enrolment: bytes | None, entropy: Callable[[int], bytes], *, leave_fleet: bool = False
 ) -> None:
-    """Give a state whose owner has opted out a new secret, as :meth:`edge_sdk.Device.enable`, inside a transaction.
+    """Give a state whose owner has opted out a new secret (:meth:`edge_sdk.Device.enable`).
 
-    A state that has a secret keeps it; a given file is then only checked (:func:`check_secret`).
+    The caller must have opened a transaction. A state that has a secret keeps it, and a given file is only checked
+    (:func:`check_secret`).
     """
     check_own_machine(state)
     _check_choice(enrolment, leave_fleet=leave_fleet)
@@ -179,7 +181,7 @@ def enable_state(
 
 
 def note_uses(state: State) -> None:
-    """Note in the marker which provisioning files a state has used, once it is on the disk.
+    """Note in the marker which provisioning files a state has used. The state must be on the disk.
 
     If that fails, the next opening of the state does it.
     """
@@ -189,10 +191,10 @@ def note_uses(state: State) -> None:
 
 
 def note_fleet(state: State, enrolment: bytes | None) -> None:
-    """Store the names of fleet and device of the provisioning file whose secret the state has, inside a transaction.
+    """Store the names of fleet and device in the provisioning file whose secret the state has.
 
-    The names are for the owner, in ``status``; they are part of no report. Without a file (None) the secret is a random
-    one, and the device in no closed fleet.
+    The caller must have opened a transaction. The names are shown to the owner and are in no report. If ``enrolment``
+    is None, the secret is random, and the device in no closed fleet.
     """
     if enrolment is None:
         state.remove_meta("enrolled")
@@ -204,7 +206,7 @@ def note_fleet(state: State, enrolment: bytes | None) -> None:
 
 
 def fleet_of(state: State) -> tuple[str, str] | None:
-    """The closed fleet of a state's newest secret and the device's name in it; None if that secret is a random one.
+    """Return the closed fleet of a state's newest secret and the device's name in it; None if the secret is random.
 
     Both names are empty in a state whose provisioning file was used by older software, which has stored no names.
     """
@@ -218,10 +220,10 @@ def fleet_of(state: State) -> tuple[str, str] | None:
 def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
     """Opt out: delete the secret, the stored reports and answers, and the outboxes and notes of ``sync``.
 
-    The lines of the ledger and the documents stay. This is a transaction of its own. If the disk is full, it is tried a
-    second time with the journal in memory, which takes no space on the disk. A power cut in that moment may damage the
-    state, which then answers nothing either. After an error the device still takes part, and files of the outboxes may
-    have been removed.
+    The lines of the ledger and the documents stay. The function opens a transaction of its own. If the disk is full, it
+    tries a second time with the journal in memory, which takes no space on the disk. A power cut in that moment may
+    damage the state, which then answers nothing either. After an error the device still takes part, and files of the
+    outboxes may have been removed.
     """
     for journal in (nullcontext, state.journal_in_memory):
         try:
@@ -241,7 +243,7 @@ def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
 
 
 def note_ended(state: State) -> None:
-    """Note in the marker which secret an opt-out has deleted, so that no older copy of the state takes part again.
+    """Note in the marker which secret an opt-out has deleted, so that no older copy of the state takes part.
 
     If that fails, the next opening of the state does it.
     """
@@ -252,7 +254,7 @@ def note_ended(state: State) -> None:
 
 
 def keep_opt_out(state: State, ledger: Ledger, spool: Spool, marker: Marker | None) -> None:
-    """Opt out an older copy of a state, whose secret was deleted by an opt-out, as the ``marker`` says."""
+    """Opt out again, if the state is an older copy whose secret an opt-out has deleted, by the ``marker``."""
     secret = state.meta("secret")
     if marker is not None and secret is not None and used_mark(secret) in marker.ended:
         disable_state(state, ledger, spool)
@@ -260,7 +262,7 @@ def keep_opt_out(state: State, ledger: Ledger, spool: Spool, marker: Marker | No
 
 
 def _opt_out(state: State, ledger: Ledger, spool: Spool) -> None:
-    """Write the opt-out, inside a transaction, and then remove the files, so that a failed write leaves the files."""
+    """Write the opt-out, then remove the files, so that they stay if a write fails. Called inside a transaction."""
     sealed, secret = spool.sealed_paths(), state.meta("secret")
     state.remove_meta("secret")
     spool.clear("disabled")

@@ -1,4 +1,4 @@
-"""The spool: reports that were not acknowledged, and notes on the sealed files that hold them.
+"""Keep the spool: reports that were not acknowledged, and notes on the sealed files that hold them.
 
 A report stays until its arrival is acknowledged. The spool is bounded by number, bytes and age. When it is full, the
 oldest reports are dropped and counted by reason; their cost stays spent. Each row has the number of the ledger line
@@ -30,14 +30,14 @@ _DROPPED = "dropped:"
 
 
 class SpoolRow(NamedTuple):
-    """A row: the reports of one period.
+    """A row of the spool: the reports of one period.
 
     Attributes:
         line: number of the ledger line that paid for the reports.
         campaign: the campaign's number in this state.
         answers: number of reports.
-        made_at: time of the answer, in seconds since 1970, lowered so that it is never later than that of a later row.
-        all_answers, all_bytes: totals of the rows up to this one, since the spool was last empty.
+        made_at: time of the answer, in seconds since 1970; lowered if a later row has an earlier time.
+        all_answers, all_bytes: numbers of reports and of bytes up to this row, since the spool was last empty.
         reports: the bytes of the reports.
     """
 
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     """What one sealed file holds.
 
     Attributes:
-        kind: of all its answers.
+        kind: the kind of all answers in the file, as the ending of its name.
         reports: campaign id → reports of a device, or signed envelopes of a node.
         through: number of the last ledger line whose answer it holds.
     """
@@ -78,7 +78,7 @@ class SpoolCounts(NamedTuple):
     Attributes:
         reports: number of unacknowledged reports.
         size_bytes: their total length.
-        oldest_at: when the oldest was made, in seconds since 1970; None if the spool is empty.
+        oldest_at: when the oldest report was made, in seconds since 1970; None if the spool is empty.
         sealed_files: number of files that were sealed and not acknowledged.
         dropped: reason → reports that were dropped unacknowledged: ``spool_reports``, ``spool_bytes``,
             ``spool_age``, or ``disabled``.
@@ -92,7 +92,7 @@ class SpoolCounts(NamedTuple):
 
 
 class Spool:
-    """Reads and writes of the spool. Methods that write are called inside a transaction."""
+    """Reads and writes the spool. For methods that write, the caller must have opened a transaction."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -107,7 +107,7 @@ class Spool:
         return _number(self._state.meta(_RELEASED))
 
     def _kept(self) -> list[SpoolRow]:
-        """All rows, oldest first. A missing row is an error."""
+        """Return all rows, oldest first. Raise ``state_damaged`` if a row is missing."""
         with self._state.reading():
             released = self._released()
             rows = [SpoolRow(*row) for row in self._rows.all()]
@@ -117,7 +117,7 @@ class Spool:
         return rows
 
     def _row(self, line: int) -> SpoolRow:
-        """The row with the reports of a ledger line. It must exist: a missing row is damage."""
+        """Return the row with the reports of a ledger line. Raise ``state_damaged`` if it is missing."""
         for row in self._rows.some("WHERE number = ?", (line,)):
             return SpoolRow(*row)
         raise damaged()
@@ -132,7 +132,7 @@ class Spool:
             now: seconds since 1970.
             sure: seconds since 1970 without any leap of the wall clock. Ages are judged by this time, so that a wrong
                 clock does not drop all stored reports.
-            limits: the owner's. The reports of the newest period stay, however many they are.
+            limits: the owner's limits on the spool. The reports of the newest period stay, however many they are.
         """
         first = self._released() + 1
         before = self._row(line - 1) if first < line else None
@@ -163,7 +163,7 @@ class Spool:
     def _drop_while(
         self, reason: str, oldest: SpoolRow, newest: SpoolRow, unwanted: Callable[[SpoolRow], bool]
     ) -> SpoolRow:
-        """Drop the oldest rows while they are unwanted, except the newest row; returns the oldest row that is left."""
+        """Drop the oldest rows while they are unwanted, except the newest. Return the oldest row that is left."""
         row, dropped = oldest, 0
         while row.line < newest.line and unwanted(row):
             dropped += row.answers
@@ -173,22 +173,22 @@ class Spool:
         return row
 
     def _forget(self, reason: str, through: int, dropped: int) -> None:
-        """Delete the rows up to a line, and add the number of their reports to the count of the reason."""
+        """Delete the rows up to the ledger line ``through``; count their ``dropped`` reports under ``reason``."""
         self._release(through)
         key = _DROPPED + reason
         self._state.write_meta(key, b"%d" % (_number(self._state.meta(key)) + dropped))
 
     def _release(self, through: int) -> None:
-        """Delete the rows up to a line."""
+        """Delete the rows up to the ledger line ``through``."""
         self._state.run("DELETE FROM spool WHERE number <= ?", (through,))
         self.begin_after(through)
 
     def reports(self) -> dict[bytes, list[bytes]]:
-        """Campaign id → its unacknowledged reports or summaries, in the order in which they were made."""
+        """Return campaign id → its unacknowledged reports or summaries, in the order in which they were made."""
         return self._grouped(self._kept())
 
     def oldest(self, kind: Callable[[bytes], str]) -> Batch | None:
-        """The oldest unacknowledged answers of one kind, up to the first of another kind; None if there are none.
+        """Return the oldest unacknowledged answers, up to the first of another kind; None if there are none.
 
         A file holds answers of one kind. ``kind``: the bytes of an answer → its kind.
         """
@@ -201,7 +201,7 @@ class Spool:
             return Batch(found, self._grouped(rows), rows[-1].line)
 
     def _grouped(self, rows: Sequence[SpoolRow]) -> dict[bytes, list[bytes]]:
-        """Campaign id → the reports of these rows."""
+        """Return campaign id → the reports of these rows."""
         ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
         groups: dict[bytes, list[bytes]] = {}
         for row in rows:
@@ -224,13 +224,14 @@ class Spool:
         self._sealed.add((number, name, digest, through, now))
 
     def sealed_paths(self) -> list[str]:
-        """The absolute paths where the newest sealed files, at most 256, were written. Some may be gone."""
+        """Return the absolute paths where the newest 256 sealed files were written. Some may be gone."""
         return [os.fsdecode(row[1]) for row in self._sealed.all()]
 
     def sealed_through(self, path: str, digest: bytes | None) -> int:
-        """The last ledger line whose reports a file sealed at ``path`` holds, or else the InputError ``batch_unknown``.
+        """Return the number of the last ledger line whose reports a sealed file holds, or raise ``batch_unknown``.
 
-        ``digest`` is of its bytes, None if it is gone; it decides alone, since files move.
+        The file is found by ``digest``, that of its bytes, since files move; if that is None, by the ``path`` where it
+        was sealed.
         """
         rows = self._sealed.all()
         if digest is not None:
@@ -256,11 +257,11 @@ class Spool:
         self._sealed.remove(lambda _: True)
 
     def count(self) -> int:
-        """The number of unacknowledged reports."""
+        """Return the number of unacknowledged reports."""
         return sum(row.answers for row in self._kept())
 
     def held(self) -> SpoolCounts:
-        """Count the reports and sealed files that wait for acknowledgement, and the dropped reports by reason."""
+        """Return how many reports and sealed files wait for acknowledgement, and how many reports were dropped."""
         with self._state.reading():
             rows, sealed, meta = self._kept(), self._sealed.all(), self._state.all_meta()
         released = _number(meta.get(_RELEASED))
@@ -272,5 +273,5 @@ class Spool:
 
 
 def _number(text: bytes | None) -> int:
-    """A number that is stored as text; 0 for None."""
+    """Return a number that is stored as text; 0 for None."""
     return 0 if text is None else number_in(text)

@@ -1,7 +1,7 @@
-"""Transports: how a device fetches documents and sends batches. One module for each kind of address.
+"""Transports fetch documents for a device and send its batches. Each kind of address has a module.
 
-In: the place of a document, or a sealed batch. Out: the document's bytes, or the confirmation that the batch arrived.
-:mod:`edge_sdk.carriers` chooses the transport for an address.
+In: the place (path at the source) of a document, or a sealed batch. Out: the document's bytes, or the confirmation that
+the batch arrived. :mod:`edge_sdk.carriers` chooses the transport for an address.
 """
 
 from edge_sdk.transport.base import Found, Transport, parts_of

@@ -24,7 +24,7 @@ class Found(NamedTuple):
     """A fetched document.
 
     Attributes:
-        content: the bytes; None if they are unchanged since the tag that was given.
+        content: the bytes; None if they are unchanged since the version with the given tag.
         tag: identifies this version of the bytes, in a form that only the transport understands; may be empty.
     """
 
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class Transport(Protocol):
-    """Fetches from a source and sends to it. This package has a folder and HTTP; other packages may add more.
+    """Fetches from a source and sends to it. This package has transports for folders and HTTP; others may add more.
 
     A transport is used by one thread at a time. It waits for a bounded time, and raises :class:`HearsayError` only.
     """
@@ -45,7 +45,7 @@ class Transport(Protocol):
 
     @abstractmethod
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """Fetch the document at a place of the source; None if there is none.
+        """Return the document at a place of the source; None if the source has none there.
 
         Args:
             place: a path below the address.
@@ -68,7 +68,7 @@ class Transport(Protocol):
 
         Args:
             place: a path below the address.
-            path: of the file on this device.
+            path: path of the file on this device.
 
         Raises:
             InputError: ``address_invalid``: the place is no path below the address (:func:`parts_of`).
@@ -80,8 +80,8 @@ class Transport(Protocol):
 class Guarded:
     """Wraps a transport, so that an unexpected exception of the transport can not end a run of ``sync``.
 
-    ``fetch`` and ``send`` turn every exception but KeyboardInterrupt into a :class:`HearsayError`: those that are none
-    into the StorageError ``transport_failed``.
+    ``fetch`` and ``send`` raise each :class:`HearsayError` unchanged, and the StorageError ``transport_failed`` for
+    every other exception but KeyboardInterrupt.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -93,7 +93,7 @@ class Guarded:
         return self._transport.address
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """As :meth:`Transport.fetch`. More bytes than ``limit`` are refused, even if the transport returns them."""
+        """Call the transport's ``fetch``. Raise ``too_large`` if it returns more than ``limit`` bytes."""
         with refusals():
             found = self._transport.fetch(place, limit, tag)
             if found is not None and found.content is not None and len(found.content) > limit:
@@ -101,14 +101,14 @@ class Guarded:
             return found
 
     def send(self, place: str, path: str) -> None:
-        """As :meth:`Transport.send`."""
+        """Call the transport's ``send``."""
         with refusals():
             self._transport.send(place, path)
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """In the body of ``with``, turn every exception that is no :class:`HearsayError` into ``transport_failed``.
+    """Turn every exception in the body of ``with`` that is no :class:`HearsayError` into ``transport_failed``.
 
     The text of the exception is dropped, since the server may have written it. KeyboardInterrupt is not changed.
     """

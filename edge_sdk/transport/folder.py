@@ -1,4 +1,4 @@
-"""A source that is a folder: a mounted disk, a memory stick, a network share, a synchronised folder.
+"""Use a folder as the source: a mounted disk, a memory stick, a network share, a synchronised folder.
 
 A folder in which nothing was published is no source. The mount point of a stick that is not plugged in is such a
 folder: batches in it would be hidden as soon as the stick is mounted.
@@ -27,7 +27,7 @@ _PUBLISHED = ("roots", "campaigns", "models")
 
 
 class Folder(Transport):
-    """A transport over a folder."""
+    """A transport whose source is a folder."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Use the folder at ``path``. It need not exist before it is used, since a stick may be plugged in later."""
@@ -39,10 +39,10 @@ class Folder(Transport):
         return self._path
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:  # noqa: ARG002
-        """Read the file at ``place``, as :meth:`Transport.fetch`; None if the source has no such file.
+        """Return the file at ``place``; None if the source has no such file (:meth:`Transport.fetch`).
 
-        ``tag`` is ignored, and the result has none: a reliable check for changes would cost more than reading.
-        ``unreachable``: the folder is not there, or nothing was published in it. ``io_failed``: the file can not be
+        ``tag`` is ignored, and the result has none: a reliable check for changes would cost more than reading. Raise
+        ``unreachable`` if the folder is not there, or nothing was published in it; ``io_failed`` if the file can not be
         read, is not regular, or a link is on the way to it.
         """
         problem = 0
@@ -61,10 +61,9 @@ class Folder(Transport):
         return Found(content)
 
     def send(self, place: str, path: str) -> None:
-        """Copy a file to a place, completely or not at all, and flush it, as :meth:`Transport.send`.
+        """Copy a file to ``place``, completely or not at all, and flush it (:meth:`Transport.send`).
 
-        Missing folders on the way are made. Every user who may read the folder may read the copy, so the folder's owner
-        decides who can.
+        Missing folders on the way are made. Every user who may read the source's folder may read the copy.
         """
         *above, name = parts_of(place)
         folder = self._path
@@ -90,7 +89,7 @@ class Folder(Transport):
             raise self._failed(problem)
 
     def _is_source(self) -> bool:
-        """Whether something was published in the folder."""
+        """Return whether something was published in the folder."""
         return any(os.path.isdir(os.path.join(self._path, name)) for name in _PUBLISHED)
 
     def _failed(self, problem: int) -> StorageError:
@@ -140,7 +139,7 @@ class _SourceError(OSError):
 
 
 def _open_source(path: str) -> IO[bytes]:
-    """Open the file to be sent; pipes are not waited for."""
+    """Open the file to be sent, without waiting for a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -152,7 +151,7 @@ def _open_source(path: str) -> IO[bytes]:
 
 
 def _read_block(original: IO[bytes]) -> bytes:
-    """The next block of the file to be sent."""
+    """Return the next block of the file to be sent."""
     try:
         return original.read(_BLOCK)
     except OSError as error:
@@ -160,7 +159,7 @@ def _read_block(original: IO[bytes]) -> bytes:
 
 
 def _place(original: IO[bytes], target: str) -> None:
-    """Copy an open file to a new one. An equal file of that name is flushed instead."""
+    """Copy an open file to a new file ``target``. If an equal file has that name, only flush it."""
     folder, name = os.path.split(target)
     rights = os.stat(folder).st_mode & 0o666
 

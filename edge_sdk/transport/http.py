@@ -1,12 +1,12 @@
-"""A source on the web: GET from any file server; PUT or POST to a server that takes files.
+"""Use a source on the web: GET from any file server; PUT or POST to a server that takes files.
 
 Fetched documents are verified by their signatures, so plain http is allowed. For sending, only https prevents an
 attacker on the way from answering 2xx and discarding the reports. Proxies of the environment are not used. Source of
 the rules on tags, redirects and Retry-After: RFC 9110, sections 8.8, 15.4 and 10.2.3.
 
-Every request is bounded in bytes and in time. The timeout of a socket begins again with every byte. Here every read,
-write and handshake gets the time that is left of one deadline, so a server that sends single bytes can not occupy a
-device for ever. (Host names are looked up by the system's resolver, which has its own limits.)
+Every request is bounded in bytes and in time. A socket's timeout alone would begin again with every byte. So every
+read, write and handshake gets the time that is left of one deadline, and a server that sends single bytes can not
+occupy a device for ever. (Host names are looked up by the system's resolver, which has its own limits.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class RetryPolicy(NamedTuple):
-    """Limits of one fetch or one sending.
+    """Limits of time and of repetitions for one fetch or one sending.
 
     Attributes:
         seconds: longest time of all tries and pauses together.
@@ -49,11 +49,11 @@ class RetryPolicy(NamedTuple):
     longest: float = 60.0
 
     def pause(self, number: int, chance: bytes, asked: float) -> float | None:
-        """The pause after ``number`` earlier ones, in seconds; None if there is no further try.
+        """Return the next pause in seconds, after ``number`` earlier pauses; None if there is no further try.
 
-        With m = min(first·2^number, longest), a random time from m/2 to m by four random bytes ``chance``, and at least
-        the ``asked`` seconds of the server. Random pauses prevent that all devices of a fleet return at the same moment
-        after their server failed.
+        With m = min(first·2^number, longest), it is a random time from m/2 to m, drawn by the four random bytes
+        ``chance``, and at least the ``asked`` seconds for which the server asked. Random pauses prevent that all
+        devices of a fleet return at the same moment after their server failed.
         """
         if number + 1 >= self.attempts or asked > self.longest:
             return None
@@ -71,13 +71,13 @@ class Deadline:
         self._end = monotonic() + retry.seconds
 
     def left(self) -> float:
-        """Seconds that are left; 0 or negative after the end."""
+        """Return the seconds that are left; 0 or less after the end."""
         return self._end - self._monotonic()
 
     def wait(self) -> float:
-        """Longest time to wait for the next byte, in seconds: the policy's ``idle``, or the time left if less.
+        """Return the longest time to wait for the next byte: the policy's ``idle``, or the time left if less.
 
-        TimeoutError: no time is left.
+        Raise TimeoutError if no time is left.
         """
         left = self.left()
         if left <= 0:
@@ -107,7 +107,7 @@ class Url(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Scheme, host and port. A token may be sent only to addresses of the same origin."""
+        """Scheme, host and port. A token is sent only to addresses with the same three."""
         return self[:3]
 
 
@@ -125,7 +125,8 @@ class Answer(NamedTuple):
     Attributes:
         status: the status code.
         headers: lower-case name → value.
-        content: the bytes; None if they exceed the limit; empty, since not read, if the status is not 200.
+        content: the bytes; None if they exceed the limit. If the status is not 200, they are not read, and this is
+            empty.
     """
 
     status: int
@@ -134,10 +135,10 @@ class Answer(NamedTuple):
 
 
 def parse_url(text: str) -> Url:
-    """Parse ``text``, a web address of the form ``https://HOST[:PORT]/PATH``, or with ``http``.
+    """Parse ``text``, a web address of the form ``https://HOST[:PORT]/PATH`` or ``http://…``.
 
-    ``address_invalid`` (InputError): another form, not printable ASCII, or with a user or password. The error's text
-    does not quote the address, which may hold a password.
+    Raise InputError ``address_invalid`` if it has another form, is not printable ASCII, or has a user or password. The
+    error's text does not quote the address, which may hold a password.
     """
     split: SplitResult | None = None
     port = None
@@ -161,8 +162,8 @@ def _exchange(
     """Make one request on a new connection. Redirects are not followed, and no status raises an error.
 
     Raises:
-        OSError: there is no connection; or it broke. If it broke before the whole body was sent, an answer that
-            came before is returned all the same, unless its status is 2xx. TimeoutError: it took too long.
+        OSError: there is no connection, or it broke. If it broke before the whole body was sent, an answer that came
+            before is returned, unless its status is 2xx. TimeoutError: the request took too long.
             ``ssl.SSLCertVerificationError``: the server's certificate is not trusted.
         http.client.HTTPException: the answer is not HTTP or is incomplete; the headers are too long; or the content,
             sent in chunks, takes more than twice the limit and 64 KiB.
@@ -187,7 +188,7 @@ def _exchange(
                 raise broken from None
             raise
         if broken is not None and 200 <= response.status < 300:
-            # The server can not have received the whole body, so its answer is no receipt.
+            # The server can not have received the whole body, so its answer does not confirm it.
             raise broken
         # The connection ended within the headers. http.client takes this for the end of the headers.
         if bounded.reader.ended:
@@ -200,7 +201,7 @@ def _exchange(
 
 
 def _dial(url: Url, deadline: Deadline, context: ssl.SSLContext | None) -> socket.socket:
-    """Connect, over TLS for an https address. The addresses of the host are tried one after another."""
+    """Return a connection, over TLS for https. The addresses of the host are tried one after another."""
     problem: OSError = OSError("the host has no address")
     try:
         places = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
@@ -228,7 +229,7 @@ def _secured(plain: socket.socket, host: str, deadline: Deadline, context: ssl.S
 
 
 def _content(response: http.client.HTTPResponse, limit: int) -> bytes | None:
-    """Read the content; None if it exceeds the limit."""
+    """Return the content; None if it exceeds the limit."""
     if response.length is not None and response.length > limit:
         return None
     parts = []
@@ -244,10 +245,10 @@ def _content(response: http.client.HTTPResponse, limit: int) -> bytes | None:
 
 
 class _FinalResponse(http.client.HTTPResponse):
-    """A response that skips interim answers. http.client skips those with status 100 only."""
+    """A response that skips all interim answers (status 1xx). http.client skips only those with status 100."""
 
     def _read_status(self) -> tuple[str, int, str]:
-        """Read the first status line that is not of an interim answer.
+        """Return version, status and phrase of the first answer that is not an interim one.
 
         RFC 9110, section 15.2: a client reads any number of answers 1xx before the final one. Status 101 is final: the
         server has changed to a protocol that was not asked for.
@@ -261,7 +262,7 @@ class _FinalResponse(http.client.HTTPResponse):
 
 
 class _Bounded:
-    """The part of a socket that http.client uses. Each use is bounded by the time that is left."""
+    """The methods of a socket that http.client uses. Each call is bounded by the time that is left."""
 
     def __init__(self, plain: socket.socket, deadline: Deadline) -> None:
         self._plain = plain
@@ -280,7 +281,7 @@ class _Bounded:
 
 
 class _Reader(io.RawIOBase):
-    """Reads from a socket up to a number of bytes. http.client alone would read a chunk of size −1 without limit.
+    """Reads from a socket, up to a number of bytes. http.client alone would read a chunk of size −1 without limit.
 
     Attributes:
         left: bytes that may still be read.
@@ -356,8 +357,8 @@ class Web(Transport):
             entropy: n → n random bytes, for the pauses.
 
         Raises:
-            InputError: ``address_invalid``; ``argument_invalid``: the method is another; ``token_invalid``: the token
-                would be sent without encryption, and not to this very machine.
+            InputError: ``address_invalid``; ``argument_invalid``: the method is neither PUT nor POST;
+                ``token_invalid``: the token would be sent without encryption to another machine.
         """
         self._base = parse_url(address)
         if "?" in self._base.path or "#" in address:
@@ -381,10 +382,10 @@ class Web(Transport):
         return f"{self._base.scheme}://{_netloc(self._base)}{self._base.path.rstrip('/')}/"
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """GET the document at ``place``, as :meth:`Transport.fetch`; None after status 404 or 410.
+        """Return the document at ``place``, by GET; None after status 404 or 410 (:meth:`Transport.fetch`).
 
-        After status 304 the document is unchanged since ``tag``, and the result's content is None.
-        ``refused_by_server``: any other status.
+        After status 304 the document is unchanged since ``tag``, and the result's content is None. Raise
+        ``refused_by_server`` after any other status but 200.
         """
         conditions = _conditions(tag)
         answer = self._ask(_Request("GET", conditions, limit), place)
@@ -399,11 +400,11 @@ class Web(Transport):
         return Found(answer.content, _tag(answer.headers))
 
     def send(self, place: str, path: str) -> None:
-        """Send the file at ``path`` to ``place``, as :meth:`Transport.send`. Status 2xx means that it has arrived.
+        """Send the file at ``path`` to ``place`` (:meth:`Transport.send`). Status 2xx means that it has arrived.
 
         A status 2xx counts only if the system took the whole file for sending. If the connection broke before, the file
-        is sent again, and is at last ``unreachable``. ``file_exists``: status 409; ``refused_by_server``: any other
-        status.
+        is sent again, and after the last try ``unreachable`` is raised. Raise ``file_exists`` after status 409,
+        ``refused_by_server`` after any other status.
         """
         answer = self._ask(_Request(self._method, {"Content-Type": "application/octet-stream"}, 0), place, path)
         if answer.status == _CONFLICT:
@@ -412,9 +413,9 @@ class Web(Transport):
             raise _refused(answer)
 
     def _ask(self, request: _Request, place: str, path: str | None = None) -> Answer:
-        """Repeat a request until its answer is not a temporary failure, or no try or time is left.
+        """Make a request, and repeat it until its answer is no temporary failure, or no try or time is left.
 
-        Returns the answer to the last try, which may be a temporary failure.
+        Return the answer to the last try, which may be a temporary failure.
         """
         url = self._base._replace(path=self._base.path.rstrip("/") + "/" + quote("/".join(parts_of(place))))
         deadline = Deadline(self._retry, self._monotonic)
@@ -438,7 +439,7 @@ class Web(Transport):
         raise StorageError("unreachable", f"the server can not be reached: {tried}")
 
     def _try(self, request: _Request, url: Url, path: str | None, deadline: Deadline) -> Answer | str:
-        """The end of one attempt: an answer, or a problem in words."""
+        """Make one attempt. Return the server's answer, or a problem in words."""
         try:
             with _body(path) as body:
                 return self._follow(request, url, body, deadline)
@@ -473,14 +474,14 @@ class Web(Transport):
         raise StorageError("redirect_refused", f"the server redirects more than {MAX_REDIRECTS} times")
 
     def _rights(self, url: Url) -> dict[str, str]:
-        """The header with the token, if the URL is on the server of this source."""
+        """Return the header with the token, if the URL is on the server of this source; else no header."""
         if self._token is None or url.origin != self._base.origin:
             return {}
         return {"Authorization": f"Bearer {self._token}"}
 
 
 def _body(path: str | None) -> contextlib.AbstractContextManager[IO[bytes] | None]:
-    """Open the file to send. A file that can not be read is ``io_failed``, since the server is not at fault."""
+    """Open the file to send. Raise ``io_failed`` if it can not be read, since the server is not at fault."""
     if path is None:
         return contextlib.nullcontext()
     problem = ""
@@ -492,7 +493,7 @@ def _body(path: str | None) -> contextlib.AbstractContextManager[IO[bytes] | Non
 
 
 def _words(error: OSError) -> str:
-    """A failed connection in words. ``os.strerror`` is used for the system's error numbers only."""
+    """Return in words why a connection failed. ``os.strerror`` is used for the system's error numbers only."""
     name = type(error).__name__
     if name == "gaierror":
         return "the host's name is not known here"
@@ -500,7 +501,7 @@ def _words(error: OSError) -> str:
 
 
 def _why_untrusted(error: OSError, *, own_context: bool) -> str:
-    """Why a certificate is refused, in words. ``own_context``: the application chose the authorities."""
+    """Return in words why a certificate is refused. ``own_context``: the application chose the authorities."""
     code = getattr(error, "verify_code", None)
     if code in _NOT_NOW:
         return "the server's certificate is not valid at the time of this device's clock; look at the clock"
@@ -535,7 +536,7 @@ def _netloc(url: Url) -> str:
 
 
 def _refused(answer: Answer) -> StorageError:
-    """The error for a refusal. Text of the server is not quoted, since it could contain terminal escapes."""
+    """Return the error for a refusal. Text of the server is not quoted, since it could contain terminal escapes."""
     hint = "; it wants to be shown a token, or another one: --token FILE" if answer.status == _UNKNOWN_HERE else ""
     return StorageError("refused_by_server", f"the server answers with status {answer.status}{hint}")
 
@@ -544,7 +545,7 @@ def _refused(answer: Answer) -> StorageError:
 
 
 def _tag(headers: Mapping[str, str]) -> str:
-    """The tag of an answer: its ``ETag`` and ``Last-Modified``, one line each, empty if unusable; "" if both are."""
+    """Return an answer's tag: lines with its ``ETag`` and ``Last-Modified``, empty if unusable; "" if both are."""
     etag = headers.get("etag") or ""
     modified = headers.get("last-modified") or ""
     lines = [etag if _ETAG.fullmatch(etag) else "", modified if _is_settled(headers) else ""]
@@ -552,16 +553,16 @@ def _tag(headers: Mapping[str, str]) -> str:
 
 
 def _is_settled(headers: Mapping[str, str]) -> bool:
-    """Whether ``Last-Modified`` identifies the content: it is two seconds or more before the answer's ``Date``.
+    """Return whether ``Last-Modified`` identifies the content: it is 2 s or more before the answer's ``Date``.
 
-    It has whole seconds, so a later change within the same second would have the same ``Last-Modified``.
+    A later change within the same second would have the same ``Last-Modified``.
     """
     modified, date = _time(headers.get("last-modified")), _time(headers.get("date"))
     return modified is not None and date is not None and date - modified >= _SETTLED_SECONDS
 
 
 def _conditions(tag: str) -> dict[str, str]:
-    """The headers of a conditional request for a tag. A tag of another form gives no condition."""
+    """Return the headers that ask for a document only if it changed since ``tag``; none if the tag has another form."""
     etag, _, modified = tag.partition("\n")
     conditions = {}
     if _ETAG.fullmatch(etag):
@@ -572,7 +573,7 @@ def _conditions(tag: str) -> dict[str, str]:
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float:
-    """Seconds of ``Retry-After``; 0 if there is none that can be read.
+    """Return the seconds of ``Retry-After``; 0 if the header is missing or can not be read.
 
     A date is compared with the server's ``Date``, since the device's clock may be wrong.
     """
@@ -584,7 +585,7 @@ def _asked_pause(headers: Mapping[str, str]) -> float:
 
 
 def _time(text: str | None) -> float | None:
-    """Seconds since 1970 of a date in the form of HTTP; None for other text."""
+    """Return the seconds since 1970 of a date in the form of HTTP; None for other text."""
     if not text or len(text) > 64 or not text.isascii() or not text.isprintable():
         return None
     from email.utils import parsedate_to_datetime
