@@ -1,8 +1,8 @@
-"""Averaging gossip: peers agree on the sums of all their summaries without an aggregator and without a list of them.
+"""Averaging gossip: peers agree on the sums of all their summaries without an aggregator or a list of summaries.
 
 Each peer holds one vector of integers. In an exchange two peers replace their vectors by their average. After a few
-rounds every peer holds the average of all vectors, and a *weight* turns averages into sums. Run by nodes whose
-summaries are too many or too long to be collected; every other federation takes set union (``hearsay-edge node
+rounds every peer holds the average of all vectors, and a *weight* turns averages into sums. It is for nodes whose
+summaries are too many or too long to be collected. All other nodes should use set union (``hearsay-edge node
 exchange``), whose result can be verified.
 
 **Exactness.** Integers are never created or destroyed: an exchange moves an integer from one peer to the other
@@ -10,10 +10,10 @@ exchange``), whose result can be verified.
 lost, repeated or late. Rounding cannot drift.
 
 **Resolution.** A summary's integer v travels as v·2^64, and the weight 1 as 2^64. After convergence peers differ by a
-few of these units, so every sum has a relative error below N·2^−62, N the number of peers, and no other error above
-N·2^−62. For 65,536 nodes of at most 2^26 records this is less than half the noise of the sums, for every ε ≤ 16. (At ε
-= 16 a node's count has noise of standard deviation 0.0005, the sum over all nodes 0.12, and the rounding is below 0.07.
-For ε = 1 and 1000 nodes of 1000 records the two are 43 and 3·10^−10.)
+few of these units, so every sum has a relative error below N·2^−62 and an absolute error below N·2^−62, where N is the
+number of peers. For 65,536 nodes of at most 2^26 records this is less than half the noise of the sums, for every ε ≤
+16. (At ε = 16 the noise of a node's count has standard deviation 0.0005, that of the sum over all nodes 0.12, and
+rounding is below 0.07. At ε = 1 and 1000 nodes of 1000 records, the noise of the sum is 43, and rounding 3·10^−10.)
 
 **What it does not do.** The messages carry no signatures. A peer that lies about its vector changes the sums for
 everybody, by any amount, and nobody can tell who it was. A peer that is lost for ever takes its present share of the
@@ -40,7 +40,7 @@ ROUND_FACTOR = 1 / (2 * sqrt(e))
 """Expected factor of the variance between peers in one round, in which every peer starts one exchange."""
 ENTRY_BYTES = 16
 LARGEST = 1 << 126
-"""Bound on the size of an entry. A released number is below 2^57, so its units are below 2^121."""
+"""Bound on the size of a vector's entry. A released number is below 2^57, so its entry is below 2^121."""
 MOST_ENTRIES = 1 << 19
 _MESSAGE, _STATE = "hearsay averaging 1", "hearsay averaging state 1"
 
@@ -66,16 +66,16 @@ def exchange(first: Vector, second: Vector) -> tuple[Vector, Vector]:
 
 
 def rounds_for(peers: int, relative: float, failure: float) -> int:
-    """Number of rounds after which all peers' weights are within ``relative`` of 1/N, N = ``peers``.
+    """Return after how many rounds all peers' weights are within ``relative`` of 1/N, where N is ``peers``.
 
-    The relative variance of the weights begins at N − 1 if one peer holds the weight, and falls by
-    :data:`ROUND_FACTOR` per round. By Chebyshev's inequality over N peers, N²·ROUND_FACTOR^rounds / relative² bounds
-    the probability that a peer misses. Lost messages make rounds slower; docs/how-to/gossip.md has measurements.
+    The relative variance of the weights begins at N − 1 if one peer holds the weight, and falls by :data:`ROUND_FACTOR`
+    per round. By Chebyshev's inequality over N peers, N²·ROUND_FACTOR^rounds / relative² bounds the probability that
+    some peer is not within this bound. Lost messages make rounds slower; docs/how-to/gossip.md has measurements.
 
     Args:
         peers: N, at least 1.
         relative: largest relative error, for example 0.01.
-        failure: largest probability that a peer misses, for example 0.01.
+        failure: largest probability that some peer is not within ``relative``, for example 0.01.
 
     Raises:
         InputError: ``averaging_mismatch``: an argument is not positive.
@@ -90,7 +90,7 @@ class Session(NamedTuple):
 
     Attributes:
         campaign: id of the campaign, 32 bytes.
-        period: the period whose summaries are averaged.
+        period: index of the period whose summaries are averaged.
         holders: number of peers that begin with weight 1; all others begin with 0. With 1, the usual choice, the
             number of peers need not be known; if that peer is lost early, the sums are lost. With all peers as
             holders, the sums are N times the average of the peers that are left.
@@ -104,7 +104,7 @@ class Session(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of the last exchange that another peer started.
+    """The end of the last exchange that another peer started with this one.
 
     Attributes:
         number: the other peer's number of the exchange.
@@ -128,10 +128,10 @@ class AveragingPeer:
     def __init__(
         self, session: Session, name: bytes, members: Collection[bytes], sums: Sequence[int], *, holds_weight: bool
     ) -> None:
-        """Begin with a summary's released integers.
+        """Begin with the released integers of this peer's summary.
 
         Args:
-            session: what all peers agree on.
+            session: the values on which all peers agree.
             name: this peer's id, 8 bytes, different from all others: its node id.
             members: ids of all peers that may take part, for example those of the node list. Messages that name
                 another sender are refused, so the memory is bounded.
@@ -158,26 +158,26 @@ class AveragingPeer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an exchange that this peer started has no end yet. Meanwhile it refuses exchanges of others."""
+        """Whether an exchange that this peer started has not ended yet. Until then it refuses exchanges of others."""
         return self._waits_for is not None
 
     @property
     def unfinished(self) -> tuple[bytes, ...]:
-        """Partners of exchanges that this peer started and that have no end, those that were given up included.
+        """Partners of exchanges that this peer started and that have not ended, including those that it gave up.
 
-        What such a partner holds for this peer is missing here. So offer to these partners again from time to time.
+        Such a partner may hold a part of the sums for this peer. So offer to these partners again from time to time.
         """
         return tuple(self._open)
 
     def offer(self, partner: bytes) -> bytes:
-        """Start an exchange, or repeat the message of the one that has no end yet with this partner.
+        """Return the message that starts an exchange with a partner, or repeats one that has not ended yet.
 
         Args:
             partner: id of the other peer, 8 bytes.
 
         Raises:
-            InputError: ``averaging_mismatch``: the partner is this peer, or no member;
-                ``averaging_waits``: an exchange with another partner has no end yet.
+            InputError: ``averaging_mismatch``: the partner is this peer, or no member; ``averaging_waits``: an exchange
+                with another partner has not ended yet.
         """
         if partner == self.name or partner not in self._members:
             raise InputError("averaging_mismatch", "a partner is another member, named by its node id")
@@ -190,14 +190,14 @@ class AveragingPeer:
         return self._message("offer", partner, self._open[partner], self.units)
 
     def answer(self, message: bytes) -> bytes | None:
-        """Answer another peer's offer. The first answer to an offer takes effect; repetitions get the same answer.
+        """Answer another peer's offer. Only the first call for an offer averages; repetitions get the same answer.
 
         Returns:
             The reply to send back; None for an offer older than the last one of this peer, which needs no reply.
 
         Raises:
-            DocumentError: ``malformed``: the bytes are no offer; ``averaging_mismatch``: the offer is of another
-                session, for another peer, or from a peer that is no member.
+            DocumentError: ``malformed``: the bytes are no offer; ``averaging_mismatch``: the offer belongs to another
+                session, is for another peer, or is from a peer that is no member.
         """
         sender, number, theirs = self._read("offer", message)
         assert theirs is not None
@@ -220,7 +220,7 @@ class AveragingPeer:
 
         Raises:
             DocumentError: ``malformed``: the bytes are no reply, or the reply moves more than any honest one;
-                ``averaging_mismatch``: the reply is of another session, or for another peer.
+                ``averaging_mismatch``: the reply belongs to another session, or is for another peer.
         """
         sender, number, transfer = self._read("reply", message)
         if self._open.get(sender) != number:
@@ -243,7 +243,7 @@ class AveragingPeer:
         self._waits_for = None
 
     def sums(self) -> Vector:
-        """This peer's estimate of the sums over all peers, one integer per entry: holders·value/weight, rounded.
+        """Return this peer's estimate of the sums over all peers, one integer per entry: holders·value/weight, rounded.
 
         Raises:
             InputError: ``averaging_unmixed``: no weight has reached this peer yet.
@@ -254,7 +254,7 @@ class AveragingPeer:
         return tuple(round(Fraction(self.session.holders * value, weight)) for value in values)
 
     def peers(self) -> float:
-        """This peer's estimate of the number of peers: holders/weight.
+        """Return this peer's estimate of the number of peers: holders/weight.
 
         Raises:
             InputError: ``averaging_unmixed``: no weight has reached this peer yet.
@@ -264,7 +264,7 @@ class AveragingPeer:
         return self.session.holders * (1 << FRACTION_BITS) / self.units[-1]
 
     def to_bytes(self) -> bytes:
-        """The whole state, for a file. :meth:`from_bytes` restores it."""
+        """Return the whole state, to be stored in a file. :meth:`from_bytes` restores it."""
         outcomes = [
             [name, each.number, None if each.transfer is None else _packed(each.transfer)]
             for name, each in sorted(self._outcomes.items())
@@ -275,10 +275,10 @@ class AveragingPeer:
 
     @classmethod
     def from_bytes(cls, stored: bytes, members: Collection[bytes]) -> AveragingPeer:
-        """Restore a peer from :meth:`to_bytes`. The bytes are the owner's own: their meaning is not checked.
+        """Restore a peer from the result of :meth:`to_bytes`. The numbers are not checked, since nobody else made them.
 
         Args:
-            stored: the bytes.
+            stored: the result of :meth:`to_bytes`.
             members: ids of all peers that may take part; they are not stored.
 
         Raises:
@@ -306,7 +306,7 @@ class AveragingPeer:
         return canonical.pack([_MESSAGE, kind, list(self.session), self.name, partner, number, body])
 
     def _read(self, expected: str, message: bytes) -> tuple[bytes, int, Vector | None]:
-        """Sender, number and vector of a message to this peer; the vector is None in a refusal."""
+        """Return sender, number and vector of a message to this peer. The vector is None in a refusal."""
         fields = _fields(message, ENTRY_BYTES * (self.session.entries + 1) + 256)
         if fields is None or fields[1] != expected:
             raise DocumentError("malformed", f"this is no {expected} of averaging gossip")
@@ -327,7 +327,7 @@ class AveragingPeer:
 
 
 def _check_session(session: Session) -> None:
-    """Refuse a session with a value out of range (``averaging_mismatch``)."""
+    """Raise ``averaging_mismatch`` if a value of the session is out of range."""
     campaign, period, holders, entries = session
     whole = all(type(each) is int for each in (period, holders, entries))
     if type(campaign) is not bytes or len(campaign) != 32 or not whole:
@@ -337,7 +337,7 @@ def _check_session(session: Session) -> None:
 
 
 def _fields(message: bytes, longest: int) -> list[Any] | None:
-    """The seven fields of a message; None if the bytes have another form or are longer than ``longest``."""
+    """Return the seven fields of a message; None if the bytes have another form or are longer than ``longest``."""
     if len(message) > longest:
         return None
     try:
@@ -356,7 +356,7 @@ def _packed(vector: Vector) -> bytes:
 
 
 def _unpacked(packed: bytes, entries: int) -> Vector:
-    """``entries`` integers. Raises ValueError for another length."""
+    """Return the ``entries`` integers in ``packed``. Raise ValueError if it has another length."""
     if len(packed) != ENTRY_BYTES * entries:
         raise ValueError(entries)
     parts = (packed[start : start + ENTRY_BYTES] for start in range(0, len(packed), ENTRY_BYTES))

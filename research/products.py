@@ -1,13 +1,15 @@
-"""The vertical form: parties hold other features of the same records, and only the product of their numbers is opened.
+"""Encrypt numbers of several parties so that only their product can be decrypted (for the vertical form).
 
-The group is that of the squares modulo the prime p of RFC 3526, group 14, 2048 bits; it has the prime order
-q = (p − 1)/2. With H'(t, j) = (:func:`protocol.masked.cipher.expanded` with the tag ``hearsay/1/products`` mod p)² and
-the number n_i ≥ 0 of party i:
+In the vertical form parties hold different features of the same records. The group is that of the squares modulo the
+prime p of RFC 3526, group 14, 2048 bits; it has the prime order q = (p − 1)/2. Party i has the number n_i ≥ 0 and the
+key sk_i, and the aggregator the key sk_0. With H'(t, j) = (:func:`protocol.masked.cipher.expanded` with the tag
+``hearsay/1/products`` mod p)², for period t and running number j, the ciphertext of party i is C_i:
 
     C_i = (n_i + 1)² · H'^{sk_i} mod p,      Σ_i sk_i + sk_0 ≡ 0 mod q,      Π_i C_i · H'^{sk_0} = Π_i (n_i + 1)² mod p
 
-n + 1 gives zero a code. The square keeps all ciphertexts in one subgroup: without it the Legendre symbol of C_i would
-be that of n_i + 1. The set of parties is always all of them, so the aggregator may hold sk_0.
+By n + 1, zero can be encrypted. The square keeps all ciphertexts in one subgroup: without it the Legendre symbol of C_i
+would be that of n_i + 1. The aggregator may hold sk_0, since the product is always of all parties.
+
 Source: docs/math.md, section 6; decision 85.
 """
 
@@ -36,17 +38,17 @@ ORDER = (PRIME - 1) // 2
 
 
 class ProductKeys(NamedTuple):
-    """Keys of one vertical campaign: one for each party, and sk_0 for the aggregator."""
+    """Keys of one vertical campaign: one key for each party, and sk_0 for the aggregator."""
 
     secrets: tuple[int, ...]
     aggregator: int
 
 
 def product_keys(parties: int, entropy: Callable[[int], bytes]) -> ProductKeys:
-    """Draw keys, uniform modulo q, whose sum with the aggregator's is 0 modulo q.
+    """Draw the parties' keys, uniform modulo q, and the aggregator's, so that all sum to 0 modulo q.
 
     Args:
-        parties: number of parties, at least 2: of one party alone the aggregator would decrypt the number itself.
+        parties: number of parties, at least 2: the aggregator would decrypt a single party's number itself.
         entropy: returns as many secret random bytes as it is asked for, like ``os.urandom``.
 
     Raises:
@@ -60,7 +62,7 @@ def product_keys(parties: int, entropy: Callable[[int], bytes]) -> ProductKeys:
 
 
 def base_of_squares(campaign_id: bytes, period: int, number: int) -> int:
-    """H': the base of one ciphertext of products, a square modulo p.
+    """Return H', the base of one ciphertext of products, a square modulo p.
 
     Args:
         campaign_id: 32 bytes that no other campaign has.
@@ -71,7 +73,7 @@ def base_of_squares(campaign_id: bytes, period: int, number: int) -> int:
 
 
 def require_room(bounds: Iterable[int]) -> None:
-    """Refuse parties whose encoded product may reach p: the product modulo p would no longer be the product.
+    """Raise an error if the product Π (n + 1)² may reach p: modulo p it would be another number.
 
     Args:
         bounds: for each party the largest number n that it may encrypt, by public knowledge.
@@ -84,12 +86,12 @@ def require_room(bounds: Iterable[int]) -> None:
 
 
 def mask_number(value: int, bound: int, secret: int, campaign_id: bytes, period: int, number: int) -> int:
-    """Encrypt one party's number: (value + 1)² · H'^secret mod p.
+    """Encrypt one party's number: return (value + 1)² · H'^secret mod p.
 
-    Two ciphertexts of one key, campaign, period and running number tell the numbers' ratio.
+    Never encrypt twice with the same key, campaign, period and running number: two ciphertexts tell the numbers' ratio.
 
     Args:
-        value: n, from 0 to ``bound``.
+        value: the party's number n, from 0 to ``bound``.
         bound: the party's largest number, by public knowledge: see :func:`require_room`.
         secret: the party's key.
         campaign_id: 32 bytes that no other campaign has.
@@ -107,12 +109,12 @@ def mask_number(value: int, bound: int, secret: int, campaign_id: bytes, period:
 def opened_product(
     ciphertexts: Sequence[int], bounds: Sequence[int], aggregator: int, campaign_id: bytes, period: int, number: int
 ) -> int:
-    """Decrypt Π (n_i + 1) of all parties.
+    """Decrypt and return Π (n_i + 1), where n_i is the number of party i.
 
     Args:
-        ciphertexts: one of each party.
+        ciphertexts: one ciphertext of each party.
         bounds: the largest number of each party, in the same order.
-        aggregator: sk_0.
+        aggregator: sk_0, the aggregator's key.
         campaign_id: 32 bytes that no other campaign has.
         period: 0 … 2^32 − 1.
         number: the running number of the product, from 0.

@@ -1,23 +1,23 @@
-"""The vertical form of masked sums: parties with different features of the same records classify a record together.
+"""Classify a record by parties that hold different features of the same records (vertical form of masked sums).
 
-F features are divided among the parties; all know the records' labels. Every party counts its own features' values by
-class once (:class:`VerticalParty`) and adds discrete Laplace noise of rate ε_q to each count. Negative noisy counts
-become 0, and none is above a public bound. With one table for each feature and noisy class counts, adding or removing a
-record costs (F + 1)·ε_q, and changing one twice that. No ledger counts this cost; the caller records it.
+F features are divided among the parties. All parties know the records' labels. Every party counts its own features'
+values by class once (:class:`VerticalParty`) and adds discrete Laplace noise of rate ε_q to each count. Noisy counts
+are cut off at 0 and at a public bound. With one table for each feature, and noisy class counts, adding or removing a
+record costs (F + 1)·ε_q, and changing a record twice that. No ledger counts this cost; the caller records it.
 
 For a record to classify and every class c the parties send ciphertexts whose product opens (:class:`ProductOpener`) to
 
     P_c = Π_f (n_f(v_f, c) + 1)
 
-where v_f is the record's value of feature f and n_f(v, c) the noisy number of records with value v and class c. Where
-the record has no value of f that the schema lists, Σ_v (n_f(v, c) + 1) takes the place of the factor. With m_c the
-noisy number of records of class c, at least 1, and A_f the number of values of feature f:
+where v_f is the record's value of feature f and n_f(v, c) the noisy number of records with value v and class c. If the
+record has no value of f that the schema lists, the factor is Σ_v (n_f(v, c) + 1). With m_c the noisy number of records
+of class c, at least 1, and A_f the number of values of feature f:
 
     score(c) = m_c · Π_f (n_f(v_f, c) + 1) / (m_c + A_f)
 
-This is Naive Bayes with add-one smoothing. The class with the largest score is the prediction; of equal scores the
-first class. All numbers are integers, so the comparison is exact. The aggregator learns the products of every record
-that it classifies, and the noisy class counts.
+This is Naive Bayes with add-one smoothing. The class with the largest score is predicted; if several have it, the first
+of them. All numbers are integers, so the comparison is exact. The aggregator learns the products of every record that
+it classifies, and the noisy class counts.
 
 Source: docs/math.md, section 6.
 """
@@ -41,11 +41,11 @@ _TAIL = 64
 
 
 class VerticalTerms(NamedTuple):
-    """Terms that are equal for all parties and the aggregator.
+    """The terms on which all parties and the aggregator agree.
 
     Attributes:
         campaign: 32 bytes that no other campaign has.
-        period: 0 … 2^32 − 1; parties that count again use a new one, with new noise.
+        period: 0 … 2^32 − 1; if parties count again, with new noise, they use a new period.
         epsilon_micro: ε_q of every count, in millionths.
         records: the largest number of records, by public knowledge.
     """
@@ -57,11 +57,11 @@ class VerticalTerms(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """The largest noisy count of a table: ``records`` and ⌈64/ε_q⌉, which noise exceeds with probability e^−64."""
+        """The largest noisy count of a table: ``records`` + ⌈64/ε_q⌉. Noise exceeds ⌈64/ε_q⌉ with probability e^−64."""
         return self.records + -(-_TAIL * MICRO // self.epsilon_micro)
 
     def bound(self, sizes: Iterable[int]) -> int:
-        """The largest number that a party encrypts: Π_f A_f·(largest + 1) − 1 over its features.
+        """Return the largest number that a party encrypts: Π_f A_f·(largest + 1) − 1 over its features f.
 
         Args:
             sizes: A_f, the number of values of each feature of the party.
@@ -70,7 +70,7 @@ class VerticalTerms(NamedTuple):
 
 
 NOISE_TAG = b"hearsay/1/vertical noise"
-"""Tag of the stream of a party's noise."""
+"""Tag of the random stream for a party's noise."""
 
 
 class VerticalParty:
@@ -79,14 +79,14 @@ class VerticalParty:
     Args:
         schema: the label and the features of this party, without groups and projection.
         records: all records; each maps the names of the features and of the label to a value.
-        terms: of the campaign.
-        secret: the party's key, of :func:`research.products.product_keys`.
+        terms: the terms of the campaign.
+        secret: the party's key, from :func:`research.products.product_keys`.
         seed: 32 fresh random bytes, used for nothing else.
-        with_classes: whether this party also releases the noisy class counts. One party of a campaign does.
+        with_classes: whether this party also releases the noisy class counts. Exactly one party of a campaign does.
 
     Attributes:
-        tables: per feature, values × classes, the noisy counts from 0 to ``terms.largest``.
-        class_counts: per class, the noisy number of records, which goes to the aggregator in the clear; may be
+        tables: for each feature a table, values × classes, of noisy counts from 0 to ``terms.largest``.
+        class_counts: for each class the noisy number of records, which goes to the aggregator in the clear. It may be
             negative. Empty without ``with_classes``.
         bound: the largest number that the party encrypts, which is public.
         epsilon_micro: what the tables cost a record that is added or removed, in millionths; a changed record costs
@@ -130,12 +130,12 @@ class VerticalParty:
         self._schema, self._terms, self._secret, self._next = schema, terms, secret, 0
 
     def encrypt(self, record: Mapping[str, object], query: int) -> list[int]:
-        """The ciphertexts of the party's numbers for one record to classify, one for every class.
+        """Return the ciphertexts of the party's numbers for one record to classify, one for every class.
 
         Args:
-            record: maps the names of the party's features to values; what is absent has no value.
-            query: running number of the record, from 0; it rises from call to call. Two records with one number would
-                tell the aggregator the ratio of the party's numbers.
+            record: maps the names of the party's features to values; an absent feature has no value.
+            query: running number of the record, from 0; it must rise from call to call. From two records with one
+                running number the aggregator would learn the ratio of the party's numbers.
 
         Raises:
             InputError: ``argument_invalid``: the number is not above that of the call before, or too large.
@@ -155,23 +155,23 @@ class VerticalParty:
 
 
 def _table(noisy: tuple[int, ...], classes: int, largest: int) -> list[list[int]]:
-    """The noisy counts of one feature, values × classes, from 0 to ``largest``."""
+    """Return the noisy counts of one feature as a table, values × classes, cut off at 0 and ``largest``."""
     kept = [min(max(value, 0), largest) for value in noisy]
     return [kept[start : start + classes] for start in range(0, len(kept), classes)]
 
 
 def _factors(table: list[list[int]], code: int | None) -> list[int]:
-    """n_f(v, c) + 1 of every class c; without a code their sums over the values."""
+    """Return n_f(v, c) + 1 for every class c, v the value with this code; if ``code`` is None, sums over all values."""
     if code is not None:
         return [count + 1 for count in table[code]]
     return [sum(column) + len(table) for column in zip(*table, strict=True)]
 
 
 def class_weights(counts: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
-    """Integers w_c in the ratio of m_c/Π_f (m_c + A_f), so w_c·P_c orders the classes as the score does.
+    """Return integers w_c in the ratio of m_c/Π_f (m_c + A_f), so that w_c·P_c orders the classes c as the score does.
 
     Args:
-        counts: the noisy number of records of every class; m_c is the larger of it and 1.
+        counts: the noisy number of records of every class c; m_c is the larger of this number and 1.
         sizes: A_f, the number of values of every feature.
     """
     shares = [max(count, 1) for count in counts]
@@ -183,25 +183,25 @@ def class_weights(counts: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...
 
 
 def decide(products: Sequence[int], weights: Sequence[int]) -> int:
-    """The class with the largest score, by its place in the list of classes; of equal scores the first one.
+    """Return the index of the class with the largest score; if several classes have it, of the first.
 
     Args:
-        products: P_c of every class.
-        weights: of :func:`class_weights`.
+        products: P_c of every class c.
+        weights: the result of :func:`class_weights`.
     """
     scores = [product * weight for product, weight in zip(products, weights, strict=True)]
     return scores.index(max(scores))
 
 
 class ProductOpener(NamedTuple):
-    """Opens the products of one vertical campaign. The aggregator holds it.
+    """Decrypts the products of one vertical campaign, for the aggregator.
 
     Attributes:
         campaign: 32 bytes that no other campaign has.
-        period: 0 … 2^32 − 1; parties with new tables use a new one.
+        period: 0 … 2^32 − 1; if parties make new tables, they use a new period.
         secret: sk_0, the aggregator's key.
         bounds: the largest number that each party may encrypt, by public knowledge.
-        weights: of :func:`class_weights`.
+        weights: the result of :func:`class_weights`.
     """
 
     campaign: bytes
@@ -211,7 +211,7 @@ class ProductOpener(NamedTuple):
     weights: tuple[int, ...]
 
     def products(self, ciphertexts: Sequence[Sequence[int]], query: int) -> list[int]:
-        """Open P_c of every class.
+        """Decrypt and return the product P_c of every class c.
 
         Args:
             ciphertexts: one list per party, in the order of the bounds: a ciphertext for every class.
@@ -219,8 +219,8 @@ class ProductOpener(NamedTuple):
 
         Raises:
             InputError: ``product_overflow``: the bounds allow a product that does not fit into the group.
-            DocumentError: ``mask_mismatch``: ciphertexts of another record, party, campaign or period, or not one of
-                each party for every class.
+            DocumentError: ``mask_mismatch``: ciphertexts belong to another record, party, campaign or period, or one of
+                a party or class is missing.
         """
         classes = len(self.weights)
         if len(ciphertexts) != len(self.bounds) or any(len(of_party) != classes for of_party in ciphertexts):
@@ -234,5 +234,5 @@ class ProductOpener(NamedTuple):
         ]
 
     def classify(self, ciphertexts: Sequence[Sequence[int]], query: int) -> int:
-        """The place of the predicted class. Arguments and errors as :meth:`products`."""
+        """Return the index of the predicted class. Takes the arguments and raises the errors of :meth:`products`."""
         return decide(self.products(ciphertexts, query), self.weights)

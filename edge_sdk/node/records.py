@@ -1,8 +1,8 @@
-"""Records from files: CSV, also compressed by gzip, and SQLite. One record is in memory at a time.
+"""Read records from CSV files, also compressed by gzip, and from SQLite, one record at a time.
 
 The readers are generators, so a file is opened when the first record is read. Whether a node sends a summary must not
-depend on its records, so a row with too few or too many cells, or one that is no CSV, is a record too. What a reader
-refuses is the file as a whole: its header, or a failure to read it.
+depend on its records, so a row with too few or too many cells, or one that is no CSV, is a record too. A reader raises
+an error only for the file as a whole: for its header, or if it can not be read.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ MAX_LINE = 1 << 20
 """Longest line of a CSV file in characters. The rest of a longer line is left out."""
 _GZIP = b"\x1f\x8b"
 _DENIED = ("not authorized", "authorization denied")
-"""SQLite's texts for a statement that does something else."""
+"""SQLite's error texts for a statement that does more than read."""
 _READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE))
-"""What a statement may do. It may not open another file, change a setting, or write."""
+"""Actions that a statement may take. It may not open another file, change a setting, or write."""
 
 
 def csv_records(
     path: str | os.PathLike[str], *, names: Sequence[str] = (), delimiter: str = ",", note: Told | None = None
 ) -> Iterator[dict[str, str]]:
-    """The rows of a CSV file as records: a mapping from the header's names to texts.
+    """Yield the rows of a CSV file as records: mappings from the header's names to texts.
 
-    Every line is one record, also inside of quotes: otherwise one stray quote would hide all records that follow, and
-    a summary would depend on one record by more than ε says. A row with fewer cells than the header lacks the last
-    names, so these values are missing. Of a row with more cells the last ones are left out. A row that ends in the
-    middle of a quoted cell, or that is no CSV, is a record too, with the cells that could be read. Empty lines are left
-    out. Bytes that are no UTF-8 become U+FFFD.
+    Every line is one record, also inside of quotes: otherwise one stray quote would hide all records that follow, and a
+    summary would depend on one record by more than ε says. If a row has fewer cells than the header, its last values
+    are missing. If it has more, its last cells are left out. A row that ends in the middle of a quoted cell, or that is
+    no CSV, is a record too, with the cells that could be read. Empty lines are left out. Bytes that are no UTF-8 become
+    U+FFFD.
 
     Args:
         path: a file in UTF-8, plain or compressed by gzip, whose first row has the names of the columns.
         names: columns that the header must have, for example the campaign's features and its label. Empty: any header.
         delimiter: the character between two cells.
-        note: is called at the end of the file with a sentence on the number of rows of another length, and one on
-            the number of rows that end inside of quotes, if there are any; None for no such note.
+        note: is called at the end of the file with a sentence on the number of rows that have another length than the
+            header, and one on the number of rows that end inside of quotes, if there are such rows. None: no call.
 
     Raises:
         InputError: ``file_unreadable``: the file can not be read, or its compressed data end too early;
@@ -96,7 +96,7 @@ def _open(place: str) -> IO[str]:
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
-    """The lines of a file that are not empty, without their ends, each cut after :data:`MAX_LINE` characters."""
+    """Yield the lines of a file that are not empty, without line ends, each cut after :data:`MAX_LINE` characters."""
     while line := file.readline(MAX_LINE):
         rest = line
         while rest and not rest.endswith(("\n", "\r")):
@@ -107,7 +107,7 @@ def _lines(file: IO[str]) -> Iterator[str]:
 
 
 def _row(line: str, delimiter: str) -> list[str]:
-    """The cells of one line; none if the line is empty or no CSV."""
+    """Return the cells of one line; none if the line is empty or no CSV."""
     try:
         return next(csv.reader((line,), delimiter=delimiter), [])
     except csv.Error:
@@ -134,7 +134,7 @@ def sqlite_records(
     parameters: Sequence[object] = (),
     names: Sequence[str] = (),
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a SQLite table or query as records: a mapping from the columns' names to values.
+    """Yield the rows of a SQLite table or query as records: mappings from the columns' names to values.
 
     The database is opened for reading, and only statements that read are run.
 
@@ -143,13 +143,13 @@ def sqlite_records(
         table: name of a table or view, of which all rows are read.
         query: one SQL statement that selects rows, in the place of ``table``.
         parameters: values for the ``?`` in ``query``, in order.
-        names: columns that there must be, for example the campaign's features and its label. Empty: any columns.
+        names: columns that the result must have, for example the campaign's features and its label. Empty: any columns.
 
     Raises:
         InputError: ``file_unreadable``: the file is no database, or can not be read to its end; ``query_refused``:
             there is no such table, the statement is wrong, or it does more than read; ``duplicate_column``;
-            ``columns_missing``: there is no column of one of ``names``; ``argument_invalid``: not a path, or not one of
-            ``table`` and ``query``.
+            ``columns_missing``: one of ``names`` is no column; ``argument_invalid``: ``path`` is no path, or not
+            exactly one of ``table`` and ``query`` is given.
     """
     if (table is None) == (query is None):
         raise InputError("argument_invalid", "name a table or give a query, not both")
@@ -170,7 +170,7 @@ def sqlite_records(
 
 
 def _connect(place: str) -> sqlite3.Connection:
-    """Open a database that exists, for statements that only read."""
+    """Open an existing database for statements that only read."""
     connection = sqlite3.connect(address_of(place, "ro"), uri=True)
 
     def allow(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -189,9 +189,9 @@ def _select(
 ) -> tuple[list[str], sqlite3.Cursor]:
     """Run a statement. Return the names of its columns, and its rows.
 
-    What SQLite says of a statement that it does not understand quotes the statement, and is shown. What it says while
-    the statement runs may quote a value of a record, and is not. So the statement is explained first, which reads no
-    row.
+    SQLite's error on a statement that it does not understand quotes the statement, and is shown. Its error while a
+    statement runs may quote a value of a record, and is not shown. To tell the two apart, the statement is first run
+    with EXPLAIN, which reads no row.
     """
     problem, runs = "", False
     try:

@@ -1,4 +1,4 @@
-"""The release of one summary: exact sums → noise → limits of the campaign → signature.
+"""Make one summary of a node: exact sums → noise → limits of the campaign → signature.
 
 Sources: docs/math.md, section 5 (the noise); docs/formats.md, section 6 (the bytes).
 """
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 NOISE_TAG = b"hearsay/1/node noise"
-"""Tag of the stream of a summary's noise. The vectors are perturbed in their order, each from its first number on."""
+"""Tag of the random stream for a summary's noise. Vectors get their noise in order, each from its first number on."""
 _KEY_MESSAGE = b"hearsay/1/node"
 
 
 def node_key(secret: bytes) -> SigningKey:
-    """The key pair with which a node signs. An opt-out or a reset gives a new secret, and so another node."""
+    """Return the key pair with which a node signs. A new secret (opt-out, reset) makes it another node."""
     return SigningKey.from_seed(hmac_sha256(secret, _KEY_MESSAGE))
 
 
 def noisy_sums(campaign: Campaign, exact: Sequence[int], epsilon_micro: int, seed: bytes) -> tuple[int, ...]:
-    """The numbers of a summary: exact sums with discrete Laplace noise, clipped to the campaign's public ranges.
+    """Return the numbers of a summary: sums with discrete Laplace noise, clipped to the campaign's public ranges.
 
-    Vector j of Q vectors has ε_j = ⌊ε/Q⌋ and noise of rate ε_j/Δ_j on each number, Δ_j the change by one record more or
-    less. Clipping uses the noisy number only.
+    Vector j of Q vectors has ε_j = ⌊ε/Q⌋ and noise of rate ε_j/Δ_j on each number, where Δ_j is how much one record
+    more or less can change the vector. Clipping uses the noisy number only.
 
     Args:
         campaign: a campaign for nodes.
-        exact: shape (M,), the exact sums, from :class:`edge_sdk.node.sums.ExactSums`.
+        exact: the M exact sums, from :class:`edge_sdk.node.sums.ExactSums`.
         epsilon_micro: ε of the summary in millionths.
         seed: 32 fresh random bytes, used for nothing else.
 
@@ -60,7 +60,7 @@ def noisy_sums(campaign: Campaign, exact: Sequence[int], epsilon_micro: int, see
 
 
 def check_in_the_clear(campaign: Campaign) -> None:
-    """Refuse a masked campaign (``campaign_masked``), whose sums leave a node only encrypted."""
+    """Raise ``campaign_masked`` if a campaign is masked: its sums leave a node only encrypted."""
     if campaign.masked is not None:
         raise InputError(
             "campaign_masked",
@@ -69,19 +69,19 @@ def check_in_the_clear(campaign: Campaign) -> None:
 
 
 class OfRecords:
-    """Makes the summary of a node for one period (:class:`edge_sdk.answering.reporting.Making`)."""
+    """Makes a node's summary for one period, as a :class:`edge_sdk.answering.reporting.Making`."""
 
     def __init__(self, epsilon_micro: int | None, entropy: Callable[[int], bytes]) -> None:
-        """The sums are given later, by :attr:`exact`. ``epsilon_micro`` is the summary's; None: the campaign's ε."""
+        """Begin without sums: set :attr:`exact` later. ``epsilon_micro``: the summary's ε; None: the campaign's ε."""
         self._epsilon_micro = epsilon_micro
         self._entropy = entropy
         self.exact: Sequence[int] = ()
-        """Shape (M,), the exact sums. They are set before the summary is made."""
+        """The M exact sums. The caller must set them before the summary is made."""
         self.grids: Mapping[int, Sequence[int]] = {}
         """Numbers of records by value (:attr:`edge_sdk.node.sums.ExactSums.grids`), for the sensitivity ``smooth``."""
 
     def check(self, campaign: Campaign) -> None:
-        """Refuse a campaign for devices, a masked one, and an ε that the campaign does not allow."""
+        """Raise an error if a campaign is for devices, or masked, or does not allow this summary's ε."""
         terms = campaign.nodes
         if terms is None:
             raise InputError("campaign_for_devices", "this campaign asks about one record; a device reports about it")
@@ -97,9 +97,9 @@ class OfRecords:
         return campaign.epsilon_micro if self._epsilon_micro is None else self._epsilon_micro
 
     def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
-        """The ε in millionths that the summary costs for the neighbours that the owner's policy names; no δ.
+        """Return the ε in millionths of the summary, for the adjacency that the owner's policy names, and 0, its δ.
 
-        ``policy_refused``: one summary alone exceeds a limit.
+        Raise ``policy_refused`` if one summary alone exceeds a limit of the owner.
         """
         micro = policy.cost_micro(campaign, self._epsilon(campaign))
         for excess in policy.limit_refusals(micro):
@@ -111,7 +111,7 @@ class OfRecords:
         return micro, 0
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
-        """The signed summary, alone in a list. Its noise has a fresh seed."""
+        """Return a list of the signed summary. Its noise has a fresh seed."""
         epsilon_micro = self._epsilon(campaign)
         seed = self._entropy(SEED_BYTES)
         if terms_of(campaign).sensitivity == SMOOTH:
@@ -121,4 +121,4 @@ class OfRecords:
         return [build_summary(campaign, node_key(secret), period, sums, epsilon_micro)]
 
     def note(self, campaign: Campaign) -> None:
-        """Nothing: the node counts missing and unlisted values while it reads the records."""
+        """Do nothing: the node counts missing and unlisted values while it reads the records."""

@@ -1,10 +1,11 @@
-"""A node's noisy sums for campaigns with the sensitivity ``smooth`` (``protocol.nodes.terms`` has the formulas).
+"""Make a node's noisy sums for campaigns with sensitivity ``smooth`` (formulas: ``protocol.nodes.terms``).
 
-Classes are disjoint parts of the records, and a change of features touches one, so ε' of a vector serves all classes.
-Mean and sum of squares follow from the noisy sum and the noisy variance, which is post-processing. A missing number
-counts as u = 0. Values are rounded to a public grid of 4097 points, and counted there in constant memory, before the
-variance is taken. Two data sets are neighbours if they have the same number n of values, and one value differs.
-docs/smooth.md derives the formulas; the same statistic of a curator is ``aggregator.curator.smooth_sensitivity``.
+Each record is in one class, and a change of features touches one class, so all classes share the vector's ε'. Mean and
+sum of squares follow from the noisy sum and the noisy variance, which is post-processing. A number scaled to integers
+from −S to S, S = 65536, is called u. A missing number counts as u = 0. Values are rounded to a public grid of 4097
+points, and counted there in constant memory, before the variance is taken. Two data sets are neighbours if they have
+the same number n of values, and one value differs. docs/smooth.md derives the formulas; the same statistic of a curator
+is ``aggregator.curator.smooth_sensitivity``.
 
 Source: Nissim, Raskhodnikova, Smith (2007); Bun, Steinke (2019); decision 77.
 """
@@ -42,26 +43,26 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 GRID_BITS = 5
-"""A scaled number u is counted in the grid cell of the nearest multiple of 2^GRID_BITS."""
+"""A scaled number u is counted at the grid point of the nearest multiple of 2^GRID_BITS."""
 CELLS = (2 * SCALE >> GRID_BITS) + 1
-"""Number of grid points from −S to S: 4097."""
+"""Number of grid points from −S to S, S = 65536: 4097."""
 
 
 def cell_of(u: int) -> int:
-    """The grid point 0 … CELLS − 1 that is nearest to a scaled number u in [−S, S]; the upper one of two."""
+    """Return the grid point 0 … CELLS − 1 nearest to a scaled number u in [−S, S]; of two, the upper one."""
     return (u + SCALE + (1 << GRID_BITS - 1)) >> GRID_BITS
 
 
 class ValueCounts:
-    """n values in 0 … W, as counts. Steps are the unit of all values: grid point j has the value j.
+    """n values on a grid of points 0 … W, stored as counts. A value at grid point j is the integer j.
 
     Attributes:
         n: the number of values.
-        width: W, one less than the number of grid points.
+        width: W, the largest grid point.
     """
 
     def __init__(self, counts: Sequence[int]) -> None:
-        """Add up ``counts``: shape (W + 1,), number of values at each grid point, at least two points."""
+        """Add up ``counts``: shape (W + 1,), W ≥ 1, the number of values at each grid point."""
         self.width = len(counts) - 1
         self._counts = list(accumulate(counts))
         self._sums = list(accumulate(position * count for position, count in enumerate(counts)))
@@ -70,7 +71,7 @@ class ValueCounts:
         self._mirrored = counts[::-1]
 
     def sum_of_smallest(self, count: int) -> int:
-        """The sum of the ``count`` smallest values, 0 ≤ ``count`` ≤ n."""
+        """Return the sum of the ``count`` smallest values, 0 ≤ ``count`` ≤ n."""
         if count == self.n:
             return self._sums[-1]
         position = bisect_right(self._counts, count)
@@ -78,36 +79,37 @@ class ValueCounts:
         return total + (count - before) * position
 
     def ordered(self, position: int) -> int:
-        """The value at ``position`` 0 … n − 1 of the sorted values."""
+        """Return the value at ``position`` 0 … n − 1 of the sorted values."""
         return bisect_right(self._counts, position)
 
     def at_most(self, value: int) -> int:
-        """Number of values ≤ ``value``, for ``value`` ≥ 0."""
+        """Return the number of values ≤ ``value``, for ``value`` ≥ 0."""
         return self._counts[min(value, self.width)]
 
     def variance(self) -> Fraction:
-        """The population variance (divisor n), exactly; 0 for fewer than two values."""
+        """Return the exact population variance (divisor n); 0 for fewer than two values."""
         if self.n < 2:
             return Fraction(0)
         total = self._sums[-1]
         return Fraction(self.n * self._squares - total * total, self.n**2)
 
     def mirrored(self) -> ValueCounts:
-        """The same values, reflected at the middle of the bounds: v becomes W − v."""
+        """Return the values mirrored at the middle of the grid: v becomes W − v."""
         return ValueCounts(self._mirrored)
 
 
 def global_sensitivity(n: int, width: int) -> Fraction:
-    """The largest change of the variance of n ≥ 2 values in 0 … W between neighbours, (n − 1)/n²·W²."""
+    """Return (n − 1)/n²·W²: how much one changed value can change the variance of n ≥ 2 values in 0 … W (``width``)."""
     return Fraction((n - 1) * width * width, n * n)
 
 
 def smooth_sensitivity(data: ValueCounts, beta: Fraction) -> SmoothSensitivity:
-    """Smooth sensitivity of the variance of at least two values.
+    """Return the smooth sensitivity of the variance of at least two values: the largest e^(−βt)·A(t).
 
-    A(t) grows with t (below), so max over t₁ ≤ t ≤ t₂ of e^(−βt)·A(t) is at most e^(−βt₁)·A(t₂): intervals of t whose
-    bound is not above the largest known value are left out. No t above 1 + ln 4/β is needed, since A(1) is at least a
-    quarter of the global sensitivity.
+    A(t) is how much one changed value can change the variance after t values were changed. It grows with t
+    (:class:`_Changes`), so e^(−βt)·A(t) is at most e^(−βt₁)·A(t₂) for t₁ ≤ t ≤ t₂. Intervals of t whose bound is not
+    above the largest value found so far are left out. No t above 1 + ln 4/β is needed, since A(1) is at least a quarter
+    of the global sensitivity.
 
     Raises:
         InputError: ``beta_invalid``: β is outside 2⁻³⁰ … 64.
@@ -133,19 +135,19 @@ def smooth_sensitivity(data: ValueCounts, beta: Fraction) -> SmoothSensitivity:
 
 
 class _Changes:
-    """A(t)·n²·(n − 1) of the variance, as exact integers.
+    """Computes A(t)·n²·(n − 1) as exact integers, with A(t) as in :func:`smooth_sensitivity`.
 
-    Let P(c) be the sum of the c smallest values. For the values and for their mirror image the candidates are (n − 1)²
-    times
+    Let P(c) be the sum of the c smallest values, and x_(n) the largest value. A(t)·n²·(n − 1) is the largest of the
+    candidates for the values and for their mirror image. The candidates are (n − 1)² times
 
         (W − r)²             a replaced value moves from r to the upper bound; r = P(n−t)/(n−1), t ≥ 1
         (x_(n) − r)²         the largest value moves to r; r = P(n−1−t)/(n−1), t ≤ n−1
         (W−y)(W + y − 2r)    a kept value y, one of the n − t smallest, moves to the upper bound;
                              r = (P(n−t) − y)/(n−1), t ≤ n−1
 
-    The largest candidate grows with t: r falls, and the largest of the n − t smallest values, which is not kept at t +
-    1, gives as y less than the first candidate at t + 1, whose r is the same. The third candidate is a concave parabola
-    in y with its vertex at (W + P(n−t))/(n+1), so the values next to the vertex are enough.
+    The largest candidate grows with t. For r falls. And the largest of the n − t smallest values, which is not kept at
+    t + 1, gives as y less than the first candidate at t + 1, whose r is the same. The third candidate is a concave
+    parabola in y with its vertex at (W + P(n−t))/(n+1), so the values next to the vertex are enough.
     """
 
     def __init__(self, data: ValueCounts) -> None:
@@ -153,7 +155,7 @@ class _Changes:
         self._known: dict[int, int] = {}
 
     def at(self, t: int) -> int:
-        """A(t)·n²·(n − 1), 0 ≤ t ≤ n."""
+        """Return A(t)·n²·(n − 1), 0 ≤ t ≤ n."""
         if t not in self._known:
             self._known[t] = max(candidate for side in self._sides for candidate in self._candidates(side, t))
         return self._known[t]
@@ -173,20 +175,20 @@ class _Changes:
 
 
 NOISE_TAG = b"hearsay/1/node smooth noise"
-"""Tag of the stream of a summary's noise. The vectors are perturbed in their order, each from its first number on."""
+"""Tag of the random stream for a summary's noise. Vectors get their noise in order, each from its first number on."""
 GRID_OF_NOISE = 1 << 30
-"""A noisy variance is rounded to this part of the global sensitivity."""
+"""A noisy variance is rounded to multiples of the global sensitivity divided by this number."""
 
 
 def smooth_sums(
     campaign: Campaign, exact: Sequence[int], counts: Mapping[int, Sequence[int]], epsilon_micro: int, seed: bytes
 ) -> tuple[int, ...]:
-    """The numbers of a summary with noise for the smooth sensitivity, clipped to the campaign's public ranges.
+    """Return the numbers of a summary, with noise by smooth sensitivity, clipped to the campaign's public ranges.
 
     Args:
         campaign: a campaign for nodes with the sensitivity ``smooth``.
-        exact: shape (M,), the exact sums.
-        counts: numeric feature → shape (k·CELLS,), number of records at each grid point of u, class by class.
+        exact: the M exact sums.
+        counts: numeric feature → shape (k·CELLS,), the number of records at each grid point of u, class by class.
         epsilon_micro: ε of the summary in millionths.
         seed: 32 fresh random bytes, used for nothing else.
 
@@ -216,14 +218,14 @@ def smooth_sums(
 def noisy_squares(
     counts: Sequence[int], exact: Sequence[int], sums: Sequence[int], share: int, stream: Stream
 ) -> tuple[int, ...]:
-    """Noisy sums of squares of one number in all k classes, in units of 1/S.
+    """Return noisy sums of squares of one feature in all k classes, in units of 1/S, S = 65536.
 
     Args:
         counts: shape (k·CELLS,), number of records at each grid point, class by class.
         exact: shape (k,), the exact Σ⌊u²/S⌋.
         sums: shape (k,), the noisy sums of u.
-        share: ε' in millionths.
-        stream: the randomness; its position advances.
+        share: ε', the ε of this vector, in millionths.
+        stream: the source of randomness; its position advances.
     """
     variance, least = Fraction(variance_of_sums(share)), least_records(share)
     s, t = rate(share, SCALE).as_integer_ratio()
@@ -239,7 +241,7 @@ def noisy_squares(
 
 
 def noisy_variance(data: ValueCounts, share: int, stream: Stream) -> Fraction:
-    """The variance of at least two values of u, in units of u², with noise of ε' = ``share`` (smooth sensitivity)."""
+    """Return the noisy variance of at least two values of u, in units of u². ``share``: its ε in millionths."""
     noise = calibration(share)
     grid = global_sensitivity(data.n, data.width) / GRID_OF_NOISE
     scale = noise.multiplier * smooth_sensitivity(data, noise.beta).value

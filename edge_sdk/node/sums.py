@@ -1,4 +1,4 @@
-"""Exact sums of a node's records, added up one record at a time, in memory that does not grow with the records.
+"""Add up a node's records into exact sums, one record at a time, in memory that does not grow with them.
 
 The sums are secret: only noisy sums leave the node. Sources: docs/math.md, section 5; docs/formats.md, section 6.
 """
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 BLOCK = 10_000
 """Number of records between two calls of ``progress``."""
 _REMEMBERED = 1 << 16
-"""Most values of which the readings are kept in memory, over all features."""
+"""Most values whose readings (codes and scaled numbers) are kept in memory, over all features."""
 _MOST_CHARACTERS = 64
-"""Longest text of which the reading is kept."""
+"""Longest text whose reading is kept."""
 _LARGEST = 1 << 63
 _MOST_HINTS = 4
 """Most hints per feature."""
 _LOOKS = 1000
 """Number of values per feature that are searched for probable mistakes."""
 _KEPT = frozenset((str, int, float))
-"""Types of the values of which readings are kept."""
+"""Types of values whose readings are kept."""
 _MISSING, _UNLISTED = 1, 2
 
 
 class Unread(NamedTuple):
-    """Counts for the node's owner of values without a meaning for the campaign. Private: they never leave the node.
+    """Counts of missing and unlisted values, for the node's owner. They are private and never leave the node.
 
     Attributes:
         records: number of records that were read.
@@ -61,21 +61,22 @@ class Unread(NamedTuple):
 
 
 class ExactSums:
-    """The exact sums of all subjects of a campaign, each subject's numbers after those of the one before.
+    """The exact sums for all subjects of a campaign. A subject is what one vector of sums counts or adds.
 
     Attributes:
-        totals: shape (M,) int64. For class c of k classes, value code a and scaled number u: a subject ``class`` counts
-            records at c; ``cell`` at a·k + c; ``present`` at k + c, or at c if the number is missing; ``moment`` adds
-            u, or ⌊u²/S⌋ for power 2, at c, and nothing for a missing number.
+        totals: shape (M,) int64, one subject's numbers after another's. For class c of k classes, value code a, scaled
+            number u and S = 65536: a subject ``class`` counts records at c; ``cell`` at a·k + c; ``present`` at k + c,
+            or at c if the number is missing; ``moment`` adds u, or ⌊u²/S⌋ for power 2, at c, and nothing for a missing
+            number.
         grids: numeric feature → shape (k·CELLS,) int64, number of records at each point of a public grid of u, class by
             class (:mod:`edge_sdk.node.smooth`); a missing number is at u = 0. Empty unless ``with_grids``.
     """
 
     def __init__(self, schema: Schema, subjects: Sequence[Subject], *, with_grids: bool = False) -> None:
-        """All sums are 0.
+        """Begin with sums of 0.
 
         Args:
-            schema: of the campaign.
+            schema: the campaign's schema.
             subjects: the released vectors, from :func:`protocol.nodes.terms.released_vectors`.
             with_grids: whether to count in ``grids`` too, for noise by smooth sensitivity.
         """
@@ -101,7 +102,7 @@ class ExactSums:
         self.grids = {feature: array("q", bytes(8 * classes * CELLS)) for feature in numbers}
 
     def _table(self, subject: Subject) -> list[tuple[int, int]]:
-        """The pairs (observed feature, first place in ``totals``) of the subjects that are added up in the same way."""
+        """Return the list of pairs (feature, first index in ``totals``) to which a subject of this kind belongs."""
         if subject.kind == CELL:
             return self._counts
         if subject.kind == PRESENT:
@@ -123,7 +124,7 @@ class ExactSums:
 
         Raises:
             InputError: ``record_invalid``: a record is no mapping.
-            Exception: an error of the iterator.
+            Exception: an error of the iterator ``records``.
         """
         iterator = iter(records)
         while True:
@@ -161,7 +162,7 @@ class ExactSums:
             grid[of_class * CELLS + cell_of(readings[feature][1] or 0)] += 1
 
     def _read(self, get: Callable[[str], object], label: object) -> tuple[list[Reading], int]:
-        """The readings of a record's features, and the code of its class."""
+        """Return the readings of a record's features, and the code of its class."""
         readings = []
         for reader in self._readers:
             value = get(reader.name)
@@ -173,9 +174,9 @@ class ExactSums:
         return readings, self._label.read(get(self._label.name) if label is FROM_RECORD else label)
 
     def unread(self) -> Unread:
-        """Counts of missing and unlisted values so far, and hints. A projection's inputs are counted, not its outputs.
+        """Return counts of missing and unlisted values so far, and hints.
 
-        Features without such values are left out.
+        Inputs of a projection count, not its outputs. Features without such values are left out.
         """
         readers = (self._label, *self._readers)
         return Unread(
@@ -199,14 +200,14 @@ class _Values:
         self._looks = _LOOKS
 
     def look(self, value: object) -> None:
-        """Keep the hint on a value, if there is one, of the first values that are looked at."""
+        """Keep the hint on a probable mistake in ``value``, if any. Only the first values of a feature are searched."""
         if self._looks and len(self.hints) < _MOST_HINTS:
             self._looks -= 1
             if sentence := hint(self.part, value):
                 self.hints[sentence] = None
 
     def lack(self, value: object) -> int:
-        """0 if the value is known, else ``_MISSING`` or ``_UNLISTED``."""
+        """Return 0 if the value is known, else ``_MISSING`` or ``_UNLISTED``."""
         if self.part.knows(value):
             return 0
         return _MISSING if is_missing(value) else _UNLISTED
@@ -222,8 +223,9 @@ class _Reader(_Values):
     """Reads values of one feature.
 
     Attributes:
-        known: value → reading of texts and numbers that are known, at most ``most`` of them. Equal integers and floats
-            have equal readings. A boolean equals an integer and has another reading, so booleans are not looked up.
+        known: value → its reading, for at most ``most`` texts and numbers that have a meaning. Equal integers and
+            floats have equal readings. A boolean equals an integer and has another reading, so booleans are not looked
+            up.
     """
 
     def __init__(self, feature: Feature, most: int) -> None:
@@ -234,7 +236,7 @@ class _Reader(_Values):
         self.known: dict[object, Reading] = {}
 
     def fresh(self, value: object) -> Reading:
-        """Code and u of a value that is not in ``known``, as in a report about one record."""
+        """Return code and scaled number of a value that is not in ``known``; count it if missing or unlisted."""
         keeps = type(value) in _KEPT
         found = self._lacking.get(value) if keeps else None
         if found is None:
@@ -248,7 +250,7 @@ class _Reader(_Values):
         return found[0]
 
     def _read(self, value: object) -> tuple[Reading, int]:
-        """The reading of a value, and whether it is known, missing or unlisted."""
+        """Return the reading of a value, and whether it is known, missing or unlisted."""
         self.look(value)
         if isinstance(self._feature, Numeric):
             # The number of a known value is read once, since that takes most of the time.
@@ -267,7 +269,7 @@ class _LabelReader(_Values):
         self._label = label
 
     def read(self, value: object) -> int:
-        """The code of a class, as in a report about one record."""
+        """Return the code of a class, as in a report about one record."""
         code = self._codes.get(value) if type(value) is str else None
         if code is None:
             code = self._label.code(value)
@@ -277,7 +279,7 @@ class _LabelReader(_Values):
 
 
 def _is_short(value: object) -> bool:
-    """Whether a text or a number takes little memory."""
+    """Return whether a text or a number takes little memory."""
     if isinstance(value, str):
         return len(value) <= _MOST_CHARACTERS
     return -_LARGEST <= value < _LARGEST  # type: ignore[operator]  # false for NaN
