@@ -6,6 +6,8 @@ chain of imports below a hall. Run this file to draw ``docs/plots/rooms.svg`` ag
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from graphlib import TopologicalSorter
 from html import escape
@@ -17,7 +19,7 @@ PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation", "research")
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # also packages that an older installation of the tree does not know
 PICTURE = ROOT / "docs" / "plots" / "rooms.svg"
-_BOX, _HIGH, _GAP, _LEFT, _ROW = 118, 34, 16, 20, 74
+_WIDTH, _HIGH, _GAP, _LEFT, _ROW = 760, 42, 16, 20, 58
 
 
 def graph():
@@ -72,32 +74,43 @@ def nearest(below):
     }
 
 
+def purpose(hall):
+    """What a hall is, in the first sentence of its first lines."""
+    place = ROOT / hall if hall in PACKAGES else ROOT / "aggregator" / hall
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    text = ast.get_docstring(ast.parse(file.read_text("utf-8"))).split("\n\n")[0].replace("\n", " ").replace("``", "")
+    return re.split(r"[.](?: |$)", text)[0]
+
+
 def picture(imports):
     """The halls as SVG text: a row per floor, halls of the aggregator in blue, a line to every nearest import."""
     below = needs(imports)
     rows = floors(below)
-    widest = max(len(row) for row in rows)
-    width, high = 2 * _LEFT + widest * (_BOX + _GAP), 40 + len(rows) * _ROW
+    high = 20 + len(rows) * _ROW
     places = {}
     for height, row in enumerate(reversed(rows)):
-        left = (width - len(row) * (_BOX + _GAP) + _GAP) / 2
+        wide = (_WIDTH - 2 * _LEFT - (len(row) - 1) * _GAP) / len(row)
         for column, hall in enumerate(row):
-            places[hall] = (left + column * (_BOX + _GAP), 30 + height * _ROW)
+            places[hall] = (_LEFT + column * (wide + _GAP), 15 + height * _ROW, wide)
     lines, boxes = [], []
-    for hall, (x, y) in sorted(places.items()):
+    for hall, (x, y, wide) in sorted(places.items()):
         for other in sorted(nearest(below)[hall]):
-            to_x, to_y = places[other]
-            lines.append(f'<line x1="{x + _BOX / 2:.0f}" y1="{y + _HIGH}" x2="{to_x + _BOX / 2:.0f}" y2="{to_y}"/>')
+            to_x, to_y, to_wide = places[other]
+            start, end = x + wide / 2, to_x + to_wide / 2
+            lines.append(f'<line x1="{start:.0f}" y1="{y + _HIGH}" x2="{end:.0f}" y2="{to_y}"/>')
         colour = "#eeeeee" if hall in PACKAGES else "#cfe3f3"
+        said = purpose(hall)
+        said = said if len(said) * 6.2 < wide else said[: int(wide / 6.2) - 1].rsplit(" ", 1)[0] + " …"
         boxes.append(
-            f'<rect x="{x:.0f}" y="{y}" width="{_BOX}" height="{_HIGH}" rx="4" fill="{colour}"/>'
-            f'<text x="{x + _BOX / 2:.0f}" y="{y + 22}" text-anchor="middle">{escape(hall)}</text>'
+            f'<rect x="{x:.0f}" y="{y}" width="{wide:.0f}" height="{_HIGH}" rx="5" fill="{colour}"/>'
+            f'<text x="{x + 12:.0f}" y="{y + 18}" font-weight="bold">{escape(hall)}</text>'
+            f'<text x="{x + 12:.0f}" y="{y + 34}" font-size="11" fill="#334">{escape(said)}</text>'
         )
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{high}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{high}" '
         'font-family="sans-serif" font-size="13">'
         "<title>The halls: each imports only halls that stand below it. Lines that follow from others are left out."
-        f'</title><rect width="{width}" height="{high}" fill="white"/><g stroke="#88a" stroke-opacity="0.6">'
+        f'</title><rect width="{_WIDTH}" height="{high}" fill="white"/><g stroke="#88a" stroke-width="1.5">'
     )
     return head + "".join(lines) + "</g>" + "\n".join(boxes) + "</svg>\n"
 
