@@ -81,12 +81,12 @@ class Alarms(NamedTuple):
     raised: tuple[Test, ...]
 
     def summary(self) -> str:
-        """How many alarms there are, of how many tests, and the smallest corrected p-value: one line."""
+        """Return how many alarms there are, of how many tests, and the smallest corrected p-value: one line."""
         least = min((p for _, p in self.kinds.values()), default=1.0)
         return f"{len(self.raised) or 'none'} in {self.tests} tests, smallest corrected p-value {least:.2g}"
 
     def to_json(self) -> dict[str, Any]:
-        """The object under ``alarms`` in the output of ``hearsay status --json``."""
+        """Return the object under ``alarms`` in the output of ``hearsay status --json``."""
         return {
             "level": LEVEL,
             "correction": CORRECTION,
@@ -129,7 +129,7 @@ def _summary(tests: list[Test]) -> tuple[int, float]:
 
 
 def _shared(kind: str, found: list[tuple[str, float]], share: float = 1.0) -> list[Test]:
-    """Tests of one kind with equal shares, which sum to ``share``."""
+    """Return tests of one kind with equal shares, which sum to ``share``."""
     return [Test(kind, about, float(p), share / len(found)) for about, p in found]
 
 
@@ -166,7 +166,7 @@ def _questions(campaign: Campaign, tally: Tally, names: list[str]) -> list[Test]
 
 
 def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where: list[str]) -> list[tuple[str, float]]:
-    """Two-sided tests of numbers of reports per question and stratum.
+    """Return two-sided tests of numbers of reports per question and stratum.
 
     A device answers every stratum once in a period, so honest strata have equally many reports but for losses. The
     test of a stratum takes its reports as Bin(T, 1/r), T the reports of all r strata: losses that do not depend on the
@@ -202,7 +202,7 @@ def _equal_strata(campaign: Campaign, n: Integers, stratum: Integers, where: lis
 
 
 def two_sided(k: Integers, n: Integers, p: Floats) -> Floats:
-    """Two-sided p-values of numbers k under Bin(n, p): twice the smaller tail, at most 1. All of one shape.
+    """Return two-sided p-values of numbers k under Bin(n, p): twice the smaller tail, at most 1. All of one shape.
 
     The median lies between the whole numbers below and above the mean. So a tail that holds the mean is at least ½,
     and only the other tail is computed.

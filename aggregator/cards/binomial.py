@@ -24,7 +24,7 @@ _REACH = 12.0
 
 
 def log_probability(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
-    """The logarithm of P(X = k) for X ~ Bin(n, p).
+    """Return the logarithm of P(X = k) for X ~ Bin(n, p).
 
     Args:
         k: integers of 0 … n.
@@ -50,7 +50,7 @@ def log_probability(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
 
 
 def _stirling_error(n: Floats) -> Floats:
-    """The logarithm of n! minus Stirling's formula (n + ½)ln n − n + ½ ln 2π, for n ≥ 1."""
+    """Return the logarithm of n! minus Stirling's formula (n + ½)ln n − n + ½ ln 2π, for n ≥ 1."""
     square = np.maximum(n, _EXACT) ** 2
     series = (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / square) / square) / square) / square) / np.maximum(
         n, _EXACT
@@ -59,7 +59,7 @@ def _stirling_error(n: Floats) -> Floats:
 
 
 def _deviance(x: Floats, mean: Floats) -> Floats:
-    """The deviance x ln(x/mean) + mean − x, for positive numbers."""
+    """Return the deviance x ln(x/mean) + mean − x, for positive numbers."""
     excess = (x - mean) / mean
     return mean * ((1 + excess) * np.log1p(excess) - excess)
 
@@ -105,7 +105,7 @@ def _upper_tail(k: Floats, n: Floats, p: Floats) -> Floats:
 
 
 def most_likely(n: int, p: float, chance: float) -> int:
-    """A number that Bin(n, p) exceeds with probability at most ``chance``, by Chernoff's bound; at most n.
+    """Return a number that Bin(n, p) exceeds with probability at most ``chance``, by Chernoff's bound; at most n.
 
     P(X ≥ x n) ≤ exp(−n·KL(x, p)) for x ≥ p, where KL is the divergence of two coins.
 
@@ -138,7 +138,7 @@ def least_likely(n: int, p: float, chance: float) -> int:
 
 
 def _coin_divergence(x: float, p: float) -> float:
-    """Kullback-Leibler divergence x ln(x/p) + (1 − x) ln((1 − x)/(1 − p)) of coins, for p ≤ x ≤ 1."""
+    """Return kullback-Leibler divergence x ln(x/p) + (1 − x) ln((1 − x)/(1 − p)) of coins, for p ≤ x ≤ 1."""
     if p >= 1:
         return 0.0
     rest = (1 - x) * log((1 - x) / (1 - p)) if x < 1 else 0.0

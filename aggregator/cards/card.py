@@ -40,7 +40,7 @@ _KINDS = {
 
 
 def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The card of a model, apart from the expected accuracy.
+    """Return the card of a model, apart from the expected accuracy.
 
     Args:
         statistics: the statistics that were fitted, of any kind of trust.
@@ -61,7 +61,7 @@ def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, 
 
 
 def shortened(card: Mapping[str, Any], most: int = MOST_BYTES) -> dict[str, Any]:
-    """The card without parts of its largest maps and lists, so that it has at most ``most`` bytes.
+    """Return the card without parts of its largest maps and lists, so that it has at most ``most`` bytes.
 
     As often as needed, the largest entry loses the last half of its items, or is left out if it has no two. The entry
     ``shortened`` says how many items of which entry are left out.
@@ -93,7 +93,7 @@ def _promised(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
 
 
 def _of_nodes(campaigns: Sequence[Campaign]) -> dict[str, Any]:
-    """What a node pays for campaigns of sums, and how far one lying node moves a count, at most."""
+    """Return what a node pays for campaigns of sums, and how far one lying node moves a count, at most."""
     costs, claims = [], []
     for campaign in campaigns:
         spent = spending(campaign, usual_cost(campaign))
@@ -147,7 +147,7 @@ def _odds(loss: float) -> str:
 
 
 def _asked(statistics: Statistics) -> dict[str, Any]:
-    """What was asked about each feature, and the names of stated features that were not asked about."""
+    """Return what was asked about each feature, and the names of stated features that were not asked about."""
     schema = statistics.schema
     groups = schema.groups or (None,) * len(schema.observed)
     asked = {
@@ -173,7 +173,7 @@ def _unasked(stated: Sequence[Schema], schema: Schema) -> list[str]:
 
 
 def _in_words(feature: Feature | Component | Grouped, groups: Sequence[int] | None, is_number: bool) -> str:  # noqa: FBT001 - private
-    """What was asked about a feature, in words."""
+    """Return what was asked about a feature, in words."""
     if is_number:
         return "a number"
     if isinstance(feature, Grouped) or groups is not None:
@@ -182,7 +182,7 @@ def _in_words(feature: Feature | Component | Grouped, groups: Sequence[int] | No
 
 
 def _answers(statistics: Statistics) -> Counter[str]:
-    """Number of answers or records by kind of question."""
+    """Return number of answers or records by kind of question."""
     found: Counter[str] = Counter()
     for one in statistics.questions:
         found[_KINDS.get(one.subject.kind, one.subject.kind)] += int(one.n)
@@ -190,7 +190,7 @@ def _answers(statistics: Statistics) -> Counter[str]:
 
 
 def _influence(statistics: Statistics, postprocess: str) -> dict[str, Any]:
-    """Bits that each feature tells about the class, and the most that noise alone would show, as text."""
+    """Return bits that each feature tells about the class, and the most that noise alone would show, as text."""
     found = influences(statistics, postprocess)[:MOST_FEATURES]
     return {
         "influence": {one.name: f"{one.bits:.4f}" for one in found},
@@ -213,10 +213,10 @@ def _reach_of_reports(statistics: Statistics, postprocess: str) -> str:
 
 
 def _rounded_up(number: float) -> str:
-    """A move as text with three digits after the point, rounded up."""
+    """Return a move as text with three digits after the point, rounded up."""
     return f"{ceil(number * 1000 - 1e-9) / 1000:.3f}"
 
 
 def _first(entries: Mapping[str, str]) -> dict[str, str]:
-    """The first :data:`MOST_FEATURES` entries of a map."""
+    """Return the first :data:`MOST_FEATURES` entries of a map."""
     return dict(list(entries.items())[:MOST_FEATURES])

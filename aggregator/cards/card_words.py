@@ -75,7 +75,7 @@ def sections(card: Mapping[Any, object]) -> list[tuple[str, list[tuple[str, str]
 
 
 def _decided(chosen: object) -> list[tuple[str, str]]:
-    """The entry ``chosen`` as rows: who decided and why first, rows of tables last; empty for no entry."""
+    """Return the entry ``chosen`` as rows: who decided and why first, rows of tables last; empty for no entry."""
     if not chosen:
         return []
     if not isinstance(chosen, dict):
@@ -96,7 +96,7 @@ def _decided(chosen: object) -> list[tuple[str, str]]:
 
 
 def in_words(value: object, depth: int = _DEPTH) -> str:
-    """Any value of a card as text on one line, of bounded length."""
+    """Return any value of a card as text on one line, of bounded length."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:
@@ -116,6 +116,6 @@ def in_words(value: object, depth: int = _DEPTH) -> str:
 
 
 def _clipped(text: str) -> str:
-    """A text without characters that can not be seen, cut to :data:`MOST_CHARACTERS`."""
+    """Return a text without characters that can not be seen, cut to :data:`MOST_CHARACTERS`."""
     shown = sentence(text[: MOST_CHARACTERS + 1])
     return shown if len(shown) <= MOST_CHARACTERS else shown[:MOST_CHARACTERS] + "…"

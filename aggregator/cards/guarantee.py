@@ -108,7 +108,7 @@ class Spending(NamedTuple):
     answered: int
 
     def to_json(self) -> dict[str, Any]:
-        """The object under ``device`` or ``node`` of a sheet."""
+        """Return the object under ``device`` or ``node`` of a sheet."""
         return {
             "epsilon_per_period": format_micro(self.period),
             "epsilon_per_day": format_micro(self.day),
@@ -139,7 +139,7 @@ class GuaranteeSheet:
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``hearsay guarantee --json`` prints."""
+        """Return the object that ``hearsay guarantee --json`` prints."""
         return self.facts.to_json()
 
     def _sheet(self, facts: Iterable[Fact], of: str, notes: tuple[str, ...] = (), reach: Table | None = None) -> Facts:
@@ -148,7 +148,7 @@ class GuaranteeSheet:
         return Facts("guarantee", (*facts, stated("unseen", list(self.unseen))), notes, reach, unseen)
 
     def _first(self, of: str, cost: str) -> list[Fact]:
-        """The first facts of every sheet. ``of``: more about the campaign; ``cost``: ε of a period, in words."""
+        """Return the first facts of every sheet. ``of``: more about the campaign; ``cost``: ε of a period, in words."""
         header = self.campaign.header
         return [
             Fact("campaign", self.campaign.id.hex(), f"{header.name}, version {header.version}{of}"),
@@ -158,7 +158,7 @@ class GuaranteeSheet:
         ]
 
     def _pilots(self) -> list[Fact]:
-        """What private pilots cost, for people."""
+        """Return what private pilots cost, for people."""
         return [said(f"private pilot {number}", one.shown) for number, one in enumerate(self.campaign.pilots, 1)]
 
 
@@ -188,7 +188,7 @@ class Central(NamedTuple):
     bounds: Amplified | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The object under ``shuffled`` of a sheet."""
+        """Return the object under ``shuffled`` of a sheet."""
         bounds = self.bounds
         return {
             "applies": not self.obstacles,
@@ -204,7 +204,7 @@ class Central(NamedTuple):
         }
 
     def said(self) -> list[Fact]:
-        """The facts about shuffled reports, for people."""
+        """Return the facts about shuffled reports, for people."""
         if self.bounds is None:
             return [said("central ε after shuffling", "not stated:")]
         bounds, way = self.bounds, "numeric bound"
@@ -224,7 +224,7 @@ class Central(NamedTuple):
         return found
 
     def conditions(self) -> tuple[str, ...]:
-        """Why no central ε is stated; or what the stated one rests on."""
+        """Return why no central ε is stated; or what the stated one rests on."""
         if self.obstacles:
             return self.obstacles
         found = (
@@ -272,7 +272,7 @@ class DeviceGuarantee(GuaranteeSheet):
         return self._sheet(facts, "reports", self.central.conditions(), self._reach() if self.lies else None)
 
     def _reach(self) -> Table:
-        """How far lying devices move shares and means."""
+        """Return how far lying devices move shares and means."""
         heads = [f"{fleet} {share:.12g}" for fleet in ("closed", "open") for share in self.lies[0].closed]
         rows = [
             (
@@ -296,7 +296,7 @@ class DeviceGuarantee(GuaranteeSheet):
 def _device_guarantee(
     found: Campaign, payload: bytes, devices: int | None, delta: float, liars: Sequence[float], *, shuffled: bool
 ) -> DeviceGuarantee:
-    """The guarantee sheet of a campaign that asks devices, with the arguments of :func:`guarantee_sheet`."""
+    """Return the guarantee sheet of a campaign that asks devices, with the arguments of :func:`guarantee_sheet`."""
     if (devices is not None and not 1 <= devices <= MOST_DEVICES) or not 0 < delta < 1:
         raise InputError("argument_invalid", "devices are 1 to 10¹⁵, and δ is above 0 and below 1")
     privacy = privacy_sheet(read_payload(payload)[0])
@@ -311,7 +311,7 @@ def _device_guarantee(
 
 
 def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
-    """The most that one device or node spends on a campaign under the default limits (``protocol.epsilon``).
+    """Return the most that one device or node spends on a campaign under the default limits (``protocol.epsilon``).
 
     In a series that is one answer, and it is the most that the device spends on the whole series, if all campaigns of
     the series have this ε. A campaign whose ε is above the default limit of one period is answered only by devices
@@ -337,7 +337,7 @@ def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
 
 
 def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta: float, *, shuffled: bool) -> Central:
-    """The privacy of shuffled reports, or the obstacles."""
+    """Return the privacy of shuffled reports, or the obstacles."""
     local = float(privacy.total)
     obstacles = []
     if not found.questions:
@@ -370,12 +370,12 @@ def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta:
 
 
 def _smaller(found: Amplified) -> float:
-    """The smaller one of the numeric bound and the closed form."""
+    """Return the smaller one of the numeric bound and the closed form."""
     return found.numeric if found.closed_form is None else min(found.numeric, found.closed_form)
 
 
 def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:
-    """What no test of a campaign's reports can see, in sentences; none for a campaign that has ended."""
+    """Return what no test of a campaign's reports can see, in sentences; none for a campaign that has ended."""
     if not found.questions:
         return ()
     unseen = [
@@ -403,7 +403,7 @@ def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:
 
 
 def _hardly_seen(found: Campaign, reports: int) -> list[str]:
-    """What the best test of set bits misses in a number of reports: a sentence, or none if it misses little."""
+    """Return what the best test of set bits misses in a number of reports: a sentence, or none if it misses little."""
     best = power(found, reports, _FALSE_ALARMS)
     if best is None or best.found >= _ENOUGH_POWER:
         return []
@@ -646,11 +646,11 @@ def guarantee_sheet(
 
 
 def _life(spent: Spending, condition: str = "") -> str:
-    """What a node books in a campaign's life, in words."""
+    """Return what a node books in a campaign's life, in words."""
     periods = _number(spent.periods, "period")
     return f"at most {format_micro(spent.life)} booked{condition}: {spent.answered} of {periods}"
 
 
 def _number(number: int, what: str) -> str:
-    """A number with its noun: ``1 period``, ``2 periods``."""
+    """Return a number with its noun: ``1 period``, ``2 periods``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -76,7 +76,7 @@ class Influence(NamedTuple):
 
 
 def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...]:
-    """The influence of every observed feature, largest first.
+    """Return the influence of every observed feature, largest first.
 
     Args:
         statistics: statistics from which a model can be made.
@@ -98,7 +98,7 @@ def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...
 
 
 def _bits(prior: Floats, given: Floats) -> float:
-    """Mutual information in bits of P(class), shape (k,), and P(value | class), shape (values, k)."""
+    """Return mutual information in bits of P(class), shape (k,), and P(value | class), shape (values, k)."""
     joint = given * prior
     total = joint.sum()
     if not total > 0:
@@ -110,7 +110,7 @@ def _bits(prior: Floats, given: Floats) -> float:
 
 
 def _bits_of_number(prior: Floats, term: NormalParameters) -> float:
-    """Mutual information in bits of the class and a number with a normal distribution in each class."""
+    """Return mutual information in bits of the class and a number with a normal distribution in each class."""
     mean, deviation = np.asarray(term.mean), np.sqrt(np.asarray(term.variance))
     # Each class has a grid of its own, so that a narrow distribution beside a wide one is not missed.
     steps = np.linspace(-_REACH, _REACH, _GRID)
@@ -122,7 +122,7 @@ def _bits_of_number(prior: Floats, term: NormalParameters) -> float:
 
 
 def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) -> dict[int, float]:
-    """Feature with a table → largest bits over fits to drawn noise.
+    """Return feature with a table → largest bits over fits to drawn noise.
 
     The statistics' id seeds the draws, so the same statistics give the same card.
     """
@@ -140,7 +140,7 @@ def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) ->
 
 
 def _of_noise(one: QuestionEstimate, prior: Floats, generator: np.random.Generator) -> QuestionEstimate:
-    """A question about a table with answers, drawn as if its feature told nothing; any other question as it is.
+    """Return a question about a table with answers, drawn as if its feature told nothing; any other question as it is.
 
     P(v) is the raw estimate: a fitted one is drawn to equal values, which show less noise than unequal ones.
     """
@@ -176,7 +176,7 @@ class _Answer(NamedTuple):
 
 
 def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestMove, ...]:
-    """How far :data:`INVENTED` reports move the numbers of the fitted model, by kind of number.
+    """Return how far :data:`INVENTED` reports move the numbers of the fitted model, by kind of number.
 
     Args:
         statistics: of one source of reports; of any others the result is empty.
@@ -217,7 +217,7 @@ def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestM
 
 
 def _together(moved: Callable[[tuple[int, ...]], float], some: Sequence[int], number: int) -> float:
-    """The largest move by ``number`` answers: all alike, or grown one by one from the best answers of each size.
+    """Return the largest move by ``number`` answers: all alike, or grown one by one from the best answers of each size.
 
     ``some``: places of the answers to try, the best one first.
     """
@@ -246,7 +246,7 @@ def published_numbers(statistics: Statistics, postprocess: str) -> tuple[Floats,
 
 
 def _likeliest(statistics: Statistics, source: Reports, cells: int) -> list[_Answer]:
-    """The answers to try, largest weight first."""
+    """Return the answers to try, largest weight first."""
     classes = len(statistics.schema.label.classes)
     share = np.maximum(np.nan_to_num(class_shares(statistics).ratio), 1 / max(source.reports, classes))
     found = []
@@ -264,7 +264,7 @@ def _likeliest(statistics: Statistics, source: Reports, cells: int) -> list[_Ans
 
 
 def _cancelling(question: Question, sums: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Answers in integers about numbers that bring one sum, or all, near 0: a variance is then the largest."""
+    """Return answers in integers about numbers that bring one sum, or all, near 0: a variance is then the largest."""
     mechanism = question.mechanism
     if mechanism.layout != INTEGERS or question.kind not in (MOMENT, MOMENTS):
         return []

@@ -105,7 +105,7 @@ class Bound(NamedTuple):
 
 @lru_cache(maxsize=256)
 def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
-    """Least and most contribution of one answer to an estimate, through the estimator that the aggregator uses.
+    """Return least and most contribution of one answer to an estimate, through the estimator that the aggregator uses.
 
     Every estimator is affine in the counts and rises with the estimate's own counts, so the ends are the estimates of
     one extreme answer each. All estimates of a question have the same ends. Rows of bits are taken as free, also where
@@ -138,7 +138,7 @@ def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
 
 
 def _estimate(mechanism: Mechanism, counts: Sequence[int], groups: int) -> float:
-    """The estimate of value 0, or of group 0, from one answer with these counts."""
+    """Return the estimate of value 0, or of group 0, from one answer with these counts."""
     if not groups:
         return float(debias(mechanism, 1, counts).estimate[0])
     found = marginal(mechanism, 1, counts, groups)
@@ -196,7 +196,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(share: float, weight: float, answers: int, devices: int | None = None) -> Numbers:
-    """Numbers of lies and honest answers to one question.
+    """Return numbers of lies and honest answers to one question.
 
     Args:
         share: β, the share of lying devices, above 0 and below 1.
@@ -214,13 +214,13 @@ def numbers_of(share: float, weight: float, answers: int, devices: int | None = 
 
 
 def weights_of(campaign: Campaign) -> list[float]:
-    """The weight w of every question: the share of its stratum's ids that the assignment gives it."""
+    """Return the weight w of every question: the share of its stratum's ids that the assignment gives it."""
     intervals = [campaign.assignment.interval(i, question.stratum) for i, question in enumerate(campaign.questions)]
     return [(high - low) / _WORD for low, high in intervals]
 
 
 def manipulation(campaign: Campaign, shares: Sequence[float] = LIARS, devices: int | None = None) -> tuple[Bound, ...]:
-    """Bounds for every question's estimates, then for the combined shares of the classes.
+    """Return bounds for every question's estimates, then for the combined shares of the classes.
 
     Args:
         campaign: with at least one question.
@@ -266,7 +266,7 @@ def _of_question(campaign: Campaign, question: Question, numbers: dict[float, Nu
 
 
 def _combined(campaign: Campaign, by_share: dict[float, list[Numbers]]) -> list[Bound]:
-    """The bound for the shares of the classes, combined from all questions that tell them; empty without one."""
+    """Return the bound for the shares of the classes, combined from all questions that tell them; empty without one."""
     classes = len(campaign.schema.label.classes)
     equal = 1 / classes
     telling, widths, precision = [], [], []
@@ -314,7 +314,7 @@ class TableClaim(NamedTuple):
 
 
 def node_claims(found: Campaign) -> list[TableClaim]:
-    """The tables from which the share of a class is pooled; the class counts are the first."""
+    """Return the tables from which the share of a class is pooled; the class counts are the first."""
     classes, least_epsilon = len(found.schema.label.classes), terms_of(found).least_epsilon_micro
     vectors = zip(released_vectors(found), ranges(found, least_epsilon), shares(found), strict=True)
     return [
@@ -338,7 +338,7 @@ def _pooled_claims(claims: Sequence[TableClaim], classes: int, records: float) -
 
 
 def moved_share(claims: Sequence[TableClaim], classes: int, records: float, share: float, nodes: int | None) -> float:
-    """The largest change of a class's share by lying nodes, from 0 to 1.
+    """Return the largest change of a class's share by lying nodes, from 0 to 1.
 
     Args:
         claims: what one summary can claim.

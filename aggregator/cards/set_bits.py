@@ -47,7 +47,7 @@ class OneBitCount(NamedTuple):
 
 @lru_cache(maxsize=256)
 def set_bits_law(mechanism: Mechanism) -> Floats | None:
-    """Probability of each number of set bits in an honest answer: (A + 1,) float64, A bits.
+    """Return probability of each number of set bits in an honest answer: (A + 1,) float64, A bits.
 
     None if the answers are no rows of bits, or if the law depends on the record (:meth:`Mechanism.set_bits_law`).
     """
@@ -81,7 +81,7 @@ def _weight(chance: float) -> float:
 
 
 def _variance(found: Iterable[OneBitCount]) -> float:
-    """Variance of the sum of the weights of honest answers."""
+    """Return variance of the sum of the weights of honest answers."""
     return sum(_weight(one.chance) ** 2 * one.answers * one.chance * (1 - one.chance) for one in found)
 
 

@@ -48,7 +48,7 @@ class Amplified(NamedTuple):
 
 
 def amplified(local: float, reports: int, delta: float) -> Amplified:
-    """Bound the central ε of shuffled reports.
+    """Return bound the central ε of shuffled reports.
 
     Args:
         local: ε₀, the privacy loss of one report, above 0.
@@ -64,7 +64,7 @@ def amplified(local: float, reports: int, delta: float) -> Amplified:
 
 
 def closed_forms(local: float, reports: int, delta: float) -> tuple[float | None, float | None]:
-    """The closed form, corrected and as printed; None for both if ε₀ > ln(n/(16 ln(4/δ))).
+    """Return the closed form, corrected and as printed; None for both if ε₀ > ln(n/(16 ln(4/δ))).
 
         s = 8√(e^{ε₀} ln(4/δ)/n) + 8e^{ε₀}/n
         printed     ln(1 + s·(e^{ε₀} − 1)/(e^{ε₀} + 1))
@@ -163,7 +163,7 @@ class Clones:
 
 
 def _geometric(first: float, numerator: float, denominator: float) -> float:
-    """A bound of the tail beyond a value of probability ``first``, whose next ratio is numerator/denominator.
+    """Return a bound of the tail beyond a value of probability ``first``, whose next ratio is numerator/denominator.
 
     Ratios of binomial probabilities fall away from the mean, so the tail is at most first·ρ/(1 − ρ).
     """

@@ -101,7 +101,7 @@ def _parse_feature(name: str, entry: object) -> AskedFeature:
 
 
 def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
-    """What to ask, from the argument ``ask`` of a caller and the schema file's own table.
+    """Return what to ask, from the argument ``ask`` of a caller and the schema file's own table.
 
     Args:
         given: names separated by commas, with double quotes around a name that has a comma (:func:`listed`); a list of
@@ -122,7 +122,7 @@ def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
 
 
 def _split(given: str) -> list[str]:
-    """The names of a text, without the spaces around them; no name if quotes are not closed."""
+    """Return the names of a text, without the spaces around them; no name if quotes are not closed."""
     try:
         return [name.strip() for row in csv.reader([given], skipinitialspace=True, strict=True) for name in row]
     except csv.Error:
@@ -163,7 +163,7 @@ def resolve(schema: Schema, ask: Ask) -> AskedSchema:
 
 
 def _unknown(name: str, schema: Schema, known: Sequence[str]) -> str:
-    """Why a name can not be asked about, with near matches."""
+    """Return why a name can not be asked about, with near matches."""
     if name == schema.label.name:
         return f"{quoted(name)} is the label, which every question is about; name features"
     if any(feature.name == name for feature in schema.features):
@@ -176,7 +176,7 @@ def _unknown(name: str, schema: Schema, known: Sequence[str]) -> str:
 
 
 def _groups(feature: Feature | Component, one: AskedFeature) -> tuple[int, ...] | None:
-    """The group of each code of a feature; None if every code is asked about by itself."""
+    """Return the group of each code of a feature; None if every code is asked about by itself."""
     if not one.groups and not one.bins:
         return None
     if bool(one.groups) != isinstance(feature, Categorical):
@@ -191,7 +191,7 @@ def _groups(feature: Feature | Component, one: AskedFeature) -> tuple[int, ...] 
 
 
 def _of_values(feature: Categorical, groups: Sequence[Sequence[str]]) -> list[int]:
-    """A number of a group per code. Codes that no group names have the number after the last."""
+    """Return a number of a group per code. Codes that no group names have the number after the last."""
     codes: dict[str, int] = {}
     for code, label in enumerate(feature.labels()):
         codes.setdefault(label, code)  # A listed value comes before a code without a value that has its name.
@@ -209,7 +209,7 @@ def _of_values(feature: Categorical, groups: Sequence[Sequence[str]]) -> list[in
 
 
 def _of_bins(feature: Feature | Component, bins: Sequence[int]) -> list[int]:
-    """A number of a group per code: runs of adjacent bins, then the code of missing numbers, if there is one."""
+    """Return a number of a group per code: runs of adjacent bins, then the code of missing numbers, if there is one."""
     edges = () if isinstance(feature, Categorical) else feature.edges
     if sum(bins) != len(edges) + 1:
         raise InputError(

@@ -83,7 +83,7 @@ class StatedTerms:
     postprocess: str = DEFAULT
 
     def subject(self, schema: SchemaFile | Schema | str | Path) -> CampaignSubject:
-        """What the campaign is about: a schema file or its path, or a schema, which needs a name in the terms.
+        """Return what the campaign is about: a schema file or its path, or a schema, which needs a name in the terms.
 
         Raises:
             InputError: ``name_invalid``: there is no name; ``ask_invalid``; the schema or projection file can not be
@@ -99,7 +99,7 @@ class StatedTerms:
         return CampaignSubject(file, described, ask, resolve(described, ask))
 
     def parameters(self, subject: CampaignSubject, family: str, split: str | None = None) -> CampaignParameters:
-        """The parameters that all campaigns have. ``split`` is that of :func:`gaussian_fields`.
+        """Return the parameters that all campaigns have. ``split`` is that of :func:`gaussian_fields`.
 
         Raises:
             InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``, ``floor_invalid``,
@@ -286,7 +286,7 @@ def _check_for_nodes(schema: Schema, parameters: CampaignParameters, terms: Node
 
 
 def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Question, ...]:
-    """The questions of a campaign for devices, with their mechanisms and strata."""
+    """Return the questions of a campaign for devices, with their mechanisms and strata."""
     if parameters.family == GAUSSIAN and parameters.options:
         raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
     if not parameters.class_question and parameters.postprocess in NEED_CLASS_QUESTION:
@@ -317,7 +317,7 @@ def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Ques
 
 
 def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked: AskedSchema) -> list[int] | None:
-    """The weight of every question, from a split or from shares of features; None if all are equal.
+    """Return the weight of every question, from a split or from shares of features; None if all are equal.
 
     A feature's share is divided among its questions (of a Gaussian campaign).
     """
@@ -356,7 +356,7 @@ def check_seen(schema: Schema, name: str) -> None:
 def campaign_subjects(
     schema: Schema, family: str, mechanism: str, approach: int | None = None, *, class_question: bool = True
 ) -> list[Subject]:
-    """The subjects of the questions that a campaign of a family asks, in order.
+    """Return the subjects of the questions that a campaign of a family asks, in order.
 
     Args:
         schema: label and the asked features of the records.
@@ -386,7 +386,7 @@ def campaign_subjects(
 
 
 def _stated(subjects: Sequence[Subject], asked: AskedSchema) -> list[Subject]:
-    """Subjects about ``asked.schema`` with indices in ``asked.stated.observed``."""
+    """Return subjects about ``asked.schema`` with indices in ``asked.stated.observed``."""
     places = sorted(asked.shares)
     every = len(asked.schema.numeric) == len(asked.stated.numeric)
     if not every and any(subject.kind == MOMENTS for subject in subjects):
@@ -402,7 +402,7 @@ def _stated(subjects: Sequence[Subject], asked: AskedSchema) -> list[Subject]:
 
 
 def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> list[int]:
-    """Weights of questions, so that devices are asked about three groups in the proportion of ``split``.
+    """Return weights of questions, so that devices are asked about three groups in the proportion of ``split``.
 
     The groups are: classes and categories (no power), first moments, second moments. All questions of one group have
     the same weight. The number for a group without questions has no effect.
@@ -446,7 +446,7 @@ def gaussian_fields(family: str, variance_floor: str | None, split: str | None) 
 
 
 def _floor_micro(text: str) -> int:
-    """A variance as a whole number of millionths."""
+    """Return a variance as a whole number of millionths."""
     micro = millionths(text)
     if micro is None or micro > MICRO:
         raise InputError("floor_invalid", "a variance floor is from 0.000001 to 1, with at most six decimal places")
@@ -454,7 +454,7 @@ def _floor_micro(text: str) -> int:
 
 
 def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
-    """The number of answers r, from ``one``, ``all``, ``auto`` or a number.
+    """Return the number of answers r, from ``one``, ``all``, ``auto`` or a number.
 
     ``auto`` is the multi-dimensional rule of the piecewise mechanism: r = max(1, min(d, ⌊ε/2.5⌋)) for d
     questions and a total of ε (Wang et al., ICDE 2019, section IV-A).
@@ -478,7 +478,7 @@ def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """The seconds of a duration: ``3600``, ``90m``, ``12h``, ``1d``, ``2w``.
+    """Return the seconds of a duration: ``3600``, ``90m``, ``12h``, ``1d``, ``2w``.
 
     >>> parse_duration("12h")
     43200
@@ -599,7 +599,7 @@ def _check_comparable(models: Sequence[Model], digests: Sequence[bytes]) -> None
 
 
 def _schema_of(models: Sequence[Model]) -> Schema:
-    """The label, and every feature that one of the models reads, as the first model that reads it defines it."""
+    """Return the label, and every feature that one of the models reads, as the first model that reads it defines it."""
     features: dict[str, Feature] = {}
     for each in models:
         for feature in each.schema.features:
@@ -608,14 +608,14 @@ def _schema_of(models: Sequence[Model]) -> Schema:
 
 
 def _purpose(models: Sequence[Model]) -> str:
-    """The purpose of a comparison in words; without the models' names where these are too long for a text."""
+    """Return the purpose of a comparison in words; without the models' names where these are too long for a text."""
     names = ", ".join(f"'{each.header.name}' version {each.header.version}" for each in models)
     text = f"find out which of these models is right most often: {names}"
     return text if is_text(text) else f"find out which of {len(models)} models is right most often"
 
 
 def evaluations_ended(workspace: Workspace, name: str, now: int) -> list[str]:
-    """Names of running campaigns that evaluate an earlier version of a model, alone or among others, sorted.
+    """Return names of running campaigns that evaluate an earlier version of a model, alone or among others, sorted.
 
     A device keeps only the newest version of a model. With a newer version it no longer answers these campaigns. A
     campaign whose copy in the workspace is lost or damaged is left out.

@@ -47,7 +47,7 @@ _LEFT_OUT = "_left_out"
 
 
 def bounded(record: Decision) -> dict[str, Any]:
-    """A record that :func:`parse_decision` accepts: long texts are cut, and long tables lose their last rows.
+    """Return a record that :func:`parse_decision` accepts: long texts are cut, and long tables lose their last rows.
 
     Characters that do not print become their escapes. The entry ``TABLE_left_out`` has the number of lost rows.
 
@@ -96,7 +96,7 @@ def parse_decision(body: object) -> dict[str, Any]:
 
 
 def decision_text(record: Decision) -> str:
-    """The record as TOML, to be appended to the text of a schema file. Empty for an empty record."""
+    """Return the record as TOML, to be appended to the text of a schema file. Empty for an empty record."""
     if not record:
         return ""
     plain = {key: value for key, value in record.items() if not isinstance(value, list)}
@@ -120,7 +120,7 @@ def _leave_out(found: dict[str, Any], key: str, number: int) -> None:
 
 
 def _cut(value: object, most: int) -> object:
-    """A text of at most ``most`` characters, all printable; an integer unchanged."""
+    """Return a text of at most ``most`` characters, all printable; an integer unchanged."""
     if isinstance(value, int):
         return int(value)
     text = str(value)[: most + 1]
@@ -129,7 +129,7 @@ def _cut(value: object, most: int) -> object:
 
 
 def _is_flat(body: dict[Any, Any], *, tables: bool) -> bool:
-    """Whether a map has valid keys and values; ``tables``: whether a value may be a list of such maps."""
+    """Return whether a map has valid keys and values; ``tables``: whether a value may be a list of such maps."""
     return len(body) <= MOST_KEYS and all(
         isinstance(key, str) and _KEY.fullmatch(key) is not None and (_is_plain(value) or (tables and _is_rows(value)))
         for key, value in body.items()
@@ -169,7 +169,7 @@ def keep(workspace: Path, campaign: bytes, decision: Decision) -> None:
 
 
 def kept(workspace: Path, campaign: bytes) -> dict[str, Any]:
-    """The record of a campaign; empty if there is none.
+    """Return the record of a campaign; empty if there is none.
 
     Raises:
         StorageError: ``workspace_damaged``: the file of the record can not be read.

@@ -53,7 +53,7 @@ class Ending(NamedTuple):
     payload: bytes
 
     def warning(self, now: int) -> str:
-        """A sentence that says when it ends, and what that means, at the time ``now``."""
+        """Return a sentence that says when it ends, and what that means, at the time ``now``."""
         what = f"{_KINDS[self.role]} {quoted(self.name)}, version {self.version},"
         return expiry_warning(what, self.expires, now, _MEANING[self.role])
 
@@ -92,7 +92,7 @@ def ending_of(role: str, payload: bytes, now: int, ahead_seconds: int = WARNED_S
 
 
 def endings(workspace: Workspace, now: int, ahead_seconds: int = WARNED_SECONDS) -> list[Ending]:
-    """The root in force, and the newest version of every other document, as far as their time ends soon.
+    """Return the root in force, and the newest version of every other document, as far as their time ends soon.
 
     Args:
         ahead_seconds: what ends within this time ends soon. What ended up to 30 days ago is in the list too.
@@ -152,7 +152,7 @@ def renew(
 
 
 def _problem(workspace: Workspace, ending: Ending, now: int, *, expired: bool) -> str:
-    """Why a document is not renewed; "" if it is."""
+    """Return why a document is not renewed; "" if it is."""
     here = {each.role for each in workspace.key_files()}
     if ending.role == "root" and pending_path(workspace).exists():
         return "the next root waits for signatures; see hearsay trust show"
@@ -170,7 +170,7 @@ class _OvertakenError(Exception):
 
 
 def _lifetime(ending: Ending) -> int:
-    """The time in seconds for which a document was signed."""
+    """Return the time in seconds for which a document was signed."""
     return ending.expires - read_payload(ending.payload)[1].issued_at
 
 

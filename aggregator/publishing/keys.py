@@ -81,7 +81,7 @@ class KeyFile(NamedTuple):
         return SigningKey.from_seed(seed)
 
     def _unsealed(self, passphrase: bytes) -> bytes:
-        """The seed of an encrypted file, checked against role and public key."""
+        """Return the seed of an encrypted file, checked against role and public key."""
         seed: Any = None
         with suppress(DocumentError):
             body = canonical.unpack(open_secret(self.sealed, passphrase))
@@ -92,7 +92,7 @@ class KeyFile(NamedTuple):
         raise InputError("passphrase_wrong", f"the {self.role} key {self.id} is not the one that was sealed")
 
     def to_bytes(self) -> bytes:
-        """The bytes to write to a file; :func:`parse_key` reads them."""
+        """Return the bytes to write to a file; :func:`parse_key` reads them."""
         if self.seed is not None:
             return canonical.pack({"hearsay_key": CLEAR, "role": self.role, "seed": self.seed})
         return canonical.pack(
@@ -111,7 +111,7 @@ def key_file(
     cost: Cost | None = None,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> KeyFile:
-    """The key file of a signing key, in the clear or under a passphrase.
+    """Return the key file of a signing key, in the clear or under a passphrase.
 
     Args:
         role: root, campaign, model or dealer.
@@ -168,7 +168,7 @@ def parse_key(raw: bytes, roles: Collection[str] = trust.ROLES) -> KeyFile:
 
 
 def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
-    """A field of a key file, checked to be bytes, of a given length if one is given."""
+    """Return a field of a key file, checked to be bytes, of a given length if one is given."""
     found = body.get(name)
     if not isinstance(found, bytes) or (length is not None and len(found) != length):
         raise InputError("key_invalid", f"the key file is damaged: '{name}' is missing or of another length")
@@ -215,12 +215,12 @@ def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
 
 
 def public_line(key: KeyFile) -> str:
-    """The public part of a key, as the keeper of a trust root needs it: ``hearsay-key-1 ROLE HEX``."""
+    """Return the public part of a key, as the keeper of a trust root needs it: ``hearsay-key-1 ROLE HEX``."""
     return f"{PUBLIC_WORD} {key.role} {key.public.hex()}\n"
 
 
 def parse_public(raw: bytes, role: str) -> bytes:
-    """The public key of a line made by :func:`public_line`, 32 bytes.
+    """Return the public key of a line made by :func:`public_line`, 32 bytes.
 
     Args:
         role: the role that the line must name.

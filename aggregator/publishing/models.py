@@ -174,7 +174,7 @@ def _named(origin: Origin) -> str:
 
 
 def expanded(table: NDArray[np.float64], groups: Sequence[int] | None) -> NDArray[np.float64]:
-    """A table of all codes of a feature, from a table of its groups: log P(code | class).
+    """Return a table of all codes of a feature, from a table of its groups: log P(code | class).
 
         P(code | class) = P(group of the code | class) / number of codes in the group
 
@@ -195,12 +195,12 @@ def expanded(table: NDArray[np.float64], groups: Sequence[int] | None) -> NDArra
 
 
 def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
-    """The rows of a table of shape (rows, columns) float64, as tuples."""
+    """Return the rows of a table of shape (rows, columns) float64, as tuples."""
     return tuple(map(tuple, table.tolist()))
 
 
 def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
-    """Facts about how a model was made, by name. No value is a float, because payloads hold no floats.
+    """Return facts about how a model was made, by name. No value is a float, because payloads hold no floats.
 
     Card entries of several joined sources: :func:`aggregator.estimates.source.joined_card`; ``campaigns`` has name,
     version and id of each.

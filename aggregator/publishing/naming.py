@@ -58,7 +58,7 @@ def document_bytes(role: str, given: Document, workspace: Workspace | None) -> b
 def check_campaign(
     campaign: Document, *, workspace: Workspace | str | Path | None = None, trust: bytes | str | Path | None = None
 ) -> bytes:
-    """The bytes of a campaign. Its signatures are checked only if a workspace or a trust root is given.
+    """Return the bytes of a campaign. Its signatures are checked only if a workspace or a trust root is given.
 
     Args:
         campaign: the signed campaign.
@@ -94,7 +94,7 @@ def opened(workspace: Workspace | str | Path) -> Workspace:
 
 
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
-    """The entry in the history of the document that the workspace signed under a name or id.
+    """Return the entry in the history of the document that the workspace signed under a name or id.
 
     The forms of ``given`` are tried in this order: name, name with version, id.
 

@@ -62,7 +62,7 @@ class PrivacySheet(NamedTuple):
         return not self.total.exceeds(self.declared_micro)
 
     def to_json(self) -> dict[str, Any]:
-        """The object under ``privacy`` in the output of ``hearsay verify --privacy --json``.
+        """Return the object under ``privacy`` in the output of ``hearsay verify --privacy --json``.
 
         Ratios are texts of :func:`ratio_text` with ``most=None``.
         """
@@ -133,7 +133,7 @@ def _models(body: dict[str, Any]) -> tuple[bytes, ...]:
 
 
 def _question(entry: Any) -> Question:
-    """A question from its entry in a payload. Its subject is not checked."""
+    """Return a question from its entry in a payload. Its subject is not checked."""
     problem = ""
     try:
         mechanism = mechanisms.from_dict(entry["mechanism"])
@@ -167,7 +167,7 @@ def subject_text(subject: Subject, names: Sequence[str]) -> str:
 
 
 def _observed_names(body: dict[str, Any]) -> list[str]:
-    """Names of features outside the projection, then of the projection's components, from an unchecked payload.
+    """Return names of features outside the projection, then of the projection's components, from an unchecked payload.
 
     A feature that is no map has the name ``?``. A component that is no map is left out.
     """
@@ -181,14 +181,14 @@ def _observed_names(body: dict[str, Any]) -> list[str]:
 
 
 def epsilon_warning(epsilon_micro: int) -> str:
-    """A warning if the total ε, in millionths, is above :data:`HIGH_EPSILON_MICRO`; otherwise empty."""
+    """Return a warning if the total ε, in millionths, is above :data:`HIGH_EPSILON_MICRO`; otherwise empty."""
     if epsilon_micro <= HIGH_EPSILON_MICRO:
         return ""
     return "a total ε above 20 hides next to nothing: an answer is then almost surely the truth"
 
 
 def refusal_warning(schema: Schema) -> str:
-    """A warning about a schema that refuses records with unlisted values; otherwise empty.
+    """Return a warning about a schema that refuses records with unlisted values; otherwise empty.
 
     A device sends no report for such a record. The missing report tells something that ε does not cover.
     """
@@ -202,7 +202,7 @@ def refusal_warning(schema: Schema) -> str:
 
 
 def model_warning(models: Sequence[bytes]) -> str:
-    """A warning that models decide which features of a record are read, for an evaluation campaign.
+    """Return a warning that models decide which features of a record are read, for an evaluation campaign.
 
     Args:
         models: digests of the models that the evaluation names; empty, for other campaigns, gives an empty text.
@@ -252,7 +252,7 @@ def rounded_up(loss: float) -> str:
 
 
 def campaign_warning(found: Campaign) -> str:
-    """All warnings about a campaign in one text, for people who decide whether to take part.
+    """Return all warnings about a campaign in one text, for people who decide whether to take part.
 
     The text is empty for most campaigns. It is about a large ε, refused records, and a model that decides what is read.
     """
@@ -264,7 +264,7 @@ def campaign_warning(found: Campaign) -> str:
 
 
 def periods(found: Campaign) -> int:
-    """The number of periods in a campaign's life: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, where T is the period.
+    """Return the number of periods in a campaign's life: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, where T is the period.
 
     It is 0 after the end.
     """
@@ -275,13 +275,13 @@ def periods(found: Campaign) -> int:
 
 
 def most_answered(found: Campaign) -> int:
-    """The largest number of periods that one device may answer: 1 in a series, otherwise all :func:`periods`."""
+    """Return the largest number of periods that one device may answer: 1 in a series, otherwise all :func:`periods`."""
     lived = periods(found)
     return lived if found.series is None else min(1, lived)
 
 
 def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
-    """The text of a worst ratio: an exact fraction in lowest terms, for Laplace noise times a power of e.
+    """Return the text of a worst ratio: an exact fraction in lowest terms, for Laplace noise times a power of e.
 
     A fraction with more than about :data:`MAX_DIGITS` digits in numerator or denominator becomes an approximate power
     of e, because Python does not print such integers.
@@ -303,12 +303,12 @@ def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
 
 
 def _bits(fraction: Fraction) -> int:
-    """Number of bits of the numerator or the denominator, whichever is longer."""
+    """Return number of bits of the numerator or the denominator, whichever is longer."""
     return max(fraction.numerator.bit_length(), fraction.denominator.bit_length())
 
 
 def _leading(loss: PrivacyLoss) -> str:
-    """The first digits of the ratio. A ratio beyond the range of floats becomes a power of e."""
+    """Return the first digits of the ratio. A ratio beyond the range of floats becomes a power of e."""
     if loss.ratio.numerator.bit_length() - loss.ratio.denominator.bit_length() < _FLOAT_BITS:
         return f"{float(loss.ratio):.12g}"
     return f"e^{float(loss) - float(loss.exponent):.12g}"

@@ -132,7 +132,7 @@ def change_root(
 
 
 def _changed_role(name: str, role: Role, change: RootChange) -> Role:
-    """A role with other keys or another threshold."""
+    """Return a role with other keys or another threshold."""
     by_id = {keyid(public).hex(): public for public in role.keys}
     dropped = set(by_id) if change.drop == ALL else set(change.drop)
     for hint in dropped - set(by_id):
@@ -154,7 +154,7 @@ def _changed_role(name: str, role: Role, change: RootChange) -> Role:
 def _new_key_files(
     current: Workspace, role: str, made: list[SigningKey], entropy: Callable[[int], bytes]
 ) -> list[KeyFile]:
-    """Key files of new keys, under the workspace's passphrase if any of its key files is encrypted."""
+    """Return key files of new keys, under the workspace's passphrase if any of its key files is encrypted."""
     sealed = [each for each in current.key_files() if each.encrypted]
     passphrase = None
     if made and sealed:
@@ -182,7 +182,7 @@ def _new_keys(current: Workspace, files: list[KeyFile]) -> Iterator[None]:
 
 
 def _root_keys_here(current: Workspace, root: Root) -> list[SigningKey]:
-    """Opened keys of the workspace that are root keys of the root in force or of the next root."""
+    """Return opened keys of the workspace that are root keys of the root in force or of the next root."""
     wanted = current.root.roles["root"].keys | root.roles["root"].keys
     return [each.open(current.passphrase) for each in current.key_files("root") if each.public in wanted]
 
@@ -211,12 +211,12 @@ def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
 
 
 def pending_path(workspace: Workspace) -> Path:
-    """Path at which the next root waits for signatures. There is a file only while a root waits."""
+    """Return path at which the next root waits for signatures. There is a file only while a root waits."""
     return workspace.path / "pending" / f"{workspace.root.header.version + 1}.hst"
 
 
 def pending(workspace: Workspace) -> NextRoot | None:
-    """The root of a workspace that waits for signatures; None if there is none.
+    """Return the root of a workspace that waits for signatures; None if there is none.
 
     Raises:
         InputError: ``unreadable``, ``too_large``.
@@ -353,7 +353,7 @@ def lacking(workspace: Workspace, now: int) -> list[Published]:
 
 
 def _is_covered(workspace: Workspace, item: Published, now: int) -> bool:
-    """Whether a document has expired or has enough signatures for the root in force."""
+    """Return whether a document has expired or has enough signatures for the root in force."""
     try:
         raw = workspace.copy(item)
     except StorageError:

@@ -37,12 +37,12 @@ class SeriesShare(NamedTuple):
     high: int = WHOLE
 
     def since(self, begins: int) -> Series:
-        """The series as a campaign states it, with its begin in seconds since 1970."""
+        """Return the series as a campaign states it, with its begin in seconds since 1970."""
         return Series(self.name, begins, self.low, self.high)
 
 
 def series_share(name: str | None, share: str | None) -> SeriesShare | None:
-    """The series and share of a campaign, from texts; None without a series.
+    """Return the series and share of a campaign, from texts; None without a series.
 
     Args:
         name: name of the series; None if the campaign is of none.
@@ -90,14 +90,14 @@ def shown_share(series: Series) -> str:
 
 
 def series_facts(series: Series | None) -> dict[str, object]:
-    """What a command prints of a campaign's series, for people and programs; empty without a series."""
+    """Return what a command prints of a campaign's series, for people and programs; empty without a series."""
     if series is None:
         return {}
     return {"series": series.name, "share": shown_share(series), "share_from": series.low, "share_to": series.high}
 
 
 def begin_of(workspace: Workspace, series: SeriesShare | None, now: int) -> int:
-    """When a series began, in seconds since 1970: as its first campaign in the workspace says, or now.
+    """Return when a series began, in seconds since 1970: as its first campaign in the workspace says, or now.
 
     All campaigns of a series state the same begin. Devices that were reset later do not answer in the series.
 
@@ -112,7 +112,7 @@ def begin_of(workspace: Workspace, series: SeriesShare | None, now: int) -> int:
 
 
 def overlap_warning(workspace: Workspace, campaign: Campaign, now: int) -> str:
-    """A warning of running campaigns of the same series whose shares overlap with a campaign's; otherwise empty.
+    """Return a warning of running campaigns of the same series whose shares overlap with a campaign's; otherwise empty.
 
     Args:
         campaign: a campaign that was just signed.
@@ -127,7 +127,7 @@ def overlap_warning(workspace: Workspace, campaign: Campaign, now: int) -> str:
 
 
 def _overlapping(workspace: Workspace, campaign: Campaign, now: int) -> Iterator[Campaign]:
-    """The newest versions of other campaigns of the same series that run and ask some of the same devices."""
+    """Yield the newest versions of other campaigns of the same series that run and ask some of the same devices."""
     mine = campaign.series
     if mine is None:
         return

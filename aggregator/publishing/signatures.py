@@ -42,7 +42,7 @@ LEAST_SECONDS = DAY_SECONDS + 1
 
 
 def seconds_of(days: int) -> int:
-    """The seconds of a lifetime in days.
+    """Return the seconds of a lifetime in days.
 
     Raises:
         InputError: ``terms_invalid``: ``days`` is no whole number, or less than 1.
@@ -53,7 +53,7 @@ def seconds_of(days: int) -> int:
 
 
 def header_for(name: str, version: int, now: int, lifetime_seconds: int) -> Header:
-    """The header of a document that is issued and valid from ``now``.
+    """Return the header of a document that is issued and valid from ``now``.
 
     Args:
         lifetime_seconds: time from ``now`` to ``expires``. A lifetime of one day gets one second more, because
@@ -184,7 +184,7 @@ def signed_root(before: Root, root: Root, keys: Iterable[SigningKey]) -> Envelop
 
 
 def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
-    """One envelope with the valid signatures of several copies, sorted by key id, one per key.
+    """Return one envelope with the valid signatures of several copies, sorted by key id, one per key.
 
     Without any valid signature its one signature is :data:`UNSIGNED`.
 
@@ -206,7 +206,7 @@ def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
 
 
 def to_bytes(envelope: Envelope, role: str) -> bytes:
-    """The bytes of a document's file. ``role`` (root, campaign, model or nodes) decides the largest size.
+    """Return the bytes of a document's file. ``role`` (root, campaign, model or nodes) decides the largest size.
 
     Raises:
         DocumentError: ``too_large``: the file would be larger.
@@ -247,7 +247,7 @@ def check_payload(envelope: Envelope, role: str) -> Header:
 
 
 def root_of(envelope: Envelope) -> Root:
-    """The root in an envelope. Signatures are not checked.
+    """Return the root in an envelope. Signatures are not checked.
 
     Raises:
         DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``.
@@ -320,7 +320,7 @@ def check_signatures(root_bytes: bytes, raw: bytes, role: str) -> None:
 
 
 def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
-    """The envelope of a document ``what`` for people, if enough campaign keys of the root signed it."""
+    """Return the envelope of a document ``what`` for people, if enough campaign keys of the root signed it."""
     envelope = read_envelope(raw, role)
     found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles["campaign"])
     if not found.complete:
@@ -331,7 +331,7 @@ def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
 
 
 def follow_roots(first: bytes, newer: Sequence[bytes], now: int) -> trust.TrustState:
-    """The trust state of a device that pinned the first root and then got newer roots, in any order.
+    """Return the trust state of a device that pinned the first root and then got newer roots, in any order.
 
     Only the dates of the last root reached are checked.
 
@@ -368,7 +368,7 @@ def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> V
 
 
 def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
-    """The header of a root that is the trusted root, also with other signatures on it, or follows from it."""
+    """Return the header of a root that is the trusted root, also with other signatures on it, or follows from it."""
     after = trust.install_roots(state, [raw], now)
     if after.root_bytes == raw:
         return after.root.header

@@ -110,7 +110,7 @@ def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[byt
 
 
 def endings_in(folder: str | Path, now: int) -> list[Ending]:
-    """The documents of a published folder that have expired, or will within a week. Signatures are not verified.
+    """Return the documents of a published folder that have expired, or will within a week. Signatures are not verified.
 
     Of roots only the last one counts. A file that is no document is passed over.
     """
@@ -128,7 +128,7 @@ def endings_in(folder: str | Path, now: int) -> list[Ending]:
 
 
 def file_name(role: str, name: str) -> str:
-    """Path of a document's file, relative to the published folder.
+    """Return path of a document's file, relative to the published folder.
 
     Args:
         role: campaign, model, nodes or keys.
@@ -139,7 +139,7 @@ def file_name(role: str, name: str) -> str:
 
 
 def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]], list[Published], list[str]]:
-    """The files to publish.
+    """Return the files to publish.
 
     Returns:
         Path → (role, bytes) of the newest version with enough signatures, per name; the newest versions with too few
@@ -167,7 +167,7 @@ def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]],
 def _books_to_publish(
     documents: Mapping[str, tuple[str, bytes]], key_books: Sequence[bytes]
 ) -> dict[str, tuple[Campaign, bytes]]:
-    """Path → (campaign, bytes) of key books. ``documents`` are the files to publish: path → (role, bytes)."""
+    """Return path → (campaign, bytes) of key books. ``documents`` are the files to publish: path → (role, bytes)."""
     if not key_books:
         return {}
     campaigns = [
@@ -242,7 +242,7 @@ def _write_if_changed(path: Path, raw: bytes) -> bool:
 
 
 def campaign_of(book: bytes, campaigns: Sequence[Campaign]) -> Campaign:
-    """The masked campaign whose dealer signed a key book.
+    """Return the masked campaign whose dealer signed a key book.
 
     Args:
         book: the bytes of the book (``.hsk``).

@@ -80,7 +80,7 @@ class Published(NamedTuple):
 
 
 def history_bytes(items: list[Published]) -> bytes:
-    """The content of a history file with the entries ``items``: JSON text as bytes."""
+    """Return the content of a history file with the entries ``items``: JSON text as bytes."""
     documents = [{**item._asdict(), "digest": item.digest.hex()} for item in items]
     return json.dumps({"format": HISTORY_FORMAT, "documents": documents}, ensure_ascii=False, indent=1).encode()
 
@@ -117,7 +117,7 @@ def read_history(path: Path) -> list[Published]:
 
 
 def latest_of_each(items: list[Published]) -> list[Published]:
-    """The newest of the documents ``items`` for every role and name, sorted by role, then by name."""
+    """Return the newest of the documents ``items`` for every role and name, sorted by role, then by name."""
     newest: dict[tuple[str, str], Published] = {}
     for item in items:
         known = newest.get((item.role, item.name))
@@ -168,19 +168,19 @@ class Workspace(NamedTuple):
         return facts("Workspace", about) + table(("role", "signatures needed", "key", "secret part"), keys) + documents
 
     def history(self) -> list[Published]:
-        """All campaigns, models and node lists that were signed in the workspace, oldest first."""
+        """Return all campaigns, models and node lists that were signed in the workspace, oldest first."""
         return read_history(self.path / "history.json")
 
     def latest(self, role: str, name: str) -> Published | None:
-        """The newest version of a role and name; None if there is none."""
+        """Return the newest version of a role and name; None if there is none."""
         return next((item for item in latest_of_each(self.history()) if (item.role, item.name) == (role, name)), None)
 
     def copy_path(self, item: Published) -> Path:
-        """Path in the workspace at which the copy of the document ``item`` is kept. The file may be lost."""
+        """Return path in the workspace at which the copy of the document ``item`` is kept. The file may be lost."""
         return self.path / "published" / f"{item.digest.hex()}{EXTENSIONS[item.role]}"
 
     def copy(self, item: Published) -> bytes:
-        """The bytes of the signed file of a document; ``item`` is its entry in the history.
+        """Return the bytes of the signed file of a document; ``item`` is its entry in the history.
 
         Raises:
             StorageError: ``workspace_damaged``: the copy is missing, unreadable or malformed, or has another digest.
@@ -192,7 +192,7 @@ class Workspace(NamedTuple):
         raise StorageError("workspace_damaged", f"the copy of {item.role} '{item.name}' {item.version} is lost")
 
     def roots(self) -> list[bytes]:
-        """The bytes of every root, from the first one to the root in force."""
+        """Return the bytes of every root, from the first one to the root in force."""
         numbered = [self.path / "roots" / f"{number}.hst" for number in range(1, self.root.header.version)]
         lost = [path.name for path in numbered if not path.is_file()]
         if lost:
@@ -200,7 +200,7 @@ class Workspace(NamedTuple):
         return [*(path.read_bytes() for path in numbered), self.root_bytes]
 
     def key_files(self, role: str | None = None) -> list[KeyFile]:
-        """The key files in keys/, of one role or of all roles. Retired keys are left out.
+        """Return the key files in keys/, of one role or of all roles. Retired keys are left out.
 
         The root in force need not name the keys.
         """

@@ -137,7 +137,7 @@ def make_node_campaign(
 
 
 def _asked(asked: AskedSchema) -> Schema:
-    """The asked features as a schema, which is all that a campaign for nodes states."""
+    """Return the asked features as a schema, which is all that a campaign for nodes states."""
     if any(share != 1 for share in asked.shares.values()):
         raise InputError(
             "ask_invalid", "a campaign for nodes sums every feature, so shares make no difference; leave them out"
@@ -146,7 +146,7 @@ def _asked(asked: AskedSchema) -> Schema:
 
 
 def _unlisted(workspace: Workspace, name: str) -> str:
-    """A warning if the workspace has signed no node list of a name; otherwise empty."""
+    """Return a warning if the workspace has signed no node list of a name; otherwise empty."""
     if workspace.latest("nodes", name) is not None:
         return ""
     return (
@@ -181,7 +181,7 @@ class Masking(NamedTuple):
 
 
 def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str, epsilon_micro: int) -> MaskedTerms:
-    """The terms of a masked campaign, with the smallest slots in which no total of expected size overflows.
+    """Return the terms of a masked campaign, with the smallest slots in which no total of expected size overflows.
 
     Args:
         masking: the publisher's choices.
@@ -250,7 +250,7 @@ def _delta(masking: Masking) -> int:
 
 
 def _share(text: str, what: str) -> int:
-    """A decimal text in millionths, exactly."""
+    """Return a decimal text in millionths, exactly."""
     value = Fraction(text) * MICRO if _DECIMAL.fullmatch(str(text)) else None
     if value is None or value.denominator != 1:
         raise InputError("terms_invalid", f"{what} is a decimal number such as 0.8, of at most 6 places")

@@ -44,7 +44,7 @@ class DealerPublic(NamedTuple):
 
 
 def public_bytes(signer: SigningKey, modulus: int) -> bytes:
-    """The bytes of a dealer's public file.
+    """Return the bytes of a dealer's public file.
 
     Args:
         signer: the dealer's key pair.

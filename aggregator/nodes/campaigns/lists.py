@@ -143,13 +143,13 @@ def renew_nodes(
 
 
 def current_list(workspace: Workspace, name: str) -> NodeList | None:
-    """The newest version of a node list that the workspace has signed; None if there is none of that name."""
+    """Return the newest version of a node list that the workspace has signed; None if there is none of that name."""
     item = workspace.latest(ROLE, name)
     return None if item is None else parse_node_list(read_envelope(workspace.copy(item), ROLE).payload)
 
 
 def read_node_keys(path: str | Path) -> list[bytes]:
-    """The public keys of nodes in a file or folder.
+    """Return the public keys of nodes in a file or folder.
 
     Args:
         path: a file with one public key on each line, as ``hearsay-edge node key`` writes it; or a folder, of which
@@ -175,7 +175,7 @@ def read_node_keys(path: str | Path) -> list[bytes]:
 
 
 def _parse_line(path: Path, number: int, line: bytes) -> bytes:
-    """The public key on one line of a file."""
+    """Return the public key on one line of a file."""
     reason, problem = "", ""
     try:
         return parse_public(line[:MAX_KEY_BYTES], "node")
@@ -217,7 +217,7 @@ def check_node_keys(workspace: Workspace, keys: list[bytes]) -> None:
 
 
 def _as_keys(keys: Iterable[bytes | str | Path]) -> list[bytes]:
-    """Public keys, given as 32 bytes or as files and folders."""
+    """Return public keys, given as 32 bytes or as files and folders."""
     return [key for each in keys for key in ([each] if isinstance(each, bytes) else read_node_keys(each))]
 
 
@@ -229,7 +229,7 @@ def unknown_list(workspace: Workspace, name: str) -> InputError:
 
 
 def _listed(workspace: Workspace, before: NodeList | None, name: str) -> list[bytes]:
-    """The public keys of a list that exists."""
+    """Return the public keys of a list that exists."""
     if before is None:
         raise unknown_list(workspace, name)
     return list(before.nodes.values())

@@ -68,7 +68,7 @@ class Numbering:
         self._holders.setdefault(number, set()).add(node)
 
     def _free(self, parties: int, freed: int = 0) -> int:
-        """A number in the invariant for so many parties that fewer than two parties have.
+        """Return a number in the invariant for so many parties that fewer than two parties have.
 
         One of these has room if it exists: the number that the leaver had, the largest, the smallest, and the number
         with one party, of which there is at most one.
@@ -82,7 +82,7 @@ class Numbering:
 
 
 def first_numbers(nodes: Iterable[bytes]) -> dict[bytes, int]:
-    """Numbers for n parties that have none yet: two parties get n, two get n − 1, and so on.
+    """Return numbers for n parties that have none yet: two parties get n, two get n − 1, and so on.
 
     Args:
         nodes: node ids; equal sets get equal numbers.
@@ -96,7 +96,7 @@ def first_numbers(nodes: Iterable[bytes]) -> dict[bytes, int]:
 
 
 def renumbered(numbers: Mapping[bytes, int], nodes: Iterable[bytes]) -> dict[bytes, int]:
-    """The numbers after joins and leaves. At most two other parties change for each join or leave.
+    """Return the numbers after joins and leaves. At most two other parties change for each join or leave.
 
     A party that joins takes the number of one that leaves, as long as there are any, and then nobody else changes.
 

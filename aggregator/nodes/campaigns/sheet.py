@@ -77,7 +77,7 @@ class NodeSheet(NamedTuple):
     booked_micro: dict[str, int]
 
     def total(self, adjacency: str) -> Fraction:
-        """Exact privacy loss of one summary under an adjacency, in nats: the sum over all vectors."""
+        """Return exact privacy loss of one summary under an adjacency, in nats: the sum over all vectors."""
         return sum((vector.losses[adjacency] for vector in self.vectors), Fraction(0))
 
     @property
@@ -144,7 +144,7 @@ def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
 
 
 def _variances_of_totals(found: Campaign) -> dict[Subject, float]:
-    """Released vector → variance of one number of the total of the most parties. Empty if not masked.
+    """Return released vector → variance of one number of the total of the most parties. Empty if not masked.
 
     The parties have the numbers u that the dealer gives at setup. Of very many parties every k-th one stands for k.
     """
@@ -192,7 +192,7 @@ def node_warnings(found: Campaign) -> tuple[str, ...]:
 
 
 def warning_of(found: Campaign) -> str:
-    """All warnings about a campaign for devices or for nodes in one text; empty for most campaigns."""
+    """Return all warnings about a campaign for devices or for nodes in one text; empty for most campaigns."""
     if found.nodes is None:
         return campaign_warning(found)
     warnings = (*node_warnings(found), *masked_warnings(found, None), refusal_warning(found.schema))
@@ -200,7 +200,7 @@ def warning_of(found: Campaign) -> str:
 
 
 def _uncovered(found: Campaign) -> str:
-    """A warning that nodes refuse noise that does not cover changed records; otherwise empty."""
+    """Return a warning that nodes refuse noise that does not cover changed records; otherwise empty."""
     if CHANGE in _booked(found, found.epsilon_micro):
         return ""
     return (
@@ -210,7 +210,7 @@ def _uncovered(found: Campaign) -> str:
 
 
 def _high(found: Campaign) -> str:
-    """A warning of an ε that hides next to nothing; otherwise empty."""
+    """Return a warning of an ε that hides next to nothing; otherwise empty."""
     cost = usual_cost(found)
     if cost <= HIGH_EPSILON_MICRO:
         return ""
@@ -222,7 +222,7 @@ def _high(found: Campaign) -> str:
 
 
 def _limits(found: Campaign) -> str:
-    """A warning that nodes refuse the campaign, or skip periods, under default limits; otherwise empty.
+    """Return a warning that nodes refuse the campaign, or skip periods, under default limits; otherwise empty.
 
     Noise that does not cover changed records suits only owners who set ``node_adjacency``; the warning is about these.
     """
@@ -237,7 +237,7 @@ def _limits(found: Campaign) -> str:
 
 
 def masked_warnings(found: Campaign, listed: int | None) -> tuple[str, ...]:
-    """Warnings for the signer and the reader of a masked campaign; empty if it is not masked.
+    """Return warnings for the signer and the reader of a masked campaign; empty if it is not masked.
 
     Args:
         listed: number of nodes on its list; None if that is not known.
@@ -279,7 +279,7 @@ OF_PARTIES = {
 
 
 def in_words(found: Campaign) -> dict[str, str]:
-    """Adjacency → what differs between neighbouring data sets of a campaign for nodes, in words."""
+    """Return adjacency → what differs between neighbouring data sets of a campaign for nodes, in words."""
     return OF_PARTIES if found.masked is not None and found.masked.unit == PARTY else IN_WORDS
 
 
@@ -296,7 +296,7 @@ def cost_text(sheet: NodeSheet, words: Mapping[str, str] = IN_WORDS) -> str:
 
 
 def noise_text(sheet: NodeSheet, masked: MaskedTerms | None = None) -> str:
-    """The standard deviations of the noise of one number of a node, or of the total of a masked campaign.
+    """Return the standard deviations of the noise of one number of a node, or of the total of a masked campaign.
 
     The smallest to the largest; ``masked`` are the terms of a masked campaign, None of another one.
     """

@@ -228,7 +228,7 @@ class Dealer:
             return next_book(self._journal, signer, documents, row, int(self._clock()))
 
     def book(self, campaign: bytes) -> bytes:
-        """The bytes of the newest key book of the campaign with this id.
+        """Return the bytes of the newest key book of the campaign with this id.
 
         Raises:
             InputError: ``not_set_up``; the reasons of a passphrase.
@@ -256,7 +256,7 @@ class Dealer:
         return release_set(self._journal, self._signer(), asked, at_least, int(self._clock()))
 
     def served(self) -> list[ServedCampaign]:
-        """All campaigns that were set up, with their books and releases."""
+        """Return all campaigns that were set up, with their books and releases."""
         with self._journal.snapshot():
             return [
                 ServedCampaign(
@@ -266,7 +266,7 @@ class Dealer:
             ]
 
     def _documents(self, campaign: Given, listed: Given, trusted: Given, *, begins: bool) -> Documents:
-        """Campaign and list, verified; ``begins`` if keys are made for the first time."""
+        """Return campaign and list, verified; ``begins`` if keys are made for the first time."""
         raw = [
             given if isinstance(given, bytes) else read_file(given, SIZE_LIMITS[role])
             for given, role in ((campaign, "campaign"), (listed, "nodes"), (trusted, "root"))
@@ -274,7 +274,7 @@ class Dealer:
         return check_documents(self.public, raw[0], raw[1], raw[2], int(self._clock()) if begins else None)
 
     def _signer(self) -> SigningKey:
-        """The dealer's key pair, whose seed is the secret."""
+        """Return the dealer's key pair, whose seed is the secret."""
         problem, found = "", None
         try:
             found = read_key(self.path / KEY_FILE, (ROLE,))
@@ -311,7 +311,7 @@ def _create_folder(
 
 
 def _read_public(path: Path) -> DealerPublic:
-    """The public file in a dealer's folder."""
+    """Return the public file in a dealer's folder."""
     problem = ""
     try:
         return read_dealer(path / PUBLIC_FILE)
@@ -348,7 +348,7 @@ def check_place(folder: Path) -> None:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Folders inside of a folder, at most :data:`_MOST_FOLDERS`."""
+    """Yield folders inside of a folder, at most :data:`_MOST_FOLDERS`."""
     for count, (place, _, _) in enumerate(os.walk(folder)):
         if count >= _MOST_FOLDERS:
             return
@@ -356,7 +356,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _kind(place: Path) -> str:
-    """What a folder is, in words; empty if it is neither a workspace nor a store."""
+    """Return what a folder is, in words; empty if it is neither a workspace nor a store."""
     if (place / "root.hst").is_file() and (place / "keys").is_dir():
         return "a publisher's workspace"
     if (place / SUMMARIES_FILE).is_file() or ((place / STORE_FILE).is_file() and (place / "reports").is_dir()):

@@ -40,7 +40,7 @@ def party_secret(seed: bytes, campaign: bytes, node: bytes, serial: int) -> int:
 
 
 def new_modulus() -> int:
-    """A new N = pq of exactly 2048 bits, from two random primes of 1024 bits.
+    """Return a new N = pq of exactly 2048 bits, from two random primes of 1024 bits.
 
     The library ``cryptography`` makes an RSA key and keeps the primes in its own memory until that key is dropped, at
     once. Only N is read.
@@ -125,7 +125,7 @@ def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: 
 
 
 def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
-    """The next serial number of a campaign for a dealer that is, or was, adopted. Called inside a transaction.
+    """Return the next serial number of a campaign for a dealer that is, or was, adopted. Called inside a transaction.
 
     The other copy may have made books that this one does not know. Keys of one party with one serial number and two
     numbers u would let a set be released with less noise than its book says. A serial number is a u32, and no copy
@@ -201,7 +201,7 @@ def _issue(
 
 
 def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes:
-    """The newest book of a campaign, with the same bytes as when it was made.
+    """Return the newest book of a campaign, with the same bytes as when it was made.
 
     Raises:
         StorageError: ``dealer_damaged``: the journal's book has another digest.
@@ -215,7 +215,7 @@ def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes
 
 
 def _parties(journal: Journal, row: CampaignRow) -> list[PartyRow]:
-    """The keys of the newest book of a campaign."""
+    """Return the keys of the newest book of a campaign."""
     book = journal.book(row.campaign, row.version)
     if book is None:
         raise SCHEMA.damaged()
@@ -225,7 +225,7 @@ def _parties(journal: Journal, row: CampaignRow) -> list[PartyRow]:
 def _build(
     campaign: Campaign, signer: SigningKey, version: int, list_version: int, parties: Iterable[PartyRow]
 ) -> tuple[bytes, bytes]:
-    """The bytes of a book, and the SHA-256 of its payload."""
+    """Return the bytes of a book, and the SHA-256 of its payload."""
     keys = {party.node: PartyKey(party.serial, party.u, party.box) for party in parties}
     raw = build_key_book(campaign, signer, version, list_version, keys)
     return raw, sha256(read_envelope(raw, ROLE).payload).digest()
@@ -246,12 +246,12 @@ class ReleasedSum(NamedTuple):
 
 
 def parsed_campaign(row: CampaignRow) -> Campaign:
-    """The campaign of a row. It was verified when it was set up."""
+    """Return the campaign of a row. It was verified when it was set up."""
     return parse_campaign(read_envelope(row.document, "campaign").payload)
 
 
 def campaign_row(journal: Journal, campaign: bytes) -> CampaignRow:
-    """The campaign with this id in the journal.
+    """Return the campaign with this id in the journal.
 
     Raises:
         InputError: ``not_set_up``: the dealer has made no keys for it.
@@ -263,7 +263,7 @@ def campaign_row(journal: Journal, campaign: bytes) -> CampaignRow:
 
 
 def release_set(journal: Journal, signer: SigningKey, asked: Request, at_least: int, now: int) -> ReleasedSum:
-    """Release one set of parties, and no other set of that period. The set is in the journal when this returns.
+    """Return release one set of parties, and no other set of that period. The set is in the journal when this returns.
 
     The release is computed first, so that an error of the computation locks no period. Arguments and errors as of
     :meth:`aggregator.nodes.dealer.dealer.Dealer.release`; ``now`` is in seconds since 1970.
@@ -295,7 +295,7 @@ def release_set(journal: Journal, signer: SigningKey, asked: Request, at_least: 
 
 
 def _serials(journal: Journal, row: CampaignRow, asked: Request) -> dict[bytes, int]:
-    """Node id → serial number of the keys of the book that a request names. Refuses strangers."""
+    """Return node id → serial number of the keys of the book that a request names. Refuses strangers."""
     book = journal.book(row.campaign, asked.version)
     if book is None:
         raise InputError("book_unknown", f"the campaign has no key book {asked.version}; it has 1 to {row.version}")
@@ -307,7 +307,7 @@ def _serials(journal: Journal, row: CampaignRow, asked: Request) -> dict[bytes, 
 
 
 def _was_released(journal: Journal, campaign: Campaign, row: CampaignRow, asked: Request, now: int) -> bool:
-    """Whether the same set was released before. Refuses another set, and periods in which none is released."""
+    """Return whether the same set was released before. Refuses another set, and periods in which none is released."""
     before = journal.release(row.campaign, asked.period)
     if before is not None:
         if (before.version, before.parties) == (asked.version, b"".join(asked.parties)):

@@ -205,7 +205,7 @@ class Journal(Ledger):
                 self._finish_killed_change()
 
     def _is_finished(self) -> bool:
-        """Whether the last change left no mark too many; a copy is refused."""
+        """Return whether the last change left no mark too many; a copy is refused."""
         self.check_original()
         return not self._superfluous_marks()
 
@@ -228,7 +228,7 @@ class Journal(Ledger):
         self.put("campaigns", campaign._replace(releases=campaign.releases + 1))
 
     def dealer(self) -> tuple[bytes, int]:
-        """The dealer's public key, and the time at which the journal was made, in seconds since 1970."""
+        """Return the dealer's public key, and the time at which the journal was made, in seconds since 1970."""
         _, public, _, _, made_at, _ = self._only("dealer", "number = 1", ())
         return public, made_at
 
@@ -238,11 +238,11 @@ class Journal(Ledger):
         return adopted_at
 
     def campaigns(self) -> list[CampaignRow]:
-        """All campaigns that were set up, by id."""
+        """Return all campaigns that were set up, by id."""
         return [CampaignRow(*row) for row in self._rows("campaigns", "1", ())]
 
     def campaign(self, campaign: bytes) -> CampaignRow | None:
-        """The campaign with this id; None if it was not set up. The number of its releases is checked."""
+        """Return the campaign with this id; None if it was not set up. The number of its releases is checked."""
         found = [CampaignRow(*row) for row in self._rows("campaigns", "campaign = ?", (campaign,))]
         if not found:
             return None
@@ -252,16 +252,16 @@ class Journal(Ledger):
         return found[0]
 
     def book(self, campaign: bytes, version: int) -> BookRow | None:
-        """A version of a campaign's book; None if there is none."""
+        """Return a version of a campaign's book; None if there is none."""
         found = self._rows("books", "campaign = ? AND version = ?", (campaign, version))
         return BookRow(*found[0]) if found else None
 
     def books(self, campaign: bytes) -> list[BookRow]:
-        """All versions of a campaign's book, in order."""
+        """Return all versions of a campaign's book, in order."""
         return [BookRow(*row) for row in self._rows("books", "campaign = ?", (campaign,))]
 
     def parties(self, book: BookRow) -> list[PartyRow]:
-        """The keys of a version of a book, by serial number. Their number is checked."""
+        """Return the keys of a version of a book, by serial number. Their number is checked."""
         held = self._rows(
             "parties", "campaign = ? AND first <= ?2 AND (last IS NULL OR last >= ?2)", (book.campaign, book.version)
         )
@@ -270,16 +270,16 @@ class Journal(Ledger):
         return [PartyRow(*row) for row in held]
 
     def has_serials(self, campaign: bytes, first: int, last: int) -> bool:
-        """Whether any key of a campaign ever had a serial number from ``first`` to ``last``."""
+        """Return whether any key of a campaign ever had a serial number from ``first`` to ``last``."""
         return bool(self._rows("parties", "campaign = ? AND serial BETWEEN ? AND ?", (campaign, first, last)))
 
     def release(self, campaign: bytes, period: int) -> ReleaseRow | None:
-        """What was released for a campaign's period; None if nothing was."""
+        """Return what was released for a campaign's period; None if nothing was."""
         found = self._rows("releases", "campaign = ? AND period = ?", (campaign, period))
         return ReleaseRow(*found[0]) if found else None
 
     def releases(self, campaign: bytes) -> list[ReleaseRow]:
-        """All releases of a campaign, by period."""
+        """Return all releases of a campaign, by period."""
         return [ReleaseRow(*row) for row in self._rows("releases", "campaign = ?", (campaign,))]
 
     def adopt(self, machine: bytes, now: int) -> None:
@@ -294,7 +294,7 @@ class Journal(Ledger):
         return rows[0]
 
     def _rows(self, table: str, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Rows without their seals, in the order of the key. The seals are checked."""
+        """Return rows without their seals, in the order of the key. The seals are checked."""
         with self._errors():
             found = self._run(f"SELECT * FROM {table} WHERE {where} ORDER BY {_KEYS[table]}", values)  # noqa: S608
         if any(row[-1] != self._seal(table, row[:-1]) for row in found):

@@ -126,7 +126,7 @@ class Federation(Source):
         )
 
     def card(self) -> dict[str, Any]:
-        """Entries for a model's card: ε, nodes, summaries, periods, estimator, intervals, threats."""
+        """Return entries for a model's card: ε, nodes, summaries, periods, estimator, intervals, threats."""
         campaign, stated = self.campaign, sorted(self.total.summaries)
         terms = terms_of(campaign)
         is_smooth = terms.sensitivity == SMOOTH
@@ -165,12 +165,12 @@ class Federation(Source):
 
 
 def adjacency_of(campaign: Campaign) -> str:
-    """The kind of neighbours that the ε of a campaign for nodes, and of its summaries, is for."""
+    """Return the kind of neighbours that the ε of a campaign for nodes, and of its summaries, is for."""
     return CHANGE_FEATURES if terms_of(campaign).sensitivity == SMOOTH else ADD_REMOVE
 
 
 def _count_claims(campaign: Campaign) -> tuple[int, int, int]:
-    """The smallest and the largest count that a summary can state, and the number of tables of counts."""
+    """Return the smallest and the largest count that a summary can state, and the number of tables of counts."""
     limits = zip(released_vectors(campaign), ranges(campaign, terms_of(campaign).least_epsilon_micro), strict=True)
     counts = [limit for subject, limit in limits if subject.kind != MOMENT]
     return min(low for low, _ in counts), max(high for _, high in counts), len(counts)
@@ -190,7 +190,7 @@ def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:
 def federated(
     campaign: Campaign, total: Total, *, rejected: Mapping[str, int] | None = None, periods: str = "all"
 ) -> Statistics:
-    """Statistics of the totals of summaries, by plain addition. Run by the aggregator.
+    """Return statistics of the totals of summaries, by plain addition. Run by the aggregator.
 
     ``rejected`` and ``periods`` are attributes of the returned source (:class:`Federation`).
 
@@ -211,7 +211,7 @@ Cumulants = Sequence[tuple[float, float]]
 
 
 def added(campaign: Campaign, total: Total, laws: Sequence[tuple[int, Cumulants]]) -> list[NoisySum]:
-    """The vectors of plain addition. ``laws``: how many of the summands have noise of which law."""
+    """Return the vectors of plain addition. ``laws``: how many of the summands have noise of which law."""
     subjects = released_vectors(campaign)
     sums = []
     for place, (subject, values) in enumerate(zip(subjects, divided(total.numbers, subjects), strict=True)):
@@ -223,7 +223,7 @@ def added(campaign: Campaign, total: Total, laws: Sequence[tuple[int, Cumulants]
 
 
 def divided(numbers: Sequence[int], subjects: Sequence[Subject]) -> list[tuple[int, ...]]:
-    """The numbers of all released vectors, which follow one another, as one tuple per vector."""
+    """Return the numbers of all released vectors, which follow one another, as one tuple per vector."""
     found, start = [], 0
     for subject in subjects:
         found.append(tuple(numbers[start : start + subject.size]))

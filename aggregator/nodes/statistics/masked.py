@@ -56,7 +56,7 @@ def masked_statistics(
     rejected: Mapping[str, int] | None = None,
     periods: str = "all",
 ) -> Statistics:
-    """Statistics of the decrypted totals of some periods, one each. Run by the aggregator.
+    """Return statistics of the decrypted totals of some periods, one each. Run by the aggregator.
 
     ``rejected`` and ``periods`` are attributes of :class:`aggregator.nodes.statistics.federation.Federation`.
 
@@ -79,7 +79,7 @@ def masked_statistics(
 
 
 def _total(campaign: Campaign, totals: Sequence[PeriodTotal]) -> Total:
-    """The sum over the periods, in the form that all statistics of nodes start from."""
+    """Return the sum over the periods, in the form that all statistics of nodes start from."""
     classes = released_vectors(campaign)[0].size
     numbers = [sum(each) for each in zip(*(total.numbers for total in totals), strict=True)]
     parties = {party for total in totals for party in total.parties}
@@ -90,7 +90,7 @@ def _total(campaign: Campaign, totals: Sequence[PeriodTotal]) -> Total:
 
 
 def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str, Any]:
-    """What a model's card says of at least one masked total, beside the entries that all sums of nodes have."""
+    """Return what a model's card says of at least one masked total, beside the entries that all sums of nodes have."""
     terms = masked_terms_of(campaign)
     unit = "one record" if terms.unit == RECORD else "all records of one party"
     # A period is only as safe as its own key book, so the period of the smallest book is stated.

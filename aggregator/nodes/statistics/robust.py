@@ -76,7 +76,7 @@ class Rule(NamedTuple):
     liars: int = 0
 
     def __str__(self) -> str:
-        """The rule as :func:`parse_rule` reads it."""
+        """Return the rule as :func:`parse_rule` reads it."""
         if self.kind == TRIMMED:
             return f"{TRIMMED}:{float(self.share):g}"
         return f"{KRUM}:{self.liars}" if self.kind == KRUM else MEDIAN
@@ -131,7 +131,7 @@ def check_rule(rule: Rule, nodes: int) -> None:
 
 
 def combine(rule: Rule, values: Integers) -> RobustTotals:
-    """Trimmed mean or median of every number, scaled to the total of all nodes. Run by the aggregator.
+    """Return trimmed mean or median of every number, scaled to the total of all nodes. Run by the aggregator.
 
     ``values``, shape (N, M) int64, are the numbers of every node; the order of the rows does not matter.
     """
@@ -148,12 +148,12 @@ def combine(rule: Rule, values: Integers) -> RobustTotals:
 
 
 def _rounded(numerator: int, denominator: int) -> int:
-    """The integer nearest to a fraction, halves rounded up; ``denominator`` > 0."""
+    """Return the integer nearest to a fraction, halves rounded up; ``denominator`` > 0."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
 def _median_variance(ordered: Integers) -> Floats:
-    """Variance of N times the median: shape (M,) float64. ``ordered``: shape (N, M), each column rising.
+    """Return variance of N times the median: shape (M,) float64. ``ordered``: shape (N, M), each column rising.
 
     The order statistics of rank c and N + 1 − c contain the median with 95 %, c = (N + 1)/2 − z√N/2 rounded. Their
     distance is 2z standard deviations.
@@ -165,7 +165,7 @@ def _median_variance(ordered: Integers) -> Floats:
 
 
 def krum_choice(parameters: Floats, liars: int) -> int:
-    """The row that Krum chooses for F liars, N ≥ 2F + 3; of equally good rows the first.
+    """Return the row that Krum chooses for F liars, N ≥ 2F + 3; of equally good rows the first.
 
     ``parameters``, shape (N, P) float64, are the normalised parameters of every node's model.
     """
@@ -208,7 +208,7 @@ def robust_statistics(
     rejected: Mapping[str, int] | None = None,
     periods: str = "all",
 ) -> Statistics:
-    """Statistics by a robust rule. Run by the aggregator.
+    """Return statistics by a robust rule. Run by the aggregator.
 
     ``summaries`` are those of the chosen periods that count, at most one per node and period; ``rejected`` and
     ``periods`` are attributes of the returned source.
@@ -256,12 +256,12 @@ def robust_statistics(
 
 
 def _without_intervals(found: Statistics) -> Statistics:
-    """The same estimates without any interval."""
+    """Return the same estimates without any interval."""
     return replace(found, questions=tuple(one.without_interval() for one in found.questions))
 
 
 def compared_nodes(summaries: Iterable[Summary]) -> Cohort:
-    """The nodes with the common ε and a summary in each period in which at least half of such nodes have one.
+    """Return the nodes with the common ε and a summary in each period in which at least half of such nodes have one.
 
     Arguments and errors as of :func:`robust_statistics`.
     """
@@ -307,7 +307,7 @@ _LEAST = 1e-9
 
 
 def normalised(values: NDArray[np.int64], campaign: Campaign, epsilon_micro: int, periods: int = 1) -> Floats:
-    """Parameters of each node's model, which Krum compares, so that nodes of different sizes become comparable.
+    """Return parameters of each node's model, which Krum compares, so that nodes of different sizes become comparable.
 
     They are P(class), P(value | class), means and mean squares of numbers given the class. Counts are raised to half a
     standard deviation of their noise, and each column of a table is divided by its own sum. Sums of numbers are
@@ -357,7 +357,7 @@ class Loss(NamedTuple):
     worst_name: str
 
     def __str__(self) -> str:
-        """One sentence for people and for a model's card."""
+        """Return one sentence for people and for a model's card."""
         return (
             f"on honest data the standard errors are {self.class_counts:.2f} times those of plain addition for class "
             f"counts, {self.typical:.2f} times for a typical statistic, {self.worst:.2f} times for {self.worst_name}"

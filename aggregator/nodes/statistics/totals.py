@@ -82,7 +82,7 @@ class Totals:
 
     @classmethod
     def of(cls, campaign: Campaign, summaries: Iterable[Summary]) -> Totals:
-        """Totals of many summaries at once. Errors as of :meth:`add`."""
+        """Return totals of many summaries at once. Errors as of :meth:`add`."""
         made = cls(campaign)
         waiting: dict[int, list[tuple[int, ...]]] = {}
         most = max(1, _BATCH_NUMBERS // made._size)
@@ -141,7 +141,7 @@ class Totals:
         return tuple(sorted(self._periods))
 
     def total(self, periods: range | None = None) -> Total:
-        """The sum over the periods with these numbers; None for all periods."""
+        """Return the sum over the periods with these numbers; None for all periods."""
         nodes: set[bytes] = set()
         epsilons: Counter[int] = Counter()
         records: dict[int, int] = {}
@@ -160,10 +160,10 @@ class Totals:
 
 
 def column_sums(values: Integers) -> list[int]:
-    """Exact sums of the columns of an array of shape (N, M) int64, N below 2^31: M integers of any size."""
+    """Return exact sums of the columns of an array of shape (N, M) int64, N below 2^31: M integers of any size."""
     return _joined((values >> _HALF).sum(axis=0), (values & _LOW).sum(axis=0))
 
 
 def _joined(high: Integers, low: Integers) -> list[int]:
-    """The integers high·2^32 + low of two arrays of shape (M,) int64."""
+    """Return the integers high·2^32 + low of two arrays of shape (M,) int64."""
     return [(above << _HALF) + below for above, below in zip(high.tolist(), low.tolist(), strict=True)]

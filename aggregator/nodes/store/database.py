@@ -89,7 +89,7 @@ class RowSum(NamedTuple):
     digests: int = 0
 
     def plus(self, table: str, row: Sequence[object], sign: int = 1) -> RowSum:
-        """The sum after ``row`` is added to ``table``, or removed by the sign −1."""
+        """Return the sum after ``row`` is added to ``table``, or removed by the sign −1."""
         return RowSum(self.rows + sign, (self.digests + sign * _digest(table, row)) % (1 << _BITS))
 
     def check(self, number: int, digests: int) -> None:
@@ -98,7 +98,7 @@ class RowSum(NamedTuple):
             raise _changed()
 
     def to_bytes(self) -> bytes:
-        """The sum of the digests as 32 bytes, big-endian."""
+        """Return the sum of the digests as 32 bytes, big-endian."""
         return self.digests.to_bytes(_BITS // 8, "big")
 
 
@@ -142,7 +142,7 @@ class Database(databases.Database):
                 self._sums = {}
 
     def _sum_of(self, table: str) -> RowSum:
-        """The sum of a table's rows, with the changes of the present transaction."""
+        """Return the sum of a table's rows, with the changes of the present transaction."""
         if table not in self._sums:
             found = self._run("SELECT number, digests FROM row_sums WHERE name = ?", (table,))
             if len(found) != 1 or not isinstance(found[0][1], bytes):
@@ -151,7 +151,7 @@ class Database(databases.Database):
         return self._sums[table]
 
     def _all(self, table: str) -> list[tuple[Any, ...]]:
-        """All rows of a table, sorted and compared with their sum."""
+        """Return all rows of a table, sorted and compared with their sum."""
         with self._reading():
             found = self._run(f"SELECT {_COLUMNS[table]} FROM {table}")  # noqa: S608
             self._sum_of(table).check(len(found), sum(_digest(table, row) for row in found))
@@ -169,11 +169,11 @@ class Database(databases.Database):
         self._run(f"DELETE FROM {table} WHERE {condition}", values)  # noqa: S608
 
     def document(self, name: str) -> bytes | None:
-        """The bytes of a document, for example ``campaign`` or ``list``; None if there is none."""
+        """Return the bytes of a document, for example ``campaign`` or ``list``; None if there is none."""
         return self.documents().get(name)
 
     def documents(self) -> dict[str, bytes]:
-        """Name → bytes of all documents that the store keeps."""
+        """Return name → bytes of all documents that the store keeps."""
         return dict(self._all("documents"))
 
     def put_document(self, name: str, raw: bytes) -> None:
@@ -202,7 +202,7 @@ class Database(databases.Database):
         return CONFLICT_REASON if before else ACCEPTED
 
     def holds(self, key: tuple[int, bytes, bytes]) -> bool:
-        """Whether the envelope of a period, node and identity is kept."""
+        """Return whether the envelope of a period, node and identity is kept."""
         with self._errors():
             return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", key))
 
@@ -220,14 +220,14 @@ class Database(databases.Database):
             self._insert("quarantine", file, *piece)
 
     def rejected(self) -> dict[str, int]:
-        """Number of refused pieces of all input files, by reason, in alphabetical order."""
+        """Return number of refused pieces of all input files, by reason, in alphabetical order."""
         found: Counter[str] = Counter()
         for _, reason, _, number in self._all("rejected"):
             found[reason] += number
         return dict(sorted(found.items()))
 
     def quarantined(self) -> list[tuple[str, bytes, RefusedPiece]]:
-        """Name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
+        """Return name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
         with self._reading():
             names = {(file, reason): name for file, reason, name, _ in self._all("rejected")}
             places = self._all("quarantine")
@@ -236,12 +236,12 @@ class Database(databases.Database):
         )
 
     def numbers(self) -> list[tuple[bytes, int]]:
-        """The node and the number of kept summaries, 1 or 2, of every period and node."""
+        """Return the node and the number of kept summaries, 1 or 2, of every period and node."""
         rows = self._summaries(_COLUMNS["summaries"])
         return [(node, sum(1 for _ in same)) for (_, node), same in groupby(rows, key=itemgetter(0, 1))]
 
     def rows(self) -> Generator[Row, None, None]:
-        """All kept summaries, by period, node and identity, as one moment left them.
+        """Yield all kept summaries, by period, node and identity, as one moment left them.
 
         A changed or missing row may be noticed only after the last one, so all rows must be read before any result is
         used. A reader that stops earlier closes the iterator before this file.
@@ -250,7 +250,7 @@ class Database(databases.Database):
             yield from map(_row_in, found)
 
     def _summaries(self, columns: str) -> Generator[tuple[Any, ...], None, None]:
-        """Rows of summaries by period, node and identity; after the last one they are compared with their sum.
+        """Yield rows of summaries by period, node and identity; after the last one they are compared with their sum.
 
         ``columns`` are those that the sum covers, and perhaps others after them.
         """
@@ -274,7 +274,7 @@ def _make(connection: sqlite3.Connection) -> None:
 
 
 def _row_in(found: tuple[Any, ...]) -> Row:
-    """The summary of a row of the table; its envelope is compared with its digest."""
+    """Return the summary of a row of the table; its envelope is compared with its digest."""
     period, node, identity, digest, envelope = found
     if not isinstance(envelope, bytes) or sha256(envelope).digest() != digest:
         raise _changed()

@@ -100,7 +100,7 @@ class EnvelopeStore(ABC):
 
     @abstractmethod
     def judge(self, documents: Mapping[str, bytes], now: int) -> Callable[[bytes], Placed]:
-        """A function that checks one envelope completely, and returns its content or raises ``DocumentError``.
+        """Return a function that checks one envelope completely, and returns its content or raises ``DocumentError``.
 
         The signature is checked before any number, so only a listed node decides which numbers are read. ``now`` is in
         seconds since 1970.
@@ -112,7 +112,7 @@ class EnvelopeStore(ABC):
     @staticmethod
     @abstractmethod
     def content(envelope: bytes) -> Placed:
-        """What an envelope states. Its signature is not checked.
+        """Return what an envelope states. Its signature is not checked.
 
         Raises:
             DocumentError: the bytes are no such envelope.
@@ -120,7 +120,7 @@ class EnvelopeStore(ABC):
 
     @abstractmethod
     def arrivals(self) -> Iterator[tuple[Arrival, str | None]]:
-        """All kept envelopes by period, node and identity, each with the reason why it does not count, or None.
+        """Return all kept envelopes by period, node and identity, each with the reason why it does not count, or None.
 
         Raises:
             InputError: ``nodes_unknown``: the store has no list of nodes.
@@ -129,10 +129,10 @@ class EnvelopeStore(ABC):
 
     @abstractmethod
     def sums(self, periods: range, rule: Rule | None, *, rejected: Mapping[str, int], words: str) -> Statistics:
-        """The statistics of :meth:`statistics`, without the list of nodes; ``words``: the periods in words."""
+        """Return the statistics of :meth:`statistics`, without the list of nodes; ``words``: the periods in words."""
 
     def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
-        """Statistics of the envelopes of some periods.
+        """Return statistics of the envelopes of some periods.
 
         Args:
             scope: the periods. What it says of damaged batches does not matter: every envelope is signed by itself.
@@ -151,16 +151,16 @@ class EnvelopeStore(ABC):
         return replace(found, sources=(replace(source, list_bytes=self.list_bytes()),))
 
     def documents(self) -> dict[str, bytes]:
-        """Name → bytes of all documents of the store: ``campaign``, ``list``, and those of its kind."""
+        """Return name → bytes of all documents of the store: ``campaign``, ``list``, and those of its kind."""
         with closing(Database(self.path)) as database:
             return database.documents()
 
     def list_bytes(self) -> bytes | None:
-        """The signed list of nodes that the store goes by; None if it was given none."""
+        """Return the signed list of nodes that the store goes by; None if it was given none."""
         return self.documents().get("list")
 
     def node_list(self) -> NodeList:
-        """The list of nodes that the store goes by.
+        """Return the list of nodes that the store goes by.
 
         Raises:
             InputError: ``nodes_unknown``: the store was given none.
@@ -214,7 +214,7 @@ class EnvelopeStore(ABC):
         return EnvelopeIngest(len(given), tuple(unreadable), accepted, replayed, conflicting, rejected)
 
     def judged(self) -> Iterator[tuple[Row, str | None]]:
-        """All kept envelopes by period, node and identity, each with the reason why it does not count, or None.
+        """Yield all kept envelopes by period, node and identity, each with the reason why it does not count, or None.
 
         Errors as of :meth:`arrivals`.
         """
@@ -226,7 +226,7 @@ class EnvelopeStore(ABC):
                 yield row, fault
 
     def rows(self) -> Iterator[Row]:
-        """All kept envelopes by period, node and identity, whether they count or not.
+        """Yield all kept envelopes by period, node and identity, whether they count or not.
 
         Raises:
             StorageError: ``store_damaged``: an envelope is not the one that was taken in.
@@ -264,13 +264,13 @@ class EnvelopeStore(ABC):
         return number
 
     def quarantined(self) -> list[tuple[str, bytes, RefusedPiece]]:
-        """Name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
+        """Return name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
         with closing(Database(self.path)) as database:
             return database.quarantined()
 
 
 def content_of(file: str | os.PathLike[str]) -> bytes | Unreadable:
-    """The content of a file or URL, decompressed, or the reason why it can not be read.
+    """Return the content of a file or URL, decompressed, or the reason why it can not be read.
 
     ``too_large`` is the reason for content of more than :data:`MAX_FILE_BYTES`.
     """
@@ -332,7 +332,7 @@ class _Writer:
         self._rows, self._refused, self._waiting = [], [], 0
 
     def _judged(self, piece: Piece) -> Row | str:
-        """The row of an envelope to keep, or the reason why a piece is refused."""
+        """Return the row of an envelope to keep, or the reason why a piece is refused."""
         if piece.reason is not None:
             return piece.reason
         try:

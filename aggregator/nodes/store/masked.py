@@ -136,11 +136,11 @@ class MaskedStore(EnvelopeStore):
 
     @staticmethod
     def content(envelope: bytes) -> Message:
-        """The message in an envelope, which is not checked."""
+        """Return the message in an envelope, which is not checked."""
         return read_message(envelope)[1]
 
     def messages(self) -> Iterator[tuple[StoredMessage, str | None]]:
-        """All kept messages by period and node, each with the reason why it does not count, or None.
+        """Yield all kept messages by period and node, each with the reason why it does not count, or None.
 
         A message in a decrypted sum counts for ever, also if a newer list leaves its node out: nothing takes a message
         out of a sum. All other messages of a decrypted period are ``not_in_sum``, if they have no other fault.
@@ -161,7 +161,7 @@ class MaskedStore(EnvelopeStore):
                 yield kept, fault or LATE_REASON
 
     def arrivals(self) -> Iterator[tuple[Arrival, str | None]]:
-        """All kept messages without their ciphertexts (:meth:`messages`)."""
+        """Return all kept messages without their ciphertexts (:meth:`messages`)."""
         micro = self.campaign.epsilon_micro
         return ((Arrival(kept.period, kept.node, micro), fault) for kept, fault in self.messages())
 
@@ -195,7 +195,7 @@ class MaskedStore(EnvelopeStore):
         return best
 
     def needed(self, period: int) -> int:
-        """Smallest number of parties whose sum the dealer releases for a period.
+        """Return smallest number of parties whose sum the dealer releases for a period.
 
         The version of the key book is that of the decrypted sum or of the request; without one the newest.
 
@@ -213,16 +213,16 @@ class MaskedStore(EnvelopeStore):
         return least_parties(masked_terms_of(self.campaign), len(book.parties))
 
     def messages_in(self, period: int) -> int:
-        """Number of messages of a period that count, or came too late for its sum."""
+        """Return number of messages of a period that count, or came too late for its sum."""
         return sum(kept.period == period and fault in (None, LATE_REASON) for kept, fault in self.messages())
 
     def waiting(self) -> list[int]:
-        """Numbers of the periods that have messages which count, and no decrypted sum; rising."""
+        """Return numbers of the periods that have messages which count, and no decrypted sum; rising."""
         heard = {kept.period for kept, fault in self.messages() if fault is None}
         return sorted(heard - {total.period for total in self.totals()})
 
     def request(self, period: int, *, again: bool = False) -> bytes:
-        """The request for the sum of a period, for the dealer. It is kept, and written again as it was.
+        """Return the request for the sum of a period, for the dealer. It is kept, and written again as it was.
 
         ``again`` asks for the parties of now, in place of those of an earlier request that the dealer did not see.
 
@@ -280,7 +280,7 @@ class MaskedStore(EnvelopeStore):
         return PeriodTotal(release.period, book, release.parties, numbers)
 
     def _decrypted(self, release: Release, before: bytes | None) -> bool:
-        """Whether this release decrypted its period before; ``before``: the file that did, or None."""
+        """Return whether this release decrypted its period before; ``before``: the file that did, or None."""
         if before is not None and read_release(before, self.campaign).identity != release.identity:
             raise DocumentError("equivocation", "another release decrypted this period before; ask the dealer")
         return before is not None
@@ -296,7 +296,7 @@ class MaskedStore(EnvelopeStore):
             )
 
     def _opened(self, release: Release, book: KeyBook) -> tuple[int, ...]:
-        """The decrypted sums of the parties of a release."""
+        """Return the decrypted sums of the parties of a release."""
         terms = masked_terms_of(self.campaign)
         product = Unmasking(terms.modulus, ciphertexts_of(self.campaign))
         missing = set(release.parties)
@@ -330,7 +330,7 @@ class MaskedStore(EnvelopeStore):
         return read_key_book(raw, self.campaign)
 
     def totals(self, periods: range | None = None) -> list[PeriodTotal]:
-        """The decrypted sums of the periods with these numbers, rising; None for all periods."""
+        """Return the decrypted sums of the periods with these numbers, rising; None for all periods."""
         documents = self.documents()
         numbers = (int(name.split()[1]) for name in documents if name.startswith(f"{_TOTAL} "))
         chosen = sorted(number for number in numbers if periods is None or number in periods)
@@ -345,7 +345,7 @@ class MaskedStore(EnvelopeStore):
         return PeriodTotal(period, book, release.parties, tuple(int(text) for text in entry[2]))
 
     def asked(self) -> dict[int, tuple[bytes, ...]]:
-        """Period → the parties of the request that was written last."""
+        """Return period → the parties of the request that was written last."""
         found = (parse_request(raw) for name, raw in self.documents().items() if name.startswith(f"{_REQUEST} "))
         return {request.period: request.parties for request in found}
 
@@ -357,7 +357,7 @@ class MaskedStore(EnvelopeStore):
         return dict(sorted(found.items()))
 
     def sums(self, periods: range, rule: Rule | None, *, rejected: Mapping[str, int], words: str) -> Statistics:
-        """Statistics of the decrypted totals; no rule can choose parties, since only their sum is known."""
+        """Return statistics of the decrypted totals; no rule can choose parties, since only their sum is known."""
         if rule is not None:
             raise InputError("robust_invalid", "of masked messages only the sum is known; robust rules need each one")
         return masked_statistics(self.campaign, self.totals(periods), rejected=rejected, periods=words)

@@ -39,7 +39,7 @@ def check_list(
     workspace: Workspace | str | Path | None = None,
     trusted: bytes | str | Path | None = None,
 ) -> bytes:
-    """The bytes of a list of nodes. Its signatures are checked only if a workspace or a trust root is given.
+    """Return the bytes of a list of nodes. Its signatures are checked only if a workspace or a trust root is given.
 
     Dates are not checked, as those of a campaign are not: the list that was in force when a node summarised may have
     expired when the summary is taken in. Nodes that exchange summaries do check dates (decision 74). Campaign keys of
@@ -79,7 +79,7 @@ def newer_list(kept: bytes | None, given: bytes, campaign: Campaign) -> bytes:
 
 
 def needed(kept: bytes | None) -> bytes:
-    """The list that a store was given; ``nodes_unknown`` (``InputError``): it was given none."""
+    """Return the list that a store was given; ``nodes_unknown`` (``InputError``): it was given none."""
     if kept is None:
         raise InputError("nodes_unknown", "the store has no list of nodes yet: give one with --nodes LIST.hsl")
     return kept

@@ -26,12 +26,12 @@ _FILES = {SUMMARIES_FILE, f"{SUMMARIES_FILE}-journal"}
 
 
 def is_node_store(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder is a store of nodes' envelopes, and not one of reports."""
+    """Return whether a folder is a store of nodes' envelopes, and not one of reports."""
     return (Path(path) / SUMMARIES_FILE).exists()
 
 
 def kind_of(campaign: Campaign) -> type[NodeStore | MaskedStore]:
-    """The kind of store for a campaign for nodes."""
+    """Return the kind of store for a campaign for nodes."""
     return NodeStore if campaign.masked is None else MaskedStore
 
 
@@ -134,7 +134,7 @@ def new_or_open(
 
 
 def _campaign_in(path: str | os.PathLike[str]) -> bytes:
-    """The signed campaign file of an existing store."""
+    """Return the signed campaign file of an existing store."""
     check_folder(path)
     folder = Path(path)
     with closing(Database(folder)) as database:

@@ -57,7 +57,7 @@ class NodeStatus(NamedTuple):
         return self.nodes >= self.min_batch_size
 
     def to_json(self) -> dict[str, Any]:
-        """All attributes for programs; ε as decimal text."""
+        """Return all attributes for programs; ε as decimal text."""
         return {
             **self._asdict(),
             "campaign": self.campaign.hex(),
@@ -104,7 +104,7 @@ def status(store: EnvelopeStore) -> NodeStatus:
 
 
 def _period(period: int, nodes: dict[bytes, str | None], listed: AbstractSet[bytes]) -> PeriodCount:
-    """Counts of one period; ``nodes``: node → reason why its summary does not count, or None."""
+    """Return counts of one period; ``nodes``: node → reason why its summary does not count, or None."""
     return PeriodCount(
         period,
         sum(reason is None for reason in nodes.values()),

@@ -39,11 +39,11 @@ class NodeStore(EnvelopeStore):
 
     @staticmethod
     def content(envelope: bytes) -> Summary:
-        """The summary in an envelope, which is not checked."""
+        """Return the summary in an envelope, which is not checked."""
         return read_summary(envelope)[1]
 
     def arrivals(self) -> Iterator[tuple[Arrival, str | None]]:
-        """All kept summaries without their numbers (:meth:`summaries`)."""
+        """Return all kept summaries without their numbers (:meth:`summaries`)."""
         return ((Arrival(one.period, one.node, one.epsilon_micro), fault) for one, fault in self.summaries())
 
     def summaries(self) -> Iterator[tuple[Summary, str | None]]:
@@ -51,15 +51,15 @@ class NodeStore(EnvelopeStore):
         return ((_summary_in(row), fault) for row, fault in self.judged())
 
     def counted(self) -> Iterator[Summary]:
-        """The summaries that count, by period and node: of listed nodes, and without contradiction."""
+        """Return the summaries that count, by period and node: of listed nodes, and without contradiction."""
         return (summary for summary, reason in self.summaries() if reason is None)
 
     def totals(self) -> Totals:
-        """Exact sums of the summaries that count, by period."""
+        """Return exact sums of the summaries that count, by period."""
         return Totals.of(self.campaign, self.counted())
 
     def sums(self, periods: range, rule: Rule | None, *, rejected: Mapping[str, int], words: str) -> Statistics:
-        """Statistics by plain addition, or by a robust rule."""
+        """Return statistics by plain addition, or by a robust rule."""
         if rule is None:
             return federated(self.campaign, self.totals().total(periods), rejected=rejected, periods=words)
         found = (summary for summary in self.counted() if summary.period in periods)
@@ -67,7 +67,7 @@ class NodeStore(EnvelopeStore):
 
 
 def _summary_in(row: Row) -> Summary:
-    """The summary in a row of a store. It was judged when it was taken in, and is not judged again.
+    """Return the summary in a row of a store. It was judged when it was taken in, and is not judged again.
 
     The store has compared the bytes with their digest, so they are those that were judged. They are decoded without the
     checks for foreign bytes, which take ten times as long.

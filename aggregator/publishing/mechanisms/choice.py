@@ -35,7 +35,7 @@ is none: a campaign names it, since each device needs its package."""
 
 
 def kind_of(name: str) -> type[Mechanism]:
-    """The class of a mechanism that an analyst named, also of another package.
+    """Return the class of a mechanism that an analyst named, also of another package.
 
     Raises:
         InputError: ``mechanism_unknown``, which also says that there is ``auto``; ``mechanism_incomplete``.
@@ -50,7 +50,7 @@ def kind_of(name: str) -> type[Mechanism]:
 
 
 def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
-    """The mechanism of one question. Run by the analyst, before any device answers.
+    """Return the mechanism of one question. Run by the analyst, before any device answers.
 
     ``auto`` means the one of :data:`CANDIDATES` with the smallest variance per answer for a value that no device holds,
     q(1 − q)/(p − q)². That is (K − 2 + e^ε)/(e^ε − 1)² for ``direct`` and 4e^ε/(e^ε − 1)² for ``oue``: ``direct`` if
@@ -96,7 +96,7 @@ def forms() -> Mapping[str, str]:
 
 
 def is_numeric(name: str) -> bool:
-    """Whether a mechanism is about numbers. An unknown name is none."""
+    """Return whether a mechanism is about numbers. An unknown name is none."""
     try:
         return issubclass(mechanisms.kind(name), NumericMechanism)
     except InputError:
@@ -104,14 +104,14 @@ def is_numeric(name: str) -> bool:
 
 
 def _own_form(kind: type[NumericMechanism]) -> str:
-    """The form of a mechanism's questions about moments, from its layout."""
+    """Return the form of a mechanism's questions about moments, from its layout."""
     if kind.layout == mechanisms.SINGLE:
         return SINGLE_NUMBER
     return ALL_AT_ONCE if kind.asks_for_all else ONE_PER_CLASS
 
 
 def form_of(name: str, approach: int | None = None) -> str:
-    """The form of a mechanism's questions about moments: a single number, one per class, or all numbers at once.
+    """Return the form of a mechanism's questions about moments: a single number, one per class, or all numbers at once.
 
     Args:
         name: a numeric mechanism.
@@ -177,7 +177,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(schema: Schema, epsilon_micro: int, *, joint: bool = True) -> list[Candidate]:
-    """All choices for the numbers of a schema, sorted by rising variance.
+    """Return all choices for the numbers of a schema, sorted by rising variance.
 
     ``laplace`` is left out where its noise does not fit into a report.
 
@@ -205,7 +205,7 @@ class _TooWideError(Exception):
 
 
 def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | None) -> Candidate:
-    """The candidate with the named mechanism. Raises :class:`_TooWideError` if its parameters are impossible."""
+    """Return the candidate with the named mechanism. Raises :class:`_TooWideError` if its parameters are impossible."""
     subjects = gaussian_subjects(schema, form_of(name, approach))
     try:
         mechanism = moment_mechanism(name, epsilon_micro, subjects[-1], len(schema.numeric))

@@ -55,7 +55,7 @@ def check_complete(questions: Iterable[Question]) -> None:
 
 
 def missing_parts(mechanism: Mechanism) -> list[str]:
-    """Names of a mechanism's missing parts; empty for a complete mechanism.
+    """Return names of a mechanism's missing parts; empty for a complete mechanism.
 
     The description is missing unless it is one line of at most :data:`MAX_DESCRIPTION` visible characters.
     """

@@ -45,7 +45,7 @@ Bools = NDArray[np.bool_]
 def inputs_of(
     schema: Schema, subject: Subject, encoded: EncodedFrame, labels: Integers, predicted: Integers | None = None
 ) -> Integers:
-    """The inputs of a question's mechanism for the records of N people.
+    """Return the inputs of a question's mechanism for the records of N people.
 
     Equal to :meth:`protocol.questions.Question.input_of` of each record.
 
@@ -87,14 +87,14 @@ def inputs_of(
 
 
 def _moment(numbers: Integers, power: int | None) -> Integers:
-    """The moments of numbers u, (N,) int64: u for power 1, ⌊u²/S⌋ for power 2, 0 for a missing number."""
+    """Return the moments of numbers u, (N,) int64: u for power 1, ⌊u²/S⌋ for power 2, 0 for a missing number."""
     numbers = np.where(numbers == NO_NUMBER, 0, numbers)
     return np.asarray(numbers if power != SQUARE else numbers * numbers // SCALE, np.int64)
 
 
 @ByFamily
 def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> NDArray[Any]:
-    """Independent random answers of N devices.
+    """Return independent random answers of N devices.
 
     Args:
         mechanism: the mechanism; A is ``mechanism.answers``.
@@ -171,7 +171,7 @@ def draw_bits(mechanism: Bits, inputs: Integers, rng: np.random.Generator) -> Bo
 
 
 def coins(inputs: Integers, threshold: int, rng: np.random.Generator) -> Bools:
-    """One random bit per number, with the probabilities of ``bit``. Int64 → bool of the same shape.
+    """Return one random bit per number, with the probabilities of ``bit``. Int64 → bool of the same shape.
 
     Args:
         inputs: scaled numbers from −S to S.
@@ -250,7 +250,7 @@ class CountLaw(Protocol):
 
 @ByFamily
 def count_law(mechanism: Mechanism, inputs: Integers, shares: Floats) -> CountLaw:
-    """The distribution of the counts of one question in a population.
+    """Return the distribution of the counts of one question in a population.
 
     Args:
         inputs: the different records' inputs, from :func:`aggregator.publishing.mechanisms.draws.inputs_of`: shape
@@ -323,13 +323,13 @@ class _Sums(NamedTuple):
 
 
 def _held(mechanism: Mechanism, inputs: Integers, shares: Floats) -> Floats:
-    """Share of the population with each of the K values of a mechanism: shape (K,) float64, sums to 1."""
+    """Return share of the population with each of the K values of a mechanism: shape (K,) float64, sums to 1."""
     found = np.bincount(inputs, shares, minlength=mechanism.size)
     return np.asarray(found / found.sum(), np.float64)
 
 
 def _normalised(chance: Floats) -> Floats:
-    """Probabilities without the rounding errors that numpy's multinomial refuses. Float64 of one shape (A,)."""
+    """Return probabilities without the rounding errors that numpy's multinomial refuses. Float64 of one shape (A,)."""
     return np.asarray(chance / chance.sum(), np.float64)
 
 
@@ -401,7 +401,7 @@ def hybrid_law(mechanism: Hybrid, inputs: Integers, shares: Floats) -> CountLaw:
 
 
 def _cells(mechanism: Piecewise, inputs: Integers, shares: Floats) -> Floats:
-    """Probability of every cell of ``piecewise``: shape (cells,) float64.
+    """Return probability of every cell of ``piecewise``: shape (cells,) float64.
 
     With w the width of the window, N the number of cells and T/2³² the probability of the window, every cell has the
     probability (1 − T/2³²)/(N − w), and the cells of a device's window T/(2³²w) instead.

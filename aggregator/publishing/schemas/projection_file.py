@@ -37,7 +37,7 @@ _MAX_DIGITS = 20
 
 
 def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, Any]:
-    """Facts about how a projection was fitted, for the projection file and for people.
+    """Return facts about how a projection was fitted, for the projection file and for people.
 
     Args:
         reduction: result of the fit. Its arrays ``directions.explained``, ``directions.discriminant`` and ``clipped``
@@ -56,7 +56,7 @@ def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, A
 
 
 def projection_text(schema: Schema, facts: Mapping[str, Any], pilots: Sequence[PilotCost] = ()) -> str:
-    """The text of a projection file. Run by the analyst after a fit.
+    """Return the text of a projection file. Run by the analyst after a fit.
 
     Args:
         schema: schema that has a projection.
@@ -139,7 +139,7 @@ def load_pilots(path: str | Path) -> tuple[PilotCost, ...]:
 
 
 def _body(raw: bytes) -> dict[str, Any]:
-    """The JSON object of a projection file. InputError ``projection_invalid`` if the bytes are none."""
+    """Return the JSON object of a projection file. InputError ``projection_invalid`` if the bytes are none."""
     body: object = None
     with suppress(ValueError, RecursionError):  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         body = json.loads(raw.decode(), parse_int=_integer)
@@ -149,14 +149,14 @@ def _body(raw: bytes) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    """The integer of a text. A text longer than any field can hold is refused, because parsing it takes long."""
+    """Return the integer of a text. A text longer than any field can hold is refused, because parsing it takes long."""
     if len(text) > _MAX_DIGITS:
         raise ValueError
     return int(text)
 
 
 def _list(body: Mapping[str, Any], key: str) -> list[Any]:
-    """A list in an object. InputError ``projection_invalid`` if the value is no list."""
+    """Return a list in an object. InputError ``projection_invalid`` if the value is no list."""
     if type(body.get(key)) is not list:
         raise InputError("projection_invalid", f"'{key}' is not a list")
     found: list[Any] = body[key]
@@ -164,7 +164,7 @@ def _list(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _integers(body: Mapping[str, Any], key: str) -> list[int]:
-    """A list of whole numbers in an object. InputError ``projection_invalid`` for any other value."""
+    """Return a list of whole numbers in an object. InputError ``projection_invalid`` for any other value."""
     found = _list(body, key)
     if not all(type(number) is int for number in found):
         raise InputError("projection_invalid", f"'{key}' holds something that is no whole number")
@@ -172,7 +172,7 @@ def _integers(body: Mapping[str, Any], key: str) -> list[int]:
 
 
 def _component(entry: object, *, has_missing: bool) -> Component:
-    """A component from its entry. InputError ``projection_invalid`` if the entry is malformed."""
+    """Return a component from its entry. InputError ``projection_invalid`` if the entry is malformed."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not is_text(entry["name"]):
         raise InputError("projection_invalid", "a component has no name that prints")
     low, high = _integers({"bounds": [entry.get("low"), entry.get("high")]}, "bounds")

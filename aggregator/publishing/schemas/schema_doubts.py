@@ -66,7 +66,7 @@ FEWEST_OTHERS = 2
 
 
 def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
-    """Why a column should perhaps be left out; None if there is no sign of that.
+    """Return why a column should perhaps be left out; None if there is no sign of that.
 
     Args:
         column: cells as text, in the order of the file.
@@ -88,7 +88,7 @@ def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
 
 
 def _look_like_times(cells: Sequence[str]) -> bool:
-    """Whether cells are dates or times in usual spellings, or counts from 1970 that are all in 2000 … 2100."""
+    """Return whether cells are dates or times in usual spellings, or counts from 1970 that are all in 2000 … 2100."""
     if len(set(cells)) < 2:
         return False
     if sum(_TIME.fullmatch(cell) is not None for cell in cells) >= MOST_COMMON_SHARE * len(cells):
@@ -108,7 +108,7 @@ def _is_ordered(numbers: Sequence[int]) -> bool:
 
 
 def number_in(cell: str) -> Decimal | None:
-    """The number that devices read in a cell; None if there is none."""
+    """Return the number that devices read in a cell; None if there is none."""
     try:
         return parse_bound(cell)
     except InputError:
@@ -152,7 +152,7 @@ def look_alike(texts: Sequence[str]) -> bool:
 
 
 def alike_in(schema: Schema) -> str:
-    """A warning about names, classes or values of a schema that look alike; empty if there are none."""
+    """Return a warning about names, classes or values of a schema that look alike; empty if there are none."""
     listed: list[tuple[str, Sequence[str]]] = [("its label's classes", schema.label.classes)]
     listed.append(("names of its features", [feature.name for feature in schema.features]))
     categories = [feature for feature in schema.features if isinstance(feature, Categorical)]
@@ -180,7 +180,7 @@ def marker(column: pd.Series, missing: Collection[str]) -> str | None:
 
 
 def large_marker(column: pd.Series, missing: Collection[str]) -> str | None:
-    """A number such as 999 that probably means "missing"; None if there is none.
+    """Return a number such as 999 that probably means "missing"; None if there is none.
 
     All cells are numbers. The marker has three nines or more and occurs at least twice. There are at least
     :data:`FEWEST_OTHERS` different other numbers, and all of them are smaller than a tenth of the marker plus one:
@@ -195,7 +195,7 @@ def large_marker(column: pd.Series, missing: Collection[str]) -> str | None:
 
 
 def _counted(column: pd.Series, missing: Collection[str]) -> dict[Decimal, tuple[str, int]]:
-    """Number → its text and how often it occurs; empty if a text is no number, or two texts are one number."""
+    """Return number → its text and how often it occurs; empty if a text is no number, or two texts are one number."""
     counts = column[~column.isin(set(missing))].value_counts()
     numbers = {parse_bound(text): (text, int(count)) for text, count in counts.items() if _is_number(text)}
     return numbers if len(numbers) == len(counts) else {}
@@ -207,7 +207,7 @@ def word_for_missing(texts: Iterable[str]) -> str | None:
 
 
 def units_in(texts: Sequence[str]) -> str:
-    """A hint if the texts are numbers with one unit or sign beside them, as 5.31 mm and $ 12 are; else empty.
+    """Return a hint if the texts are numbers with one unit or sign beside them, as 5.31 mm and $ 12 are; else empty.
 
     At least :data:`_FEWEST_UNITS` texts are of that form, and nine of ten texts have the same unit.
     """
@@ -220,7 +220,7 @@ def units_in(texts: Sequence[str]) -> str:
 
 
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
-    """One line for every warning about a column of a pilot.
+    """Return one line for every warning about a column of a pilot.
 
     Args:
         frame: a table of text from :func:`aggregator.common.tables.read_table`.
@@ -238,7 +238,7 @@ def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Coll
 
 
 def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -> Iterator[str]:
-    """What is odd about the texts of a column, and what to do."""
+    """Yield what is odd about the texts of a column, and what to do."""
     if have_outer_spaces(column.name):
         yield "its name has spaces around it, so records need a key with these spaces; write the header without them"
     texts = sorted(set(column) - set(missing))
@@ -260,7 +260,7 @@ def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -
 
 
 def _far(column: pd.Series, missing: Collection[str]) -> Iterator[str]:
-    """A warning of a number that is far from the others, so that all of these share one bin."""
+    """Yield a warning of a number that is far from the others, so that all of these share one bin."""
     numbers = sorted(float(cell) for cell in column if cell not in missing and _is_number(cell))
     if len(numbers) < FEWEST_RECORDS:
         return
@@ -273,7 +273,7 @@ def _far(column: pd.Series, missing: Collection[str]) -> Iterator[str]:
 
 
 def _commas(texts: Sequence[str], *, is_label: bool) -> Iterator[str]:
-    """Warnings about commas in numbers; without any, about texts that look alike."""
+    """Yield warnings about commas in numbers; without any, about texts that look alike."""
     commas = [text for text in texts if advice_on_commas([text])]
     numbers = len(commas) + sum(map(_is_number, texts))
     advice = advice_on_commas(commas) if 2 * numbers > len(texts) else ""
@@ -291,7 +291,7 @@ def _commas(texts: Sequence[str], *, is_label: bool) -> Iterator[str]:
 
 
 def _markers(column: pd.Series, missing: Collection[str], texts: Sequence[str], *, is_label: bool) -> Iterator[str]:
-    """Warnings about texts and numbers that probably mean "missing", with the command that takes them so."""
+    """Yield warnings about texts and numbers that probably mean "missing", with the command that takes them so."""
     found = [("its text {}", word_for_missing(texts))]
     if not is_label:
         found += [("its largest number, {},", large_marker(column, missing))]
@@ -303,7 +303,7 @@ def _markers(column: pd.Series, missing: Collection[str], texts: Sequence[str], 
 
 
 def _numbered_classes(texts: Sequence[str]) -> Iterator[str]:
-    """A warning about a label of many numbers, or of numbers that are not whole, such as an age or a price."""
+    """Yield a warning about a label of many numbers, or of numbers that are not whole, such as an age or a price."""
     numbers = [parse_bound(text) for text in texts if _is_number(text)]
     whole = all(number == number.to_integral_value() for number in numbers)
     if 2 * len(numbers) > len(texts) and (len(numbers) > MOST_NUMBERED_CLASSES or not whole):
@@ -314,6 +314,6 @@ def _numbered_classes(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _said_missing(missing: Collection[str]) -> str:
-    """The options of ``hearsay schema`` that give these texts of missing values."""
+    """Return the options of ``hearsay schema`` that give these texts of missing values."""
     kept = [f"--not-missing={quote(token)}" for token in MISSING_TOKENS if token not in missing]
     return " ".join([*kept, *(f"--missing={quote(token)}" for token in missing if token not in MISSING_TOKENS)])

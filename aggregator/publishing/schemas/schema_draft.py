@@ -179,7 +179,7 @@ def _feature_table(column: pd.Series, how: tuple[int, bool], max_values: int, mi
 
 
 def _warning(column: pd.Series, missing: set[str]) -> str:
-    """The comment above the table of a doubtful column; empty for most columns."""
+    """Return the comment above the table of a doubtful column; empty for most columns."""
     why = doubt(column, missing)
     return "" if why is None else f"# Leave it out? {why}\n"
 
@@ -207,7 +207,7 @@ def _numeric_table(
     *,
     has_missing: bool,
 ) -> str:
-    """The table of a numeric feature."""
+    """Return the table of a numeric feature."""
     low, high = outward(present[0], present[-1])
     stated = f"bins = {bins}  # of equal width; or edges = [...]"
     if equal_frequency:
@@ -228,7 +228,7 @@ def _numeric_table(
 
 
 def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[Decimal]:
-    """Edges with about as many numbers in each bin. An edge is the first number of the bin above it.
+    """Return edges with about as many numbers in each bin. An edge is the first number of the bin above it.
 
     Numbers that are alike stay together, so there may be fewer bins than asked for, and never fewer than two.
 
@@ -265,13 +265,13 @@ def outward(least: Decimal, most: Decimal) -> tuple[str, str]:
 
 
 def _plain(number: Decimal) -> str:
-    """Short decimal text: 0.10 → 0.1, 1E+2 → 100 where that is short."""
+    """Return short decimal text: 0.10 → 0.1, 1E+2 → 100 where that is short."""
     number = number.normalize()
     return f"{number:f}" if abs(number.adjusted()) < 20 else str(number)
 
 
 def _is_numeric(numbers: dict[str, Decimal], max_values: int) -> bool:
-    """Whether a column with these numbers becomes a numeric feature."""
+    """Return whether a column with these numbers becomes a numeric feature."""
     distinct = set(numbers.values())
     return len(distinct) > 1 and (len(distinct) > max_values or not _whole(list(numbers)))
 
@@ -306,7 +306,7 @@ def _refuse_cell(cells: pd.Series, what: str) -> NoReturn:
 
 
 def _whole(values: list[str]) -> bool:
-    """Whether all values are integers, written as a device writes them."""
+    """Return whether all values are integers, written as a device writes them."""
     return all(
         len(value) <= MAX_BOUND_CHARACTERS
         and value.isascii()

@@ -133,7 +133,7 @@ def parse_schema_text(text: str) -> SchemaFile:
 
 
 def _pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:
-    """The tables ``[[pilots]]``."""
+    """Return the tables ``[[pilots]]``."""
     try:
         return parse_pilots(body)
     except DocumentError as error:
@@ -142,7 +142,7 @@ def _pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:
 
 
 def equal_width_edges(name: str, low: str, high: str, bins: int) -> list[int]:
-    """Integer edges of ``bins`` bins of equal width: edge j is the scaled value of low + j(high − low)/bins.
+    """Return integer edges of ``bins`` bins of equal width: edge j is the scaled value of low + j(high − low)/bins.
 
     Edges are rounded half to even, as a device scales numbers, so a number on an edge is in the upper bin.
 
@@ -220,7 +220,7 @@ def _numeric(entry: dict[str, Any], name: str) -> Numeric:
 
 
 def _within(entry: dict[str, Any], low: str, high: str, where: str) -> Fraction:
-    """The substitute of a numeric feature, inside its bounds."""
+    """Return the substitute of a numeric feature, inside its bounds."""
     number = parse_bound(_decimal(entry, "substitute", where))
     if not parse_bound(low) <= number <= parse_bound(high):
         raise InputError("schema_invalid", f"{where}: the substitute is outside the bounds")
@@ -234,7 +234,7 @@ def _decimal(entry: dict[str, Any], key: str, where: str) -> str:
 
 
 def _number(value: object, where: str) -> str:
-    """A number as decimal text. Text is returned unchanged; the caller checks it."""
+    """Return a number as decimal text. Text is returned unchanged; the caller checks it."""
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         raise InputError("schema_invalid", f"{where}: a number or its decimal text is needed")
     return str(value)
@@ -248,7 +248,7 @@ def _position(value: object, values: list[str], where: str) -> int:
 
 
 def _texts(entry: dict[str, Any], key: str, where: str) -> list[str]:
-    """A list of printable texts. Integers and booleans become the texts that devices use for them."""
+    """Return a list of printable texts. Integers and booleans become the texts that devices use for them."""
     texts = []
     for item in _field(entry, key, list, where):
         text = as_text(item)
@@ -283,10 +283,10 @@ def _check_keys(entry: dict[str, Any], known: Collection[str], where: str) -> No
 
 
 def toml_text(text: str) -> str:
-    """A text as a TOML basic string. TOML has all escapes of JSON."""
+    """Return a text as a TOML basic string. TOML has all escapes of JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def toml_array(texts: Iterable[str]) -> str:
-    """Texts as a TOML array."""
+    """Return texts as a TOML array."""
     return f"[{', '.join(map(toml_text, texts))}]"
