@@ -1,16 +1,17 @@
 """Alarms: counts of reports that honest devices do not explain, with p-values. They cost no privacy.
 
-Each kind of test compares counts with a law that holds for honest devices whatever their records are:
+Each kind of test compares counts with a law (distribution) that holds for honest devices whatever their records are:
 
-    set bits    rows of bits by number of ones, where its law is the same for every record, as of unary encodings
-    questions   reports per question: the ids of a stratum are divided in fixed shares, and strata have equally many
+    set bits    numbers of ones in answers that are rows of bits, if their law is the same for every record
+    questions   reports per question: each question has a fixed share of the report ids of its stratum (group of
+                questions, of which a device answers one), and all strata have equally many reports
     range       estimates below the least or above the largest possible value
-    periods     one stretch of time against all others; also an honest change of the population raises it
+    periods     one stretch of periods against all others; also an honest change of the population raises an alarm
 
-p-values are corrected by Bonferroni's inequality: p is divided by the share of the level that the test has. Each kind
-has a fixed share (:data:`SHARES`), most of it the two kinds with few tests. The m tests of a kind get equal parts of
-the kind's share. For set bits, most of it is for one test: how many reports of all questions have exactly one set bit.
-An alarm is a corrected p below :data:`LEVEL`, so at most that share of honest campaigns raises any alarm.
+p-values are corrected by Bonferroni's inequality: p is divided by the share of :data:`LEVEL` that the test has. Each
+kind has a fixed share (:data:`SHARES`), the largest ones the two kinds with few tests. The tests of a kind divide its
+share equally. For set bits, most of the share is for one test: how many reports of all questions have exactly one set
+bit. An alarm is a corrected p below :data:`LEVEL`, so at most that share of honest campaigns raises any alarm.
 Source: docs/math.md, section 3; decision 58.
 """
 
@@ -39,25 +40,25 @@ from protocol.mechanisms import FrequencyMechanism, Mechanism
 LEVEL = 0.006
 """Corrected p-value below which a test is an alarm."""
 SHARES = {"set bits": 0.55, "questions": 0.35, "range": 0.05, "periods": 0.05}
-"""Share of the level of each kind of tests, if all kinds have a test. Kinds without a test leave theirs to the others.
+"""Share of :data:`LEVEL` for each kind of tests. If a kind has no test, the other kinds divide its share.
 
 A test among thousands hardly loses power by a smaller share; a test among few does.
 """
 CORRECTION = "Bonferroni, with unequal shares for the kinds of tests"
 _ONE_BIT = 0.9
-"""Part of the share of "set bits" for the one test of all questions."""
+"""Part of the share of "set bits" that the one test of all questions together has."""
 _LEAST_ANSWERS = 100
 """Number of answers from which sums of numbers are taken as normal."""
 
 
 class Test(NamedTuple):
-    """One test.
+    """One test of counts, and its result.
 
     Attributes:
         kind: one of the keys of :data:`SHARES`.
         about: what was found, in words.
-        p: probability of such a count, or of one further out, from honest devices; not corrected.
-        share: part of the kind's share of the level that the test has; they sum to 1 over a kind.
+        p: probability that honest devices give such a count or a more extreme one; not corrected.
+        share: part of the kind's share that the test has; the parts of all tests of a kind sum to 1.
         corrected: the corrected p-value, at most 1.
     """
 
@@ -72,8 +73,9 @@ class Alarms(NamedTuple):
     """The result of all tests.
 
     Attributes:
-        kinds: for each kind with a test the number of tests and the smallest corrected p-value.
-        raised: the alarms, the smallest corrected p-value first.
+        tests: number of tests.
+        kinds: kind of tests → (number of tests, smallest corrected p-value); kinds without a test are left out.
+        raised: the tests that are alarms, the smallest corrected p-value first.
     """
 
     tests: int
@@ -102,13 +104,13 @@ class Alarms(NamedTuple):
 
 
 def alarms(campaign: Campaign, tally: Tally, statistics: Statistics, profile: Profile | None) -> Alarms:
-    """Run all tests on the counted reports. Run by the operator.
+    """Test the counts of a store's reports, and return the results. Run by the operator.
 
     Args:
         tally: counts of all reports.
         statistics: the estimates from ``tally``.
-        profile: further counts; None if there are none. Without it there is no test of set bits and of periods. Its set
-            bits are of the reports that the store still has.
+        profile: numbers of set bits, and counts by period; None leaves out the tests of set bits and of periods. The
+            numbers of set bits are those of the reports that were not forgotten.
     """
     names = [question_name(question.subject, campaign.schema) for question in campaign.questions]
     found = [*_questions(campaign, tally, names), *_range(campaign, tally, statistics)]
@@ -129,7 +131,7 @@ def _summary(tests: list[Test]) -> tuple[int, float]:
 
 
 def _shared(kind: str, found: list[tuple[str, float]], share: float = 1.0) -> list[Test]:
-    """Return tests of one kind with equal shares, which sum to ``share``."""
+    """Return tests of one kind with equal shares, which sum to ``share``. ``found``: (what was found, p-value)."""
     return [Test(kind, about, float(p), share / len(found)) for about, p in found]
 
 
@@ -166,16 +168,17 @@ def _questions(campaign: Campaign, tally: Tally, names: list[str]) -> list[Test]
 
 
 def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where: list[str]) -> list[tuple[str, float]]:
-    """Return two-sided tests of numbers of reports per question and stratum.
+    """Return two-sided tests of the numbers of reports of each question and stratum, as (what was found, p-value).
 
-    A device answers every stratum once in a period, so honest strata have equally many reports but for losses. The
-    test of a stratum takes its reports as Bin(T, 1/r), T the reports of all r strata: losses that do not depend on the
-    stratum give no larger variance. A question that has a stratum of its own has no further test.
+    A device answers one question of every stratum in a period, so r honest strata have equally many reports, but for
+    lost ones. A stratum's number of reports is compared with Bin(T, 1/r), where T is the number of reports of all
+    strata: losses that do not depend on the stratum give no larger variance. A question that is alone in its stratum
+    has no other test.
 
     Args:
-        n: (P, Q) int64, number of reports of each question in each of P sets of reports.
-        names: of the Q questions.
-        where: P texts that say which reports a set has, or empty ones.
+        n: (P, Q) int64, number of reports of each of Q questions in each of P sets of reports.
+        names: names of the Q questions.
+        where: P texts that say which reports a set has, or empty texts.
     """
     stratum = np.array([question.stratum for question in campaign.questions])
     answers = n @ (stratum[:, None] == stratum).astype(np.int64)
@@ -190,7 +193,7 @@ def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where
 
 
 def _equal_strata(campaign: Campaign, n: Integers, stratum: Integers, where: list[str]) -> list[tuple[str, float]]:
-    """Tests of the strata: arguments of :func:`_against_assignment`, and (Q,) int64, the stratum of each question."""
+    """Return the tests of strata of :func:`_against_assignment`. ``stratum``: (Q,) int64, that of each question."""
     strata = campaign.answers
     reports = n @ (stratum[:, None] == np.arange(strata)).astype(np.int64)
     total = np.broadcast_to(reports.sum(axis=1, keepdims=True), reports.shape)
@@ -204,8 +207,8 @@ def _equal_strata(campaign: Campaign, n: Integers, stratum: Integers, where: lis
 def two_sided(k: Integers, n: Integers, p: Floats) -> Floats:
     """Return two-sided p-values of numbers k under Bin(n, p): twice the smaller tail, at most 1. All of one shape.
 
-    The median lies between the whole numbers below and above the mean. So a tail that holds the mean is at least ½,
-    and only the other tail is computed.
+    The median is one of the two whole numbers beside the mean. So a tail that holds the mean is at least ½, and only
+    the other tail is computed.
     """
     high = k >= n * p
     tail = upper_tail(np.where(high, k, n - k), n, np.where(high, p, 1 - p))
@@ -268,19 +271,20 @@ def _periods(campaign: Campaign, statistics: Statistics, profile: Profile, names
 def _differs(
     campaign: Campaign, number: int, whole: QuestionEstimate, n: Integers, counts: Integers
 ) -> tuple[NDArray[np.intp], Floats]:
-    """p-values of one question's counts in each stretch against all other stretches.
+    """Return p-values of one question's counts in each stretch of periods against all other stretches.
 
-    Given its sum over all stretches, a count is hypergeometric. The binomial law of as many draws has heavier tails.
+    Given its sum over all stretches, a count is hypergeometric. The binomial law used here has heavier tails.
 
     Args:
-        whole: the question's estimates.
-        n: (P,) int64, numbers of answers by stretch.
-        counts: (P, K) int64, what the estimators count, by stretch.
+        number: index of the question.
+        whole: the question's estimates from all reports.
+        n: (P,) int64, numbers of answers in each of P stretches.
+        counts: (P, K) int64, the K counts from which the question is estimated, in each stretch.
 
     Returns:
-        (R,) intp, the stretches that can be compared, and their p-values: (R, K) float64, one for each count of a
-        :class:`~protocol.mechanisms.FrequencyMechanism`, one for each estimate of other mechanisms. Without any
-        stretch (R = 0) the second array is empty.
+        (R,) intp, the R stretches with enough answers to be compared, and (R, K) float64, their p-values: one for each
+        count of a :class:`~protocol.mechanisms.FrequencyMechanism`, else one for each estimate. If R = 0 the second
+        array is empty.
     """
     mechanism, total = campaign.questions[number].mechanism, int(n.sum())
     sums, is_frequency = counts.sum(axis=0), isinstance(campaign.questions[number].mechanism, FrequencyMechanism)
@@ -304,7 +308,7 @@ def _differs(
 
 
 def _means(mechanism: Mechanism, n: Integers, counts: Integers) -> Floats:
-    """Estimated means of R sets of answers: (R, K) float64 from their numbers, (R, 1), and counts, (R, answers)."""
+    """Return the estimated means of R sets of answers, (R, K) float64. ``n``: (R, 1); ``counts``: (R, answers)."""
     found = [debias(mechanism, m, row).estimate / m for m, row in zip(n[:, 0].tolist(), counts.tolist(), strict=True)]
     return np.array(found, np.float64).reshape(len(found), -1)
 

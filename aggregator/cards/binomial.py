@@ -20,7 +20,7 @@ _STIRLING = np.array(
 _BLOCKS = 64
 _AT_ONCE = 1 << 12
 _REACH = 12.0
-"""Number of standard deviations that a summed tail extends beyond its begin, or beyond the mean."""
+"""Number of standard deviations by which a summed tail extends beyond its begin, or beyond the mean."""
 
 
 def log_probability(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
@@ -65,7 +65,7 @@ def _deviance(x: Floats, mean: Floats) -> Floats:
 
 
 def upper_tail(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
-    """P(X ≥ k) for X ~ Bin(n, p), from below, to about three digits where k is above the mean.
+    """Return a lower bound of P(X ≥ k) for X ~ Bin(n, p), exact to about three digits where k is above the mean.
 
     The probabilities from k on are divided into blocks. Within a block they are replaced by the geometric sequence
     between its two ends, which is never larger, because binomial probabilities are log-concave.
@@ -86,7 +86,7 @@ def upper_tail(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
 
 
 def _upper_tail(k: Floats, n: Floats, p: Floats) -> Floats:
-    """:func:`upper_tail` of arrays of one shape, (N,) float64."""
+    """Return :func:`upper_tail` of arrays of one shape, (N,) float64."""
     margin = _REACH * np.sqrt(n * p * (1 - p)) + 40
     first = np.clip(np.maximum(k, np.floor(n * p - margin)), 0, n)  # What is further below has no weight.
     reach = np.maximum(first, n * p) + margin
@@ -105,7 +105,7 @@ def _upper_tail(k: Floats, n: Floats, p: Floats) -> Floats:
 
 
 def most_likely(n: int, p: float, chance: float) -> int:
-    """Return a number that Bin(n, p) exceeds with probability at most ``chance``, by Chernoff's bound; at most n.
+    """Return a number that X ~ Bin(n, p) exceeds with probability at most ``chance``, by Chernoff's bound; at most n.
 
     P(X ≥ x n) ≤ exp(−n·KL(x, p)) for x ≥ p, where KL is the divergence of two coins.
 
@@ -127,7 +127,7 @@ def most_likely(n: int, p: float, chance: float) -> int:
 
 
 def least_likely(n: int, p: float, chance: float) -> int:
-    """A number that Bin(n, p) falls below with probability at most ``chance``: the mirror of :func:`most_likely`.
+    """Return a number that X ~ Bin(n, p) falls below with probability at most ``chance`` (see :func:`most_likely`).
 
     Args:
         n: number of trials, at least 0.
@@ -138,7 +138,7 @@ def least_likely(n: int, p: float, chance: float) -> int:
 
 
 def _coin_divergence(x: float, p: float) -> float:
-    """Return kullback-Leibler divergence x ln(x/p) + (1 − x) ln((1 − x)/(1 − p)) of coins, for p ≤ x ≤ 1."""
+    """Return the Kullback-Leibler divergence x ln(x/p) + (1 − x) ln((1 − x)/(1 − p)) of coins, for p ≤ x ≤ 1."""
     if p >= 1:
         return 0.0
     rest = (1 - x) * log((1 - x) / (1 - p)) if x < 1 else 0.0

@@ -61,7 +61,7 @@ def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, 
 
 
 def shortened(card: Mapping[str, Any], most: int = MOST_BYTES) -> dict[str, Any]:
-    """Return the card without parts of its largest maps and lists, so that it has at most ``most`` bytes.
+    """Return a card shortened to at most ``most`` bytes: its largest maps and lists lose items.
 
     As often as needed, the largest entry loses the last half of its items, or is left out if it has no two. The entry
     ``shortened`` says how many items of which entry are left out.
@@ -82,7 +82,7 @@ def shortened(card: Mapping[str, Any], most: int = MOST_BYTES) -> dict[str, Any]
 
 
 def _promised(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
-    """What devices and nodes pay for campaigns, and how far their lies reach. Campaigns come with their reports."""
+    """Return what devices and nodes pay for campaigns, and how far their lies reach. Each campaign has its reports."""
     devices = [each for each in campaigns if each[0].nodes is None]
     nodes = [campaign for campaign, _ in campaigns if campaign.nodes is not None]
     parts = [*([_of_devices(devices)] if devices else []), *([_of_nodes(nodes)] if nodes else [])]
@@ -111,10 +111,11 @@ def _of_nodes(campaigns: Sequence[Campaign]) -> dict[str, Any]:
 
 
 def _of_devices(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
-    """What a device pays for campaigns that ask devices, and how far lying devices move the shares of the classes.
+    """Return what a device pays for campaigns, and how far lying devices move the shares of the classes.
 
-    Several campaigns are named; the reach is the largest one. It is that of as many devices as gave the reports: of few
-    devices a hundredth moves more than of many, since the questions that ids assign are not spread evenly.
+    Each of several campaigns has its own line of costs; the largest of their reaches is stated. The reach is for as
+    many devices as gave the reports: 1 % of few devices moves more than 1 % of many, since ids assign questions to few
+    devices less evenly.
     """
     costs, reaches = [], []
     for campaign, reports in campaigns:
@@ -138,7 +139,7 @@ def _of_devices(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
 
 
 def _odds(loss: float) -> str:
-    """e^loss, rounded up to four digits.
+    """Return the text of e^loss, rounded up to four digits.
 
     >>> _odds(1.0), _odds(900.0)
     ('2.719', '7.329E+390')
@@ -166,7 +167,7 @@ def _asked(statistics: Statistics) -> dict[str, Any]:
 
 
 def _unasked(stated: Sequence[Schema], schema: Schema) -> list[str]:
-    """Names of features that a campaign states and that no question is about, in the order of the first campaign."""
+    """Return the names of features that a campaign states and no question asks about, in the campaigns' order."""
     asked = {feature.name for feature in schema.features}
     names = dict.fromkeys(feature.name for each in stated for feature in each.features)
     return [name for name in names if name not in asked]
@@ -182,7 +183,7 @@ def _in_words(feature: Feature | Component | Grouped, groups: Sequence[int] | No
 
 
 def _answers(statistics: Statistics) -> Counter[str]:
-    """Return number of answers or records by kind of question."""
+    """Return the number of answers or records by kind of question."""
     found: Counter[str] = Counter()
     for one in statistics.questions:
         found[_KINDS.get(one.subject.kind, one.subject.kind)] += int(one.n)
@@ -199,7 +200,7 @@ def _influence(statistics: Statistics, postprocess: str) -> dict[str, Any]:
 
 
 def _reach_of_reports(statistics: Statistics, postprocess: str) -> str:
-    """How far invented reports move the published numbers, in words; empty if they are not of one store's reports."""
+    """Return in words how far invented reports move the published numbers; empty for other data than one store's."""
     kinds = reach_of_reports(statistics, postprocess)
     if not kinds:
         return ""

@@ -1,7 +1,7 @@
 """The card of any model in words: sections of names and texts, for ``hearsay show``.
 
-Whoever signs models can write any map into a card. So every value is taken for what it is: unknown entries come last,
-and texts are bounded.
+Whoever signs models can write any map into a card. So nothing is assumed of it: a value of any type is shown, unknown
+entries come last, and texts are bounded.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _FIRST = ("by", "step", "why")
 
 
 def sections(card: Mapping[Any, object]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """A card's entries by section, each as a name and a text on one line. Sections without entries are left out."""
+    """Return a card's entries by section, each as (name, text on one line). Empty sections are left out."""
     found = []
     left = dict(card)
     for title, names in SECTIONS.items():
@@ -75,7 +75,7 @@ def sections(card: Mapping[Any, object]) -> list[tuple[str, list[tuple[str, str]
 
 
 def _decided(chosen: object) -> list[tuple[str, str]]:
-    """Return the entry ``chosen`` as rows: who decided and why first, rows of tables last; empty for no entry."""
+    """Return a card's entry ``chosen`` as rows: who decided and why come first, tables last. Empty for no entry."""
     if not chosen:
         return []
     if not isinstance(chosen, dict):

@@ -1,12 +1,12 @@
-"""The guarantee sheet of a campaign: what a device or node spends, what lies can do, what stays unseen.
+"""The guarantee sheet of a campaign: what a device or node spends, what lies can do, what no test can see.
 
 Everything follows from the campaign's file and from what the reader of the sheet states: the number of devices or
-nodes, δ, whether an anonymous shuffler mixes the reports, shares of liars. Nothing is taken from reports. A sheet is a
-tree of facts, which ``hearsay guarantee`` prints as text or JSON and a page shows.
+nodes, δ, whether an anonymous shuffler mixes the reports, shares of liars. No reports are read. A sheet is a tree of
+facts, which ``hearsay guarantee`` prints as text or JSON and a page shows.
 
-Of a masked campaign only the total of a set of parties is decrypted, so no rule bounds what one party puts into it. A
-total is refused if it is beyond n·(M + H), n parties of at most M records each and noise of at most H. One party alone
-can move every count of the total by that much, and nothing shows which party did.
+In a masked campaign only the total of a set of parties is decrypted, so no rule bounds what one party adds to it. A
+total is refused if it is beyond n·(M + H), for n parties of at most M records each, with noise of at most H. One party
+alone can move every count of the total by that much, and nothing shows which party did.
 
 Source: docs/math.md, sections 5 and 6; decisions 58, 78, 79 and 81.
 """
@@ -49,14 +49,14 @@ MOST_DEVICES = 10**15
 DELTA = 1e-6
 """δ of a sheet whose reader states none."""
 _REPORTS = 100_000
-"""Number of reports that a sheet speaks of where the number of devices is not known."""
+"""Number of reports that a sheet assumes if the number of devices is not known."""
 _FALSE_ALARMS = 0.01
 _ENOUGH_POWER = 0.95
-"""Power of a test from which a sheet does not name what the test misses."""
+"""Power of a test from which on a sheet does not mention what the test misses."""
 _GAIN = 0.99
 """A central ε above this part of the local one counts as no gain."""
 FULLNESS = (1.0, 0.1, 0.01)
-"""Honest nodes' mean number of records, as parts of the largest allowed number, where the reader states none."""
+"""Mean numbers of records of an honest node, as parts of the largest allowed number, if the reader states none."""
 
 UNSEEN_OF_NODES = (
     (
@@ -94,11 +94,11 @@ class Spending(NamedTuple):
     """The most ε that one device or node spends on a campaign under the default limits of its owner, in millionths.
 
     Attributes:
-        period: of one period; it is what the campaign declares.
-        day: in any 24 hours.
-        life: in the campaign's life.
+        period: ε of one period, which the campaign declares.
+        day: ε in any 24 hours.
+        life: ε in the campaign's life.
         periods: number of periods of the campaign's life.
-        answered: at most so many of these periods are answered.
+        answered: the most of these periods that are answered.
     """
 
     period: int
@@ -123,8 +123,9 @@ class GuaranteeSheet:
     """What a campaign guarantees, whoever answers it.
 
     Attributes:
-        privacy: the exact ε of every question, or the exact privacy loss of every released vector.
-        spending: what one device spends, or one node books for changed records.
+        campaign: the campaign.
+        privacy: for devices the exact ε of every question; for nodes the exact privacy loss of every released vector.
+        spending: what one device spends, or what one node enters in its ledger for changed records.
         unseen: what no test of the reports can see, in sentences.
     """
 
@@ -143,12 +144,12 @@ class GuaranteeSheet:
         return self.facts.to_json()
 
     def _sheet(self, facts: Iterable[Fact], of: str, notes: tuple[str, ...] = (), reach: Table | None = None) -> Facts:
-        """A sheet with these facts, and with what no test of the reports, summaries or messages (``of``) can see."""
+        """Return a sheet of ``facts``, and of what no test of the reports, summaries or messages (``of``) can see."""
         unseen = (Facts(f"no test of the {of} can see:", notes=self.unseen),) if self.unseen else ()
         return Facts("guarantee", (*facts, stated("unseen", list(self.unseen))), notes, reach, unseen)
 
     def _first(self, of: str, cost: str) -> list[Fact]:
-        """Return the first facts of every sheet. ``of``: more about the campaign; ``cost``: ε of a period, in words."""
+        """Return the first facts of every sheet. ``of``: words after the version; ``cost``: ε of a period in words."""
         header = self.campaign.header
         return [
             Fact("campaign", self.campaign.id.hex(), f"{header.name}, version {header.version}{of}"),
@@ -166,17 +167,17 @@ class GuaranteeSheet:
 
 
 class Central(NamedTuple):
-    """Privacy of the shuffled reports of one period, against readers of the shuffled reports alone.
+    """Privacy of the shuffled reports of one period, against those who read nothing but the shuffled reports.
 
     Attributes:
         obstacles: why no central ε is stated, in words; empty if one is stated.
         devices: number of honest devices whose reports are mixed; None if it is not stated.
-        delta: δ.
+        delta: δ of the central guarantee.
         local: exact privacy loss of a device in one period.
-        epsilon: the smaller one of the numeric bound and the closed form; None with obstacles.
-        by_stratum: whether ``epsilon`` is the sum over the strata, each shuffled at δ/r, because that sum is smaller
-            than the bound for all answers of a device together.
-        bounds: numeric bound and closed forms for all answers of a device together; None with obstacles.
+        epsilon: the central ε, the smaller one of numeric bound and closed form; None if there are obstacles.
+        by_stratum: whether ``epsilon`` is the sum over the r answers of a device, each shuffled by itself at δ/r,
+            because that sum is smaller than the bound for all its answers together.
+        bounds: numeric bound and closed forms for all answers of a device together; None if there are obstacles.
     """
 
     obstacles: tuple[str, ...]
@@ -204,7 +205,7 @@ class Central(NamedTuple):
         }
 
     def said(self) -> list[Fact]:
-        """Return the facts about shuffled reports, for people."""
+        """Return what is known about shuffled reports, as facts for people."""
         if self.bounds is None:
             return [said("central ε after shuffling", "not stated:")]
         bounds, way = self.bounds, "numeric bound"
@@ -224,7 +225,7 @@ class Central(NamedTuple):
         return found
 
     def conditions(self) -> tuple[str, ...]:
-        """Return why no central ε is stated; or what the stated one rests on."""
+        """Return why no central ε is stated, or, if one is stated, what it rests on; in sentences."""
         if self.obstacles:
             return self.obstacles
         found = (
@@ -242,6 +243,7 @@ class DeviceGuarantee(GuaranteeSheet):
     """All guarantees of a campaign that asks devices.
 
     Attributes:
+        central: privacy of the shuffled reports.
         lies: how far lies move the estimates; empty for a campaign that has ended.
     """
 
@@ -313,9 +315,9 @@ def _device_guarantee(
 def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
     """Return the most that one device or node spends on a campaign under the default limits (``protocol.epsilon``).
 
-    In a series that is one answer, and it is the most that the device spends on the whole series, if all campaigns of
-    the series have this ε. A campaign whose ε is above the default limit of one period is answered only by devices
-    whose owner allows more. Its periods are then counted without limits.
+    In a campaign of a series that is one answer. It is also the most for the whole series, if all its campaigns have
+    this ε. A campaign with an ε above the default limit of one period is answered only by devices whose owner allows
+    more; all its periods then count as answered.
 
     Args:
         cost_micro: what one period costs, in millionths of ε; None for the campaign's ε.
@@ -337,7 +339,7 @@ def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
 
 
 def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta: float, *, shuffled: bool) -> Central:
-    """Return the privacy of shuffled reports, or the obstacles."""
+    """Return the privacy of shuffled reports, or why none is stated. ``devices`` and ``delta``: :class:`Central`."""
     local = float(privacy.total)
     obstacles = []
     if not found.questions:
@@ -403,7 +405,7 @@ def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:
 
 
 def _hardly_seen(found: Campaign, reports: int) -> list[str]:
-    """Return what the best test of set bits misses in a number of reports: a sentence, or none if it misses little."""
+    """Return one sentence about what the best test of set bits misses in so many reports; none if that is little."""
     best = power(found, reports, _FALSE_ALARMS)
     if best is None or best.found >= _ENOUGH_POWER:
         return []
@@ -424,7 +426,7 @@ class ShareMove(NamedTuple):
 
     Attributes:
         records: mean number of records of an honest node.
-        moved: share of lying nodes among all → largest change of a class's share, from 0 to 1.
+        moved: share of all nodes that lie → largest change of a class's share, from 0 to 1.
     """
 
     records: float
@@ -437,9 +439,9 @@ class NodeGuarantee(GuaranteeSheet):
 
     Attributes:
         nodes: number of nodes; None if it is not known.
-        most_claimed: the largest count that one summary can state in one cell of a table.
+        most_claimed: the largest count that one summary can state for one value and class.
         tables: number of tables of counts from which the share of a class is pooled.
-        reach: how far lies move a class's share; a row for each mean number of records.
+        reach: how far lies move a class's share, for each mean number of records.
     """
 
     privacy: NodeSheet
@@ -489,8 +491,8 @@ def node_guarantee(
 
     Args:
         found: a campaign with terms for nodes. Its signatures are not checked here.
-        nodes: number of nodes that send a summary; None if it is not known. Shares of liars are then rounded to whole
-            nodes, at least one.
+        nodes: number of nodes that send a summary; None if it is not known. If it is known, shares of liars are rounded
+            to whole nodes, at least one.
         records: mean number of records of an honest node; None for the parts :data:`FULLNESS` of the largest number.
         liars: shares of lying nodes, each between 0 and 1.
 
@@ -526,10 +528,10 @@ class MaskedGuarantee(GuaranteeSheet):
     """All guarantees of a masked campaign.
 
     Attributes:
-        deltas: adjacency → δ of one message, for one unit.
-        parties: n, the number of parties that the next attributes are about.
-        least: the smallest set whose sum the dealer releases.
-        colluding: the number of parties that may collude with the aggregator, or add no noise.
+        deltas: adjacency (how data sets differ) → δ of one message, for one unit that the campaign hides.
+        parties: n, the number of parties (nodes with keys). The next attributes depend on it.
+        least: number of parties of the smallest set whose sum the dealer releases.
+        colluding: number of parties that may collude with the aggregator, or add no noise.
         most_claimed: the largest change of one count by one lying party, in records.
     """
 
@@ -619,13 +621,13 @@ def guarantee_sheet(
     """Compute the guarantee sheet of a campaign for devices or nodes. Run by analysts, owners and auditors.
 
     Args:
-        payload: of the campaign's file. Its signatures are not checked here.
-        devices: number of devices, at most :data:`MOST_DEVICES`, or of nodes or masked parties, that answer in one
-            period; None if it is not known. It counts honest devices for the privacy of shuffled reports, and all
-            devices for the reach of lies.
-        records: of a campaign for nodes the mean number of records of an honest node.
+        payload: the payload of the campaign's file. Its signatures are not checked here.
+        devices: number of devices, at most :data:`MOST_DEVICES`, that answer in one period; in a campaign for nodes
+            that of nodes or masked parties; None if it is not known. For the privacy of shuffled reports all of these
+            devices are taken as honest, and for the reach of lies as all devices, liars included.
+        records: in a campaign for nodes the mean number of records of an honest node.
         delta: δ of the shuffled reports of devices.
-        shuffled: whether an anonymous shuffler mixes the reports of these devices before anybody reads them.
+        shuffled: whether an anonymous shuffler mixes the devices' reports before anybody reads them.
         liars: shares of lying devices or nodes, each between 0 and 1.
 
     Raises:
@@ -646,7 +648,7 @@ def guarantee_sheet(
 
 
 def _life(spent: Spending, condition: str = "") -> str:
-    """Return what a node books in a campaign's life, in words."""
+    """Return in words what a node enters in its ledger in a campaign's life."""
     periods = _number(spent.periods, "period")
     return f"at most {format_micro(spent.life)} booked{condition}: {spent.answered} of {periods}"
 

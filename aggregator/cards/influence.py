@@ -4,19 +4,19 @@
 
     I(V; C) = Σ_c p_c Σ_v P(v | c) log₂(P(v | c)/P(v)),   P(v) = Σ_c p_c P(v | c)
 
-is the mutual information of a feature V and the class C. For a number, the sum over v is an integral over a grid.
-Noise alone gives a positive value, and how large it is depends on the post-processing: one that draws values together
-shows less. So tables of noise are drawn: cells with the shares P(v) p_c of a feature that tells nothing, plus the noise
-and sampling of the question's answers. The model is fitted to :data:`DRAWS` such draws, and the largest I over them is
-stated beside the feature's own: a feature that tells nothing exceeds it about once in 20 times.
+is the mutual information of a feature V and the class C, with p_c = P(class c). For a number, the sum over the values v
+is an integral over a grid. Noise alone gives a positive I; how large it is depends on the post-processing, since some
+methods draw values together. So tables of noise are simulated: the shares P(v) p_c of a feature that tells nothing
+about the class, plus the noise and sampling error of the question's answers. The model is fitted to :data:`DRAWS` such
+tables, and the largest I is stated beside the feature's own: a feature that tells nothing exceeds it about once in 20
+times. For a number no such limit is stated: its bits also hold the noise of variances, which has no simple formula.
 
-For a number nothing is stated: its bits also hold the noise of variances, which no simple formula follows.
-
-**Reach of invented reports.** Whoever invents ids of an open fleet chooses the question and the answer. So one or three
-answers are added to the counts, the model is fitted again, and the largest move of a published number is stated. An
-answer is tried if it moves some estimate of its question the furthest (:func:`aggregator.cards.manipulation.
-extreme_answers`). Several answers are tried alike, and in sets that grow by the answer that moves most. Of a large
-model the answers are tried that are likely to move most: those with the largest R/n over the share of a class.
+**Reach of invented reports.** Whoever invents report ids of an open fleet chooses the question and the answer. So one
+or three answers are added to the counts, the model is fitted again, and the largest move of a published number is
+stated. The answers tried are those that move some estimate of their question the furthest (:func:`aggregator.cards.
+manipulation.extreme_answers`). Three answers are tried all alike, and as sets that grow by the answer that moves most.
+For a large model only the answers are tried that are likely to move most: those with the largest R/n over the share of
+a class, where R is the most that one answer changes a count, and n the number of answers to the question.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ INVENTED = (1, 3)
 """Numbers of invented reports whose reach is stated."""
 MEAN, VARIANCE = "a mean", "a variance"
 IN_HALF_RANGES = (MEAN, VARIANCE)
-"""Kinds of published numbers of a number that is in [−1, 1] between its bounds."""
+"""Kinds of published parameters that are about a scaled number in [−1, 1], whose half range is 1."""
 _MOST_FITS = 200
 _CELLS_AT_MOST = 40_000
-"""At most so many answers are tried alone, and so many that their fits have this number of cells together; at least 20.
-A fifth of them, or 12, are tried together."""
+"""Limits of the answers that are tried alone: at most :data:`_MOST_FITS`, and so few that the published numbers of all
+their fits are at most :data:`_CELLS_AT_MOST`; but at least 20. A fifth of them, at least 12, are tried in sets."""
 _MOST_PLACES = 4096
-"""Answers of more places are about one number, and speak of every class that its question is about."""
+"""Answers with more possible values are about one number, and concern every class that their question is about."""
 _BEST = 2
 """Number of sets of answers that grow by one answer."""
 
@@ -65,9 +65,10 @@ class Influence(NamedTuple):
     """What one feature tells about the class, in bits.
 
     Attributes:
+        name: name of the feature.
         bits: mutual information of feature and class under the published parameters.
-        noise: the most that noise alone would show in 19 of 20 cases, about; None for a number, and where no error is
-            stated.
+        noise: bits that noise alone exceeds in about 1 of 20 cases; None for a number, and for statistics without
+            stated errors.
     """
 
     name: str
@@ -122,7 +123,7 @@ def _bits_of_number(prior: Floats, term: NormalParameters) -> float:
 
 
 def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) -> dict[int, float]:
-    """Return feature with a table → largest bits over fits to drawn noise.
+    """Return, for every feature with a table of counts, its index → the largest bits over fits to simulated noise.
 
     The statistics' id seeds the draws, so the same statistics give the same card.
     """
@@ -140,9 +141,10 @@ def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) ->
 
 
 def _of_noise(one: QuestionEstimate, prior: Floats, generator: np.random.Generator) -> QuestionEstimate:
-    """Return a question about a table with answers, drawn as if its feature told nothing; any other question as it is.
+    """Return a question about a feature's table with simulated estimates, as if the feature told nothing of the class.
 
-    P(v) is the raw estimate: a fitted one is drawn to equal values, which show less noise than unequal ones.
+    Any other question is returned unchanged. P(value) is the raw estimate, not the fitted one: post-processing makes
+    values more equal, and equal values show less noise.
     """
     if one.subject.kind != CELL or one.subject.feature is None or not one.n:
         return one
@@ -159,7 +161,7 @@ class LargestMove(NamedTuple):
     """The largest move of one kind of published numbers.
 
     Attributes:
-        kind: ``P(class)``, ``P(value | class)``, ``a mean`` or ``a variance``; the last two in half ranges of a number.
+        kind: ``P(class)``, ``P(value | class)``, ``a mean`` or ``a variance`` (these two in half ranges of a number).
         by: number of invented reports → the largest move.
     """
 
@@ -168,7 +170,10 @@ class LargestMove(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """An invented answer: its question, its counts, and R/n over the share of the rarest class that it speaks of."""
+    """An invented answer: its question's index, the counts that it adds, and how far it is likely to move numbers.
+
+    ``weight`` is R/n over the share of the rarest class that the answer concerns (R and n: see this module).
+    """
 
     question: int
     counts: tuple[int, ...]
@@ -179,7 +184,7 @@ def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestM
     """Return how far :data:`INVENTED` reports move the numbers of the fitted model, by kind of number.
 
     Args:
-        statistics: of one source of reports; of any others the result is empty.
+        statistics: statistics of one source of reports. For any other statistics the result is empty.
 
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
@@ -217,9 +222,9 @@ def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestM
 
 
 def _together(moved: Callable[[tuple[int, ...]], float], some: Sequence[int], number: int) -> float:
-    """Return the largest move by ``number`` answers: all alike, or grown one by one from the best answers of each size.
+    """Return the largest move by sets of ``number`` answers: all alike, or the best smaller sets with one answer more.
 
-    ``some``: places of the answers to try, the best one first.
+    ``moved`` returns the move by a set; ``some`` are indices of the answers to try, the best answer first.
     """
     most = max(moved((one,) * number) for one in some)
     best: list[tuple[int, ...]] = [(one,) for one in some[:_BEST]]
@@ -232,7 +237,7 @@ def _together(moved: Callable[[tuple[int, ...]], float], some: Sequence[int], nu
 
 
 def published_numbers(statistics: Statistics, postprocess: str) -> tuple[Floats, NDArray[np.str_]]:
-    """All numbers of the fitted model as one array, float64, and the kind of each, as an array of the same shape."""
+    """Return all numbers of the fitted model as one float64 array, and the kind of each as an array of its shape."""
     log_prior, terms = fit(statistics, postprocess)
     parts = [("P(class)", np.exp(log_prior))]
     for term in terms:
@@ -246,7 +251,7 @@ def published_numbers(statistics: Statistics, postprocess: str) -> tuple[Floats,
 
 
 def _likeliest(statistics: Statistics, source: Reports, cells: int) -> list[_Answer]:
-    """Return the answers to try, largest weight first."""
+    """Return the invented answers to try, largest weight first. ``cells``: how many numbers the model publishes."""
     classes = len(statistics.schema.label.classes)
     share = np.maximum(np.nan_to_num(class_shares(statistics).ratio), 1 / max(source.reports, classes))
     found = []
@@ -264,7 +269,10 @@ def _likeliest(statistics: Statistics, source: Reports, cells: int) -> list[_Ans
 
 
 def _cancelling(question: Question, sums: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return answers in integers about numbers that bring one sum, or all, near 0: a variance is then the largest."""
+    """Return invented answers that bring one sum of a question about numbers, or all its sums, near 0.
+
+    ``sums`` are the sums so far. A variance is largest if the mean is 0. Empty unless answers are integers.
+    """
     mechanism = question.mechanism
     if mechanism.layout != INTEGERS or question.kind not in (MOMENT, MOMENTS):
         return []

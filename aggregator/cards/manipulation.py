@@ -66,12 +66,12 @@ from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, Question
 LIARS = (0.01, 0.05)
 """Shares of lying devices for which the sheet states bounds."""
 CHANCE = 1e-9
-"""Probability with which a stated number of a question's lies, or of its honest answers, may be exceeded by chance."""
+"""Probability with which a stated bound of a question's number of lies, or of honest answers, may fail by chance."""
 _WORD = 1 << 32
 
 
 class Contribution(NamedTuple):
-    """Least and most that one accepted answer adds to an estimate: in devices, or in units of S for numbers."""
+    """Least and most that one accepted answer adds to an estimate: in devices, or for numbers in half ranges."""
 
     least: float
     most: float
@@ -89,9 +89,9 @@ class Bound(NamedTuple):
         estimate: which estimates, in words.
         mechanism: name of the question's mechanism; empty for the combined shares of the classes.
         one_answer: R: how far one changed answer moves a count of devices, or a sum of numbers in half ranges. For the
-            combined shares of the classes: the largest R of a question.
-        closed, open: share of lies β → the most that a share or mean moves, in a closed and in an open fleet.
-        closed_average, open_average: β → the most that its expectation moves. None for combined shares.
+            combined shares of the classes it is the largest R of a question.
+        closed, open: share β of lies → the most that a share or mean moves, in a closed and in an open fleet.
+        closed_average, open_average: β → the most that a share's or mean's expectation moves; None for combined shares.
     """
 
     estimate: str
@@ -105,14 +105,15 @@ class Bound(NamedTuple):
 
 @lru_cache(maxsize=256)
 def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
-    """Return least and most contribution of one answer to an estimate, through the estimator that the aggregator uses.
+    """Return the least and the most that one answer adds to an estimate, by the estimator that the aggregator uses.
 
-    Every estimator is affine in the counts and rises with the estimate's own counts, so the ends are the estimates of
-    one extreme answer each. All estimates of a question have the same ends. Rows of bits are taken as free, also where
-    intake refuses some: the ends are then no nearer than the true ones.
+    Every estimator is affine in the counts and rises with the estimate's own counts, so the two bounds are the
+    estimates from one extreme answer each. All estimates of a question have the same bounds. Every row of bits is taken
+    as possible, even where intake refuses some, so the bounds are never too narrow.
 
     Args:
-        groups: number of groups of values, for the sum over the values of a group; 0 for single values.
+        groups: k > 0 for the sum of the estimates of a group of values, of k groups (value i is in group i mod k); 0
+            for the estimate of a single value.
 
     Raises:
         InputError: ``mechanism_incomplete``: the mechanism has no estimator for groups of values.
@@ -138,7 +139,7 @@ def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
 
 
 def _estimate(mechanism: Mechanism, counts: Sequence[int], groups: int) -> float:
-    """Return the estimate of value 0, or of group 0, from one answer with these counts."""
+    """Return the estimate of value 0, or, if there are groups, of group 0, from one answer with these counts."""
     if not groups:
         return float(debias(mechanism, 1, counts).estimate[0])
     found = marginal(mechanism, 1, counts, groups)
@@ -149,13 +150,14 @@ def _estimate(mechanism: Mechanism, counts: Sequence[int], groups: int) -> float
 
 @lru_cache(maxsize=256)
 def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...], ...]:
-    """Counts of one accepted answer each, which move some estimate, or sum of estimates over a group, the furthest.
+    """Return the accepted answers that move some estimate, or the sum of a group's estimates, the furthest.
 
-    Answers of one number are its two ends, single values are all values. Rows have one place or one group at one end
-    and all others at the other end, or all places at one end.
+    Each answer is given by the counts that it adds. For a mechanism of one number these are the two answers with the
+    extreme estimates; for single values all values. For rows of bits or integers they are the rows with one place, or
+    the places of one group, at one end of the range and all others at the other end, or all places at one end.
 
     Args:
-        groups: k ≥ 1: place i of a row is in group i mod k.
+        groups: k ≥ 1, the number of groups: place i of a row is in group i mod k.
     """
     size = mechanism.answers
     if isinstance(mechanism, SingleNumberMechanism):
@@ -172,12 +174,12 @@ def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...],
 
 
 class Numbers(NamedTuple):
-    """Numbers of lies and of honest answers to a question: shares of all devices, or bounds if their number is known.
+    """Numbers of lies and of honest answers to one question: as shares of all devices if their number is not known.
 
     Attributes:
-        lies: at most so many in a closed fleet.
-        honest: at least so many.
-        all_lies: lies of all questions together; so many are on one question in an open fleet.
+        lies: most lies about the question in a closed fleet.
+        honest: fewest honest answers to the question.
+        all_lies: lies about all questions together. In an open fleet all may be about this question.
     """
 
     lies: float
@@ -196,14 +198,14 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(share: float, weight: float, answers: int, devices: int | None = None) -> Numbers:
-    """Return numbers of lies and honest answers to one question.
+    """Return how many answers to one question are lies, and how many are honest.
 
     Args:
         share: β, the share of lying devices, above 0 and below 1.
         weight: w, the share of a stratum's ids that get the question.
         answers: r, the number of answers of a device.
-        devices: number of devices. With it the numbers hold but for a chance of :data:`CHANCE` each; without it they
-            are expected shares of the devices.
+        devices: number of devices. Each result is then a bound that fails with probability :data:`CHANCE`. None gives
+            expected shares of the devices.
     """
     if devices is None:
         return Numbers(share * weight, (1 - share) * weight, share * answers)
@@ -220,12 +222,12 @@ def weights_of(campaign: Campaign) -> list[float]:
 
 
 def manipulation(campaign: Campaign, shares: Sequence[float] = LIARS, devices: int | None = None) -> tuple[Bound, ...]:
-    """Return bounds for every question's estimates, then for the combined shares of the classes.
+    """Return how far lies can move every question's estimates, then the combined shares of the classes.
 
     Args:
-        campaign: with at least one question.
+        campaign: a campaign with at least one question.
         shares: the shares β of lying devices, each above 0 and below 1.
-        devices: number of devices, lying ones included; None for the limit of many devices.
+        devices: number of all devices; None for the limit of many devices.
 
     Raises:
         InputError: ``argument_invalid``: a share is not between 0 and 1, or there is no device.
@@ -266,7 +268,7 @@ def _of_question(campaign: Campaign, question: Question, numbers: dict[float, Nu
 
 
 def _combined(campaign: Campaign, by_share: dict[float, list[Numbers]]) -> list[Bound]:
-    """Return the bound for the shares of the classes, combined from all questions that tell them; empty without one."""
+    """Return the bound for the shares of the classes, combined from all questions about classes; empty without any."""
     classes = len(campaign.schema.label.classes)
     equal = 1 / classes
     telling, widths, precision = [], [], []
@@ -314,7 +316,7 @@ class TableClaim(NamedTuple):
 
 
 def node_claims(found: Campaign) -> list[TableClaim]:
-    """Return the tables from which the share of a class is pooled; the class counts are the first."""
+    """Return what a node can claim in each table from which a class's share is pooled; class counts come first."""
     classes, least_epsilon = len(found.schema.label.classes), terms_of(found).least_epsilon_micro
     vectors = zip(released_vectors(found), ranges(found, least_epsilon), shares(found), strict=True)
     return [
@@ -325,9 +327,9 @@ def node_claims(found: Campaign) -> list[TableClaim]:
 
 
 def _pooled_claims(claims: Sequence[TableClaim], classes: int, records: float) -> tuple[float, float]:
-    """U and D: the most and, negated, the least records of a class that one node states for the pooled share.
+    """Return U and D: one node states at most U and at least −D records of a class for the pooled share.
 
-    ``records``: n, the mean number of records that the nodes state.
+    ``records`` is n, the mean number of records that the nodes state.
     """
     equal = (classes - 1) / classes**2
     weights = [1 / (table.values * table.variance / records + equal) for table in claims]
@@ -354,5 +356,5 @@ def moved_share(claims: Sequence[TableClaim], classes: int, records: float, shar
 
 
 def _part(number: float, of: float) -> float:
-    """``number / of``, at most 1; 1 if ``of`` is not positive, since sums of claims then exceed the records."""
+    """Return ``number / of``, at most 1; 1 if ``of`` is not positive, since the claims then exceed all records."""
     return min(1.0, number / of) if of > 0 else 1.0

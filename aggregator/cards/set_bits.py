@@ -1,10 +1,12 @@
 """Numbers of set bits of honest reports: their law, tests against it, and what the best test can find.
 
-Every mechanism of rows of bits states its law, or that there is none (``Mechanism.set_bits_law`` in protocol).
-An honest answer of a unary encoding has B + B' set bits, B ~ Bernoulli(p), B' ~ Bin(K − 1, q), whatever the true value
-is. A liar who speaks for one value only sets exactly one bit. Let P be the probability of one set bit in an honest
-answer. Where a share λ of the answers are such lies, the likelihood depends on the number of answers with one set bit
-alone. So no test of set bits is more powerful than a test of that number. Its mean rises by nλ(1 − P).
+Every mechanism whose answers are rows of bits states the law (distribution) of the number of set bits, or that there is
+none (``Mechanism.set_bits_law`` in protocol). An honest answer of a unary encoding of K values has B + B' set bits,
+B ~ Bernoulli(p), B' ~ Bin(K − 1, q), whatever the true value is; p and q are the probabilities of a 1 at the true and
+at any other value. A liar who votes for one value only sets exactly one bit. Let P be the probability of exactly one
+set bit in an honest answer. If a share λ of n answers are such lies, the likelihood depends only on how many answers
+have exactly one set bit. So no test of set bits is more powerful than a test of that number, whose mean the lies raise
+by nλ(1 − P).
 Source: docs/math.md, section 3; decision 58.
 """
 
@@ -26,7 +28,7 @@ from protocol.documents.campaign import Campaign
 from protocol.mechanisms import BITS, Mechanism
 
 LYING_SHARE = 0.01
-"""λ, the share of lying answers that the weights of :func:`one_bit_p_value` are best for."""
+"""λ, the share of lying answers that :func:`one_bit_p_value` is made to find."""
 _LEAST_EXPECTED = 20.0
 """Smallest expected number of reports in one bin, and in the normal part of a sum."""
 
@@ -47,20 +49,22 @@ class OneBitCount(NamedTuple):
 
 @lru_cache(maxsize=256)
 def set_bits_law(mechanism: Mechanism) -> Floats | None:
-    """Return probability of each number of set bits in an honest answer: (A + 1,) float64, A bits.
+    """Return the probability of each number of set bits in an honest answer of A bits: (A + 1,) float64.
 
-    None if the answers are no rows of bits, or if the law depends on the record (:meth:`Mechanism.set_bits_law`).
+    None if the answers are no rows of bits, or if the probabilities depend on the record
+    (:meth:`Mechanism.set_bits_law`).
     """
     law = mechanism.set_bits_law() if mechanism.layout == BITS else None
     return None if law is None else np.array(law, np.float64)
 
 
 def one_bit_p_value(found: Iterable[OneBitCount]) -> float:
-    """p-value of the numbers of answers with one set bit, against too many of them.
+    """Return the p-value of a one-sided test whether too many answers have exactly one set bit.
 
-    An answer counts by its weight ln(1 + λ(1/P − 1)), the logarithm of its likelihood ratio, with λ =
-    :data:`LYING_SHARE`. Questions with few such answers expected are too far from normal: their plain number is
-    compared with a binomial law.
+    An answer with one set bit counts ln(1 + λ(1/P − 1)), the logarithm of its likelihood ratio; λ is
+    :data:`LYING_SHARE`, and P the probability of one set bit in an honest answer. The sum is compared with a normal
+    law. Questions for which few such answers are expected are tested apart: their plain number is compared with a
+    binomial law.
     """
     found = list(found)
     frequent = [each for each in found if each.answers * each.chance >= _LEAST_EXPECTED]
@@ -81,16 +85,16 @@ def _weight(chance: float) -> float:
 
 
 def _variance(found: Iterable[OneBitCount]) -> float:
-    """Return variance of the sum of the weights of honest answers."""
+    """Return the variance of the sum of the weights of honest answers."""
     return sum(_weight(one.chance) ** 2 * one.answers * one.chance * (1 - one.chance) for one in found)
 
 
 class Power(NamedTuple):
-    """What the best test of set bits finds.
+    """How likely the best test of set bits finds lies.
 
     Attributes:
         chance: P, the mean probability over the questions that an honest answer has exactly one set bit.
-        found: the largest probability with which any test of set bits raises.
+        found: the largest probability with which any test of set bits raises an alarm if there are lies.
     """
 
     chance: float
@@ -98,15 +102,16 @@ class Power(NamedTuple):
 
 
 def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None:
-    """The power of the best test of set bits against a share :data:`LYING_SHARE` of answers with exactly one set bit.
+    """Return the power of the best test of set bits against a share :data:`LYING_SHARE` of lies with one set bit each.
 
-    The number of such answers is taken as normal.
+    The number of answers with one set bit is taken as normal.
 
     Args:
-        false_alarms: share of honest campaigns in which the test may raise.
+        reports: number of reports in all.
+        false_alarms: share of honest campaigns in which the test may raise an alarm.
 
     Returns:
-        None if no question's answers are rows of bits with a law of their own, as those of unary encodings.
+        The power, or None if no mechanism of the campaign has a law of set bits (:func:`set_bits_law`).
     """
     strata = campaign.answers
     laws = [set_bits_law(question.mechanism) for question in campaign.questions]
@@ -128,14 +133,16 @@ def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None
 
 
 def law_p_value(counts: Integers, law: Floats) -> float | None:
-    """p-value of the χ² of counts against a law, with neighbouring bins joined.
+    """Return the p-value of the χ² test of numbers of set bits against their law.
+
+    Neighbouring numbers are joined into bins of at least :data:`_LEAST_EXPECTED` expected answers.
 
     Args:
-        counts: (K + 1,) int64, number of answers with each number of set bits.
-        law: (K + 1,) float64, their probabilities.
+        counts: (K + 1,) int64, number of answers with each number of set bits of K.
+        law: (K + 1,) float64, the probability of each number of set bits.
 
     Returns:
-        None if fewer than two bins have :data:`_LEAST_EXPECTED` expected answers.
+        The p-value, or None if there are fewer than two bins.
     """
     n, bins, expected = int(counts.sum()), [0], [0.0]
     for count, chance in zip(counts.tolist(), law.tolist(), strict=True):

@@ -1,7 +1,7 @@
 """Privacy of reports that an anonymous shuffler has mixed: the central ε of n shuffled reports.
 
 n devices give one answer each through the same randomiser, which is ε₀-locally private. A shuffler puts the answers
-into random order. What is left of the order is (ε, δ)-differentially private for each device, with ε far below ε₀.
+into random order. The shuffled answers are (ε, δ)-differentially private for each device, with ε far below ε₀.
 
 Two bounds for ε are computed: a closed form, and a smaller numeric bound. Both come from the construction of clones.
 With probability e^{−ε₀} an answer of another device is a clone of the first device's answer, for either of its two
@@ -27,7 +27,7 @@ MOST_REPORTS = 10**9
 """Larger numbers of reports are treated as this one. That gives an upper bound, since ε falls with n."""
 _GROUPS = 128
 _REACH = 10.0
-"""Number of standard deviations of C on each side that are divided into groups."""
+"""Number of standard deviations on each side of the mean of C, the number of clones, that are divided into groups."""
 _HALVINGS = 38
 _GUARD = 1e-7
 """Relative error that is added for rounding; logarithms of probabilities have an error below 10⁻⁹."""
@@ -48,7 +48,7 @@ class Amplified(NamedTuple):
 
 
 def amplified(local: float, reports: int, delta: float) -> Amplified:
-    """Return bound the central ε of shuffled reports.
+    """Compute upper bounds of the central ε of shuffled reports.
 
     Args:
         local: ε₀, the privacy loss of one report, above 0.
@@ -64,7 +64,7 @@ def amplified(local: float, reports: int, delta: float) -> Amplified:
 
 
 def closed_forms(local: float, reports: int, delta: float) -> tuple[float | None, float | None]:
-    """Return the closed form, corrected and as printed; None for both if ε₀ > ln(n/(16 ln(4/δ))).
+    """Return the closed form of ε, corrected and as printed; None for both if ε₀ > ln(n/(16 ln(4/δ))).
 
         s = 8√(e^{ε₀} ln(4/δ)/n) + 8e^{ε₀}/n
         printed     ln(1 + s·(e^{ε₀} − 1)/(e^{ε₀} + 1))
@@ -73,8 +73,8 @@ def closed_forms(local: float, reports: int, delta: float) -> tuple[float | None
     Theorem 3.1 states the condition with 2/δ in place of 4/δ; the authors' code has 4/δ, which is stricter.
 
     Args:
-        local: ε₀.
-        reports: n.
+        local: ε₀, the privacy loss of one report.
+        reports: n, the number of shuffled reports.
         delta: δ.
     """
     scale = log(4 / delta)
@@ -88,11 +88,11 @@ def closed_forms(local: float, reports: int, delta: float) -> tuple[float | None
 
 
 def numeric(local: float, reports: int, delta: float) -> float:
-    """The numeric bound: the least ε, to about 10⁻¹¹ of ε₀, at which δ(ε) of :class:`Clones` is at most ``delta``.
+    """Return the numeric bound: the least ε, to about 10⁻¹¹ of ε₀, with δ(ε) of :class:`Clones` at most ``delta``.
 
     Args:
-        local: ε₀.
-        reports: n. More than :data:`MOST_REPORTS` count as that number.
+        local: ε₀, the privacy loss of one report.
+        reports: n, the number of shuffled reports. More than :data:`MOST_REPORTS` count as that number.
         delta: δ.
 
     Returns:
@@ -110,14 +110,15 @@ def numeric(local: float, reports: int, delta: float) -> float:
 
 
 class Clones:
-    """δ(ε) of the pair (P, Q) of clones, from above.
+    """An upper bound of δ(ε) for the pair (P, Q) of distributions in this module's description.
 
-    C is observable, so δ is the mean of δ_c over C = c. δ_c falls with c: whoever has c clones can add one. So the
-    values of C are divided into groups, and every value of a group gets δ_c of the group's least value.
+    The number C of clones is P's and Q's sum less 1, so it is observable, and δ is the mean over c of δ_c, the δ given
+    C = c. δ_c falls with c: whoever has c clones can add one. So the values of C are divided into groups, and every
+    value of a group gets δ_c of the group's least value.
 
     Args:
-        local: ε₀.
-        reports: n, 1 … :data:`MOST_REPORTS`.
+        local: ε₀, the privacy loss of one report.
+        reports: n, the number of shuffled reports, 1 … :data:`MOST_REPORTS`.
     """
 
     def __init__(self, local: float, reports: int) -> None:
@@ -136,7 +137,7 @@ class Clones:
         self._mass[-1] += _geometric(chances[-1], (trials - last) * share, (last + 1) * (1 - share))
 
     def delta(self, epsilon: float) -> float:
-        """δ such that shuffled reports are (ε, δ)-private, from above.
+        """Return an upper bound of the least δ with which shuffled reports are (ε, δ)-private.
 
         Given c clones and K = c + 1, the first count X has P(X = x) = p·b(x−1) + (1−p)·b(x), with b the probabilities
         of Bin(c, ½) and p = e^{ε₀}/(e^{ε₀}+1); under Q, p and 1 − p change places. The ratio of both rises with x, so
@@ -163,9 +164,10 @@ class Clones:
 
 
 def _geometric(first: float, numerator: float, denominator: float) -> float:
-    """Return a bound of the tail beyond a value of probability ``first``, whose next ratio is numerator/denominator.
+    """Return an upper bound of the binomial tail beyond a value of probability ``first``.
 
-    Ratios of binomial probabilities fall away from the mean, so the tail is at most first·ρ/(1 − ρ).
+    ρ = numerator/denominator is the ratio of the next probability to ``first``. Such ratios fall away from the mean,
+    so the tail is at most first·ρ/(1 − ρ).
     """
     ratio = numerator / denominator if numerator else 0.0
     return float(first) * ratio / (1 - ratio) if ratio < 1 else 1.0

@@ -57,7 +57,7 @@ class AskedSchema(NamedTuple):
 
     Attributes:
         stated: all features, with groups: what the campaign's document states.
-        shares: index in ``stated.observed`` of every asked feature → weight of its questions.
+        shares: index of every asked feature in ``stated.observed`` → weight of its questions.
     """
 
     stated: Schema
@@ -130,14 +130,14 @@ def _split(given: str) -> list[str]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as one text that :func:`ask_of` reads: separated by commas, in double quotes where a name has a comma."""
+    """Return names as one text that :func:`ask_of` reads: with commas between, names with a comma in double quotes."""
     return ", ".join(
         '"' + name.replace('"', '""') + '"' if "," in name or name.startswith('"') else name for name in names
     )
 
 
 def resolve(schema: Schema, ask: Ask) -> AskedSchema:
-    """Find the features, components and codes that ``ask`` names in a schema.
+    """Find the features, components of the projection and codes that ``ask`` names in a schema, and return them.
 
     Args:
         schema: all features, with the projection, if any.
@@ -145,8 +145,8 @@ def resolve(schema: Schema, ask: Ask) -> AskedSchema:
 
     Raises:
         InputError: ``ask_invalid``: a name is not one of the schema's observed features, a group names a value that the
-            feature does not list or a value twice, bins do not add up, or the groups tell nothing apart or no two
-            values are together.
+            feature does not list or a value twice, the numbers in ``bins`` do not add up to the feature's bins, all
+            values are in one group, or every group has one value.
     """
     observed = schema.ungrouped
     if not ask:
@@ -191,7 +191,7 @@ def _groups(feature: Feature | Component, one: AskedFeature) -> tuple[int, ...] 
 
 
 def _of_values(feature: Categorical, groups: Sequence[Sequence[str]]) -> list[int]:
-    """Return a number of a group per code. Codes that no group names have the number after the last."""
+    """Return the number of its group for every code. Codes that no group names are one more, last group."""
     codes: dict[str, int] = {}
     for code, label in enumerate(feature.labels()):
         codes.setdefault(label, code)  # A listed value comes before a code without a value that has its name.
@@ -209,7 +209,7 @@ def _of_values(feature: Categorical, groups: Sequence[Sequence[str]]) -> list[in
 
 
 def _of_bins(feature: Feature | Component, bins: Sequence[int]) -> list[int]:
-    """Return a number of a group per code: runs of adjacent bins, then the code of missing numbers, if there is one."""
+    """Return the number of its group for every code of a number: groups of adjacent bins, then the missing code."""
     edges = () if isinstance(feature, Categorical) else feature.edges
     if sum(bins) != len(edges) + 1:
         raise InputError(

@@ -1,9 +1,9 @@
 """Making campaigns: from a schema and parameters, or from published models to be evaluated. Run by the analyst.
 
-The workspace signs. An evaluation of one model: a device that has a labelled record and the model answers with the
-pair (true class, predicted class), perturbed by ``direct``. Of several models: a device that has all of them answers
-with one bit, perturbed likewise: whether the model that its id assigns is right. The record and the true label do not
-leave the device. Source: docs/math.md, section 3 (outcome, right).
+The workspace's keys sign the campaigns. In an evaluation of one model, a device that has the model and a labelled
+record answers with the pair (true class, predicted class), perturbed by ``direct``. In an evaluation of several models,
+a device that has all of them answers with one bit, perturbed by ``direct``: whether the one model that its report id
+assigns is right. Neither record nor true label leaves the device. Source: docs/math.md, section 3 (outcome, right).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StatedTerms:
     """What a publisher states of any campaign, for devices or for nodes, as options and arguments give it.
 
     Attributes:
-        epsilon: total ε of a device in one period; of a node ε of one summary.
+        epsilon: total ε of a device in one period; in a campaign for nodes the ε of one summary.
         name: name of the campaign; by default the name in the schema file.
         projection: a file of ``hearsay projection``, to embed.
         ask: the features or components to ask about, each value by itself: names, also as one text with commas, or a
@@ -121,7 +121,7 @@ class StatedTerms:
         )
 
     def decision(self, subject: CampaignSubject) -> Decision:
-        """What ``hearsay design`` or ``refine`` wrote into the schema file; empty if other features are asked about."""
+        """Return what ``hearsay design`` or ``refine`` wrote into the schema file; empty if ``ask`` replaces it."""
         return subject.file.decision if self.ask is None else {}
 
 
@@ -204,7 +204,7 @@ class CampaignParameters(NamedTuple):
 def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignParameters, now: int) -> bytes:
     """Build the next version of a campaign, check it, sign it, record it, and return its file.
 
-    It is a draft if the workspace has too few keys (:meth:`Workspace.publish`).
+    If the workspace has fewer keys than are needed, the file is a draft (:meth:`Workspace.publish`).
 
     Raises:
         InputError, DocumentError: the parameters do not fit (:func:`build_campaign`), or the campaign can not be signed
@@ -224,7 +224,8 @@ def build_campaign(
     """Make the payload of one version of a campaign: the bytes to be signed.
 
     Args:
-        begins: when the campaign's series began, in seconds since 1970; None for ``now``. Not read without a series.
+        begins: when the campaign's series (campaigns in which a device answers once in all) began, in seconds since
+            1970; None for ``now``. Not read without a series.
 
     Raises:
         InputError: ``series_invalid``: a campaign of a series with several answers per period; ``epsilon_invalid``,
@@ -286,7 +287,7 @@ def _check_for_nodes(schema: Schema, parameters: CampaignParameters, terms: Node
 
 
 def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Question, ...]:
-    """Return the questions of a campaign for devices, with their mechanisms and strata."""
+    """Return the questions of a campaign for devices, with their mechanisms and strata (which devices are asked)."""
     if parameters.family == GAUSSIAN and parameters.options:
         raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
     if not parameters.class_question and parameters.postprocess in NEED_CLASS_QUESTION:
@@ -340,7 +341,7 @@ def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked:
 def check_seen(schema: Schema, name: str) -> None:
     """Refuse invisible characters in names, classes and values: two different texts would look the same.
 
-    A text that :func:`is_printable` refuses is passed over here.
+    A text that :func:`is_printable` refuses is not examined: other checks refuse it.
 
     Raises:
         InputError: ``schema_invalid``.
@@ -356,7 +357,7 @@ def check_seen(schema: Schema, name: str) -> None:
 def campaign_subjects(
     schema: Schema, family: str, mechanism: str, approach: int | None = None, *, class_question: bool = True
 ) -> list[Subject]:
-    """Return the subjects of the questions that a campaign of a family asks, in order.
+    """Return what each question of a campaign is about (its subject: the class, a cell, a moment), in order.
 
     Args:
         schema: label and the asked features of the records.
@@ -386,7 +387,10 @@ def campaign_subjects(
 
 
 def _stated(subjects: Sequence[Subject], asked: AskedSchema) -> list[Subject]:
-    """Return subjects about ``asked.schema`` with indices in ``asked.stated.observed``."""
+    """Return the subjects of questions with their features' indices in ``asked.stated.observed``.
+
+    The given subjects have the indices of ``asked.schema``, which has the asked features alone.
+    """
     places = sorted(asked.shares)
     every = len(asked.schema.numeric) == len(asked.stated.numeric)
     if not every and any(subject.kind == MOMENTS for subject in subjects):
@@ -402,7 +406,7 @@ def _stated(subjects: Sequence[Subject], asked: AskedSchema) -> list[Subject]:
 
 
 def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> list[int]:
-    """Return weights of questions, so that devices are asked about three groups in the proportion of ``split``.
+    """Return the weights of questions with which three groups of questions are asked in the proportion of ``split``.
 
     The groups are: classes and categories (no power), first moments, second moments. All questions of one group have
     the same weight. The number for a group without questions has no effect.
@@ -411,7 +415,7 @@ def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> l
         split: one whole number from 1 to 10⁶ per group.
 
     Raises:
-        InputError: ``weights_invalid``: ``split`` is not three such numbers.
+        InputError: ``weights_invalid``: ``split`` is not three whole numbers from 1 to 10⁶.
     """
     if len(split) != 3 or not all(type(part) is int and 0 < part <= 10**6 for part in split):
         raise InputError("weights_invalid", "a split is three positive whole numbers, for example 1:2:2")
@@ -422,7 +426,7 @@ def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> l
 
 
 def gaussian_fields(family: str, variance_floor: str | None, split: str | None) -> dict[str, Any]:
-    """Fields of :class:`CampaignParameters` that only Gaussian campaigns have. Arguments that are None add no field.
+    """Return the fields of :class:`CampaignParameters` that only Gaussian campaigns have. None adds no field.
 
     Args:
         variance_floor: decimal text from 0.000001 to 1, in units of the squared scaled number.
@@ -576,7 +580,7 @@ def publish_evaluation(
 
 
 def _check_comparable(models: Sequence[Model], digests: Sequence[bytes]) -> None:
-    """Refuse models that no device could compare, before a campaign uses up a version."""
+    """Refuse models that no device could compare. Run before signing, so that no version number is used up."""
     if not 1 <= len(models) <= MAX_MODELS:
         raise InputError("models_invalid", f"an evaluation is about 1 to {MAX_MODELS} models, not {len(models)}")
     names = [each.header.name for each in models]
@@ -615,7 +619,7 @@ def _purpose(models: Sequence[Model]) -> str:
 
 
 def evaluations_ended(workspace: Workspace, name: str, now: int) -> list[str]:
-    """Return names of running campaigns that evaluate an earlier version of a model, alone or among others, sorted.
+    """Return the names of running campaigns that evaluate an earlier version of a model, alone or among others, sorted.
 
     A device keeps only the newest version of a model. With a newer version it no longer answers these campaigns. A
     campaign whose copy in the workspace is lost or damaged is left out.

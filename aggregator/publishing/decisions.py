@@ -47,7 +47,7 @@ _LEFT_OUT = "_left_out"
 
 
 def bounded(record: Decision) -> dict[str, Any]:
-    """Return a record that :func:`parse_decision` accepts: long texts are cut, and long tables lose their last rows.
+    """Return ``record`` so shortened that :func:`parse_decision` accepts it: long texts and tables lose their ends.
 
     Characters that do not print become their escapes. The entry ``TABLE_left_out`` has the number of lost rows.
 
@@ -79,7 +79,7 @@ def bounded(record: Decision) -> dict[str, Any]:
 
 
 def parse_decision(body: object) -> dict[str, Any]:
-    """Check a record from a file.
+    """Check the record of a decision that was read from a file, and return it unchanged.
 
     Raises:
         InputError: ``schema_invalid``: it is no table, is too large, or holds a key or value of another kind.
@@ -155,7 +155,7 @@ _MOST_FILE_BYTES = 1 << 17
 
 
 def keep(workspace: Path, campaign: bytes, decision: Decision) -> None:
-    """Write the record of a campaign that was made from a file with a decision. Without a record nothing is written.
+    """Write the record of what was decided about a campaign into the workspace. An empty record is not written.
 
     Args:
         campaign: id of the campaign, 32 bytes.
@@ -169,7 +169,7 @@ def keep(workspace: Path, campaign: bytes, decision: Decision) -> None:
 
 
 def kept(workspace: Path, campaign: bytes) -> dict[str, Any]:
-    """Return the record of a campaign; empty if there is none.
+    """Return the record of why a campaign asks what it asks; empty if the workspace has none.
 
     Raises:
         StorageError: ``workspace_damaged``: the file of the record can not be read.
@@ -191,10 +191,12 @@ def kept(workspace: Path, campaign: bytes) -> dict[str, Any]:
 
 
 def kept_of(workspace: Path, sources: Sequence[Source]) -> dict[str, Any]:
-    """The record of the campaign that was issued last, of those that have one; the table ``steps`` names the others.
+    """Return the record of the campaign that was issued last among those with a record.
+
+    Its table ``steps`` names the earlier campaigns with a record.
 
     Args:
-        sources: the sources of statistics; a curator's has no record.
+        sources: the sources of statistics. The statistics of a curator have no campaign, and so no record.
     """
     origins = sorted((source.origin for source in sources), key=lambda origin: (origin.issued_at, origin.id))
     pairs = [(origin, kept(workspace, origin.id)) for origin in origins]

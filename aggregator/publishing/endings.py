@@ -53,7 +53,7 @@ class Ending(NamedTuple):
     payload: bytes
 
     def warning(self, now: int) -> str:
-        """Return a sentence that says when it ends, and what that means, at the time ``now``."""
+        """Return a sentence that says, at the time ``now``, when the document expires and what follows from that."""
         what = f"{_KINDS[self.role]} {quoted(self.name)}, version {self.version},"
         return expiry_warning(what, self.expires, now, _MEANING[self.role])
 
@@ -62,10 +62,11 @@ class Renewed(NamedTuple):
     """What :func:`renew` did with one document that is about to end.
 
     Attributes:
-        version: of the new one; None if there is none.
-        expires: of the new one, in seconds since 1970; None if there is none.
-        path: the new one's file in the workspace; None if there is none.
-        problem: why there is no new one, or why it is not in force yet; "" if all is done.
+        ending: the document.
+        version: number of its new version; None if no version was signed.
+        expires: when the new version expires, in seconds since 1970; None if no version was signed.
+        path: the new version's file in the workspace; None if no version was signed.
+        problem: why no version was signed, or why it is not in force yet; "" if all is done.
     """
 
     ending: Ending
@@ -76,9 +77,9 @@ class Renewed(NamedTuple):
 
 
 def ending_of(role: str, payload: bytes, now: int, ahead_seconds: int = WARNED_SECONDS) -> Ending | None:
-    """The document with this payload, if its time ends within ``ahead_seconds``; also if it ended up to 30 days ago.
+    """Return the document in a payload if it expires within ``ahead_seconds`` or expired up to 30 days ago; else None.
 
-    None also for a campaign that its publisher has ended. A root is told of however long ago it has expired.
+    A root is returned however long ago it expired. A campaign that its publisher has ended gives None.
 
     Raises:
         DocumentError: the payload can not be read.
@@ -92,10 +93,10 @@ def ending_of(role: str, payload: bytes, now: int, ahead_seconds: int = WARNED_S
 
 
 def endings(workspace: Workspace, now: int, ahead_seconds: int = WARNED_SECONDS) -> list[Ending]:
-    """Return the root in force, and the newest version of every other document, as far as their time ends soon.
+    """Return which documents expire soon, of the root in force and the newest versions of all other documents.
 
     Args:
-        ahead_seconds: what ends within this time ends soon. What ended up to 30 days ago is in the list too.
+        ahead_seconds: what expires within this time expires soon. What expired up to 30 days ago is in the list too.
     """
     payloads = [("root", read_envelope(workspace.root_bytes, "root").payload)]
     payloads += [
@@ -115,11 +116,11 @@ def renew(
     expired: bool = False,
     dry_run: bool = False,
 ) -> list[Renewed]:
-    """Sign the next version of each root, node list and campaign that is about to expire, for as long as the last one.
+    """Sign the next version of each root, node list and campaign that is about to expire, with the same lifetime.
 
-    A second run finds nothing left to do. All but version and dates stays as it was. The next version of a campaign has
-    an id of its own, and asks devices further answers. A masked campaign is left: its dealer's keys and sums belong to
-    one version.
+    All but version and dates stays as it was. So a second run finds nothing left to do. The next version of a campaign
+    has an id of its own, and devices answer it anew. A masked campaign is not renewed: its dealer's keys and sums
+    belong to one version.
 
     Args:
         ahead_seconds: what ends within this time is renewed.
@@ -128,7 +129,8 @@ def renew(
         dry_run: sign nothing, and tell what would be done.
 
     Returns:
-        Every document of these roles that ends soon, with what was done. Others stay in order after a problem of one.
+        Every document of these roles that expires soon, with what was done. A problem with one document does not stop
+        the renewal of the next.
 
     Raises:
         InputError: ``passphrase_missing``, ``passphrase_wrong``.
@@ -211,9 +213,9 @@ def _renew_document(workspace: Workspace, ending: Ending, now: int) -> Renewed:
 def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
     """Sign the version that ends a campaign, record it, and return its file.
 
-    That version repeats schema, texts, period and fit of the newest version, but has no questions and ε = 0. It
-    expires no earlier than any version of the name: a device that was off for long can learn of the end as long as
-    it would still report. A later version may ask questions again.
+    The signed version repeats schema, texts, period and fit of the newest version, but has no questions and ε = 0. It
+    expires no earlier than any other version of the campaign: a device that was off for long can learn of the end as
+    long as it would still report. A later version may ask questions again.
 
     Args:
         name: name of the campaign, or another form that :mod:`aggregator.publishing.naming` lists.

@@ -32,7 +32,7 @@ COST = STANDARD
 
 
 def no_passphrase() -> bytes:
-    """Refuse to open an encrypted key. The default where no passphrase is given.
+    """Refuse to give a passphrase. This is the default of functions that may need one to open an encrypted key.
 
     Raises:
         InputError: ``passphrase_missing``, always.
@@ -176,7 +176,7 @@ def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
 
 
 def read_key(path: Path, roles: Collection[str] = trust.ROLES) -> KeyFile:
-    """Read a key file. ``roles`` are the roles that it may be for.
+    """Read a key file and parse it (:func:`parse_key`). ``roles`` are the roles that the key may have.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``key_invalid``: it is no key file, or damaged;
@@ -215,18 +215,18 @@ def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
 
 
 def public_line(key: KeyFile) -> str:
-    """Return the public part of a key, as the keeper of a trust root needs it: ``hearsay-key-1 ROLE HEX``."""
+    """Return the public part of a key as one line for the keeper of a trust root: ``hearsay-key-1 ROLE HEX``."""
     return f"{PUBLIC_WORD} {key.role} {key.public.hex()}\n"
 
 
 def parse_public(raw: bytes, role: str) -> bytes:
-    """Return the public key of a line made by :func:`public_line`, 32 bytes.
+    """Return the public key, 32 bytes, from a line that :func:`public_line` made.
 
     Args:
         role: the role that the line must name.
 
     Raises:
-        InputError: ``key_invalid``: it is no such line; ``wrong_key``: the key is for another role.
+        InputError: ``key_invalid``: the bytes are no line of a public key; ``wrong_key``: the key is for another role.
     """
     words = raw.decode("ascii", "replace").split()
     if len(words) != 3 or words[0] != PUBLIC_WORD or len(words[2]) != 2 * KEY_BYTES:

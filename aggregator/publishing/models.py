@@ -80,22 +80,21 @@ def publish_model(
     card: Callable[[Statistics, str], dict[str, Any]] | None = None,
     rehearse: bool = False,
 ) -> bytes:
-    """Fit, sign and record the next version of a model, and return its file. Run by the operator, or by a curator.
+    """Fit a model, sign and record it as the next version of its name, and return its file. Run by operator or curator.
 
     Args:
         statistics: statistics of one source, or of several joined ones (``aggregator.estimates.joining``).
         campaign_bytes: file of the source's campaign, or the files of all sources' campaigns. This workspace must have
             signed them. None for statistics such as a curator's: nothing then says that this workspace asked for them.
         postprocess: how estimates become probabilities; by default as the statistics' ``fit`` says.
-        name: name of the model; by default the name of the campaign, of several the one issued last.
+        name: name of the model; by default the name of the campaign, or, of several campaigns, of the one issued last.
         lifetime_seconds: time until the model expires. An expired model still classifies, and says that it is old.
-        foretell: (statistics, post-processing) → how often the model is expected to be right, for its card. It takes
-            most of the time. None leaves it out, where the accuracy is measured anyway.
-        card: (statistics, post-processing) → the other facts of its card; None for :func:`model_card`, the facts about
-            the fit alone. The commands give ``aggregator.cards.card.full_card``.
-        rehearse: record nothing. A curator pays for statistics before they are computed. So made-up statistics of the
-            same terms come first: what would refuse the model, a wrong passphrase for example, is found before anything
-            is paid.
+        foretell: function of statistics and post-processing that returns how often the model is expected to be right,
+            for its card. It takes most of the time. None leaves it out, where the accuracy is measured anyway.
+        card: function of statistics and post-processing that returns the other facts of its card; None for
+            :func:`model_card`, the facts about the fit alone. The commands give ``aggregator.cards.card.full_card``.
+        rehearse: record nothing. A curator spends privacy budget when statistics are computed. So a curator first calls
+            this with made-up statistics, to find what would refuse the model, such as a wrong passphrase.
 
     Raises:
         PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
@@ -134,7 +133,7 @@ def publish_model(
 
 
 def _check_asked(workspace: Workspace, statistics: Statistics, files: Sequence[bytes]) -> None:
-    """Refuse campaigns and lists of nodes that the workspace has not signed, or that the statistics are not of."""
+    """Refuse campaigns and node lists that the workspace has not signed, and campaigns of other statistics."""
     for file in files:
         workspace.check_signed(file)
     for source in statistics.sources:
@@ -146,7 +145,9 @@ def _check_asked(workspace: Workspace, statistics: Statistics, files: Sequence[b
 
 
 def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any]) -> Model:
-    """Fit a model of the campaign's family. A value has the probabilities of its group, divided by the group's size.
+    """Fit a model of the campaign's family, and return it unsigned.
+
+    If a campaign asked about groups of values, a value has the probability of its group, divided by the group's size.
 
     Args:
         common: the fields that models of all families have: header, campaign, schema, statistics_id, previous, card.
@@ -202,8 +203,8 @@ def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
 def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
     """Return facts about how a model was made, by name. No value is a float, because payloads hold no floats.
 
-    Card entries of several joined sources: :func:`aggregator.estimates.source.joined_card`; ``campaigns`` has name,
-    version and id of each.
+    Statistics that were joined from several campaigns have the entries of
+    :func:`aggregator.estimates.source.joined_card`, and ``campaigns``: name, version and id of each.
     """
     origin = newest_origin(statistics.sources)
     sources = statistics.sources

@@ -35,9 +35,9 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 def document_bytes(role: str, given: Document, workspace: Workspace | None) -> bytes:
-    """The bytes of a signed file, by its path or, in a workspace, by name or id. An existing path takes precedence.
+    """Return the bytes of a signed file that is given by its path or, in a workspace, by name or id.
 
-    Bytes are returned unchanged.
+    An existing path takes precedence. If the bytes themselves are given, they are returned unchanged.
 
     Args:
         given: the bytes, or the path, name or id that the user gave.
@@ -46,7 +46,7 @@ def document_bytes(role: str, given: Document, workspace: Workspace | None) -> b
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``, ``model_unknown``:
             the workspace has no document of that name or id, or the digits begin several ids.
-        DocumentError: this software can not read one of the versions of that campaign.
+        DocumentError: this software can not read one of the versions of the named campaign.
     """
     if isinstance(given, bytes):
         return given
@@ -58,12 +58,12 @@ def document_bytes(role: str, given: Document, workspace: Workspace | None) -> b
 def check_campaign(
     campaign: Document, *, workspace: Workspace | str | Path | None = None, trust: bytes | str | Path | None = None
 ) -> bytes:
-    """Return the bytes of a campaign. Its signatures are checked only if a workspace or a trust root is given.
+    """Return the bytes of a campaign. Its signatures are checked only if ``workspace`` or ``trust`` is given.
 
     Args:
         campaign: the signed campaign.
-        workspace: the workspace that must have signed the campaign.
-        trust: the trust root, a path or bytes, whose keys must have signed the campaign.
+        workspace: the workspace that must have signed the campaign; None to leave that check out.
+        trust: the trust root, a path or bytes, whose keys must have signed the campaign; None likewise.
 
     Raises:
         InputError: ``trust_ambiguous``: workspace and trust are both given; ``file_not_found``, ``unreadable``,
@@ -94,7 +94,7 @@ def opened(workspace: Workspace | str | Path) -> Workspace:
 
 
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
-    """Return the entry in the history of the document that the workspace signed under a name or id.
+    """Return the history's entry of the document that a workspace signed under a name or id.
 
     The forms of ``given`` are tried in this order: name, name with version, id.
 
@@ -123,7 +123,7 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
 
 
 def _with_questions(workspace: Workspace, versions: list[Published]) -> list[Published]:
-    """Versions of one name, newest first. Of a campaign only the newest version with questions, if there is one."""
+    """Return versions of one name, newest first; of a campaign only the newest version with questions, if any has."""
     newest = sorted(versions, key=lambda item: item.version, reverse=True)
     if not newest or newest[0].role != "campaign":
         return newest
@@ -134,7 +134,7 @@ def _with_questions(workspace: Workspace, versions: list[Published]) -> list[Pub
 
 
 def _by_id(signed: list[Published], given: str) -> list[Published]:
-    """The one document whose id begins with the given digits, or has the given words; empty if there is not one."""
+    """Return the one document with the given id: its first digits, or its words. Empty if none or several fit."""
     digits = given.lower()
     matching = (
         [item for item in signed if item.digest.hex().startswith(digits)]
@@ -150,8 +150,8 @@ class SignedDocument:
 
     Attributes:
         raw: the bytes of the signed file.
-        document: what they say.
-        standing: its valid signatures and the needed number. Devices and nodes refuse a document with fewer.
+        document: the parsed content of the file.
+        standing: its valid signatures, and how many it needs. Devices and nodes refuse a document with fewer.
     """
 
     raw: bytes
@@ -166,7 +166,7 @@ class SignedDocument:
         return f"{len(self.raw)} bytes"
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the signed document to the user's file. ``force`` replaces an existing file.
+        """Write the signed document to a file that the user chose. ``force`` replaces an existing file.
 
         Raises:
             InputError: ``output_exists``, ``output_invalid`` (:func:`aggregator.common.files.check_output`).
@@ -188,8 +188,8 @@ class SignedCampaign(SignedDocument):
     """A campaign that was signed.
 
     Attributes:
-        why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
-        warnings: sentences for the signer.
+        why: the mechanisms that ``auto`` compared, the chosen one first; empty without ``auto``.
+        warnings: sentences for the person who signs.
     """
 
     document: Campaign

@@ -1,4 +1,8 @@
-"""The ε that a campaign really spends: the exact worst ratio of every question, from the integers in its file."""
+"""The ε that a campaign really spends, from the integers in its file, and warnings about campaigns.
+
+The *worst ratio* of a question is the largest ratio between the probabilities of one answer under two inputs. The
+privacy loss is its logarithm.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +36,9 @@ class PrivacySheet(NamedTuple):
 
     Attributes:
         names: name of each question, for people.
-        losses: exact worst loss of one answer to each question.
-        total: loss of one device in one period: the sum over strata of the largest loss in the stratum.
+        losses: exact privacy loss of one answer to each question, in the worst case.
+        total: privacy loss of one device in one period. A device answers one question of each stratum (a group of
+            questions), so this is the sum over strata of the largest loss in the stratum.
         declared_micro: total ε that the campaign declares, in millionths.
         answers: answers of a device in one period.
         models: digests of the models that an evaluation names, else empty. These models decide which features of a
@@ -126,14 +131,14 @@ def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
 
 
 def _models(body: dict[str, Any]) -> tuple[bytes, ...]:
-    """Digests of the models that an unchecked payload names, one or several. Entries that are no bytes are left out."""
+    """Return the digests of the models that an unchecked payload names. Entries that are no bytes are left out."""
     several = body.get("models")
     entries = [body.get("model"), *(several if isinstance(several, list) else [])]
     return tuple(entry for entry in entries if isinstance(entry, bytes))
 
 
 def _question(entry: Any) -> Question:
-    """Return a question from its entry in a payload. Its subject is not checked."""
+    """Return the question that an entry of a payload states. What the question is about is not checked."""
     problem = ""
     try:
         mechanism = mechanisms.from_dict(entry["mechanism"])
@@ -158,7 +163,7 @@ def _question(entry: Any) -> Question:
 
 
 def subject_text(subject: Subject, names: Sequence[str]) -> str:
-    """The kind of a question or sum, and what it is about, in words; ``names`` are those of the observed features."""
+    """Return in words what a question or sum is about. ``names`` are the names of the observed features."""
     kind, index, _, power, of_class, model = subject[:6]
     about = f" {names[index]}" if type(index) is int and 0 <= index < len(names) else ""
     which = "" if power is None else f" power {power}"
@@ -202,7 +207,7 @@ def refusal_warning(schema: Schema) -> str:
 
 
 def model_warning(models: Sequence[bytes]) -> str:
-    """Return a warning that models decide which features of a record are read, for an evaluation campaign.
+    """Return a warning that the models of an evaluation campaign decide which features of a record are read.
 
     Args:
         models: digests of the models that the evaluation names; empty, for other campaigns, gives an empty text.
@@ -222,10 +227,10 @@ def model_warning(models: Sequence[bytes]) -> str:
 
 
 def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int, who: str = "a device") -> str:
-    """A warning that the default limits make a device skip periods, or stop before the campaign ends; otherwise empty.
+    """Return a warning that under default limits a device skips periods or stops early; empty if it does not.
 
-    It is also empty for an ε above the default limit of one period: a device then answers only under limits that its
-    owner has set.
+    The text is also empty for an ε above the default limit of one period: a device then answers only under limits that
+    its owner has set.
 
     Args:
         epsilon_micro: ε of one period, in millionths; positive.
@@ -247,7 +252,7 @@ def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int,
 
 
 def rounded_up(loss: float) -> str:
-    """The text of a privacy loss with nine decimal places, rounded up, so that it never looks smaller than it is."""
+    """Return the text of a privacy loss with nine decimal places, rounded up: it never looks smaller than it is."""
     return f"{Decimal(loss).quantize(Decimal('1e-9'), ROUND_CEILING):f}"
 
 
@@ -266,7 +271,7 @@ def campaign_warning(found: Campaign) -> str:
 def periods(found: Campaign) -> int:
     """Return the number of periods in a campaign's life: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, where T is the period.
 
-    It is 0 after the end.
+    It is 0 for a version that ends the campaign.
     """
     if found.ended:
         return 0
@@ -275,21 +280,21 @@ def periods(found: Campaign) -> int:
 
 
 def most_answered(found: Campaign) -> int:
-    """Return the largest number of periods that one device may answer: 1 in a series, otherwise all :func:`periods`."""
+    """Return the largest number of periods that one device may answer: 1 in a series, else all :func:`periods`."""
     lived = periods(found)
     return lived if found.series is None else min(1, lived)
 
 
 def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
-    """Return the text of a worst ratio: an exact fraction in lowest terms, for Laplace noise times a power of e.
+    """Return the text of a worst ratio: an exact fraction in lowest terms; for Laplace noise, times a power of e.
 
     A fraction with more than about :data:`MAX_DIGITS` digits in numerator or denominator becomes an approximate power
     of e, because Python does not print such integers.
 
     Args:
         loss: privacy loss of a question or of a campaign.
-        most: most characters of a fraction. A longer one becomes ``≈`` and its value with twelve significant digits.
-            None prints the whole fraction.
+        most: most characters of a fraction. A longer fraction becomes ``≈`` and twelve significant digits. None prints
+            the whole fraction.
     """
     if max(map(_bits, (loss.ratio, loss.exponent))) > MAX_DIGITS * _BITS_PER_DIGIT:
         return f"≈ e^{float(loss):.12g}"
@@ -303,7 +308,7 @@ def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
 
 
 def _bits(fraction: Fraction) -> int:
-    """Return number of bits of the numerator or the denominator, whichever is longer."""
+    """Return the number of bits of the numerator or the denominator, whichever is longer."""
     return max(fraction.numerator.bit_length(), fraction.denominator.bit_length())
 
 

@@ -51,10 +51,11 @@ class NextRoot(NamedTuple):
     """The next root and its signatures.
 
     Attributes:
-        path: file in the workspace: in roots/ if the root is in force, else in pending/.
-        in_force: whether enough keys have signed.
-        before: signatures by keys of the root before. If the root was in force already, the same as ``own``.
-        own: signatures by keys of this root.
+        root: the next root, parsed.
+        path: file of the next root in the workspace: in roots/ if it is in force, else in pending/.
+        in_force: whether enough keys have signed it.
+        before: its signatures by keys of the root before. If it was in force already, the same as ``own``.
+        own: its signatures by its own keys.
     """
 
     root: Root
@@ -68,8 +69,8 @@ class RootChange(NamedTuple):
     """The differences between the next root and the root in force.
 
     Attributes:
-        role: role whose keys or threshold change; None changes only the dates, and the other fields stay at their
-            defaults.
+        role: role whose keys or threshold change; None changes only the dates, and then all other fields have their
+            default values.
         add: public keys to add.
         fresh: number of keys to make in the workspace and add.
         drop: key ids to remove, in hexadecimal; ``all`` removes every key that the role has.
@@ -132,7 +133,7 @@ def change_root(
 
 
 def _changed_role(name: str, role: Role, change: RootChange) -> Role:
-    """Return a role with other keys or another threshold."""
+    """Return a role of the root with a change of its keys or threshold. Refuse a change that does not fit."""
     by_id = {keyid(public).hex(): public for public in role.keys}
     dropped = set(by_id) if change.drop == ALL else set(change.drop)
     for hint in dropped - set(by_id):
@@ -154,7 +155,7 @@ def _changed_role(name: str, role: Role, change: RootChange) -> Role:
 def _new_key_files(
     current: Workspace, role: str, made: list[SigningKey], entropy: Callable[[int], bytes]
 ) -> list[KeyFile]:
-    """Return key files of new keys, under the workspace's passphrase if any of its key files is encrypted."""
+    """Return key files for new keys, encrypted by the workspace's passphrase if it has any encrypted key file."""
     sealed = [each for each in current.key_files() if each.encrypted]
     passphrase = None
     if made and sealed:
@@ -165,7 +166,7 @@ def _new_key_files(
 
 @contextmanager
 def _new_keys(current: Workspace, files: list[KeyFile]) -> Iterator[None]:
-    """Write key files, and remove them after an error in the body, unless it left the root that names the keys."""
+    """Write key files, and remove them if the body of ``with`` fails and wrote no root that names the keys."""
     written = []
     try:
         for file in files:
@@ -211,12 +212,12 @@ def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
 
 
 def pending_path(workspace: Workspace) -> Path:
-    """Return path at which the next root waits for signatures. There is a file only while a root waits."""
+    """Return the path at which the next root waits for signatures. There is a file only while a root waits."""
     return workspace.path / "pending" / f"{workspace.root.header.version + 1}.hst"
 
 
 def pending(workspace: Workspace) -> NextRoot | None:
-    """Return the root of a workspace that waits for signatures; None if there is none.
+    """Return the root of a workspace that waits for signatures, or None if no root waits.
 
     Raises:
         InputError: ``unreadable``, ``too_large``.
@@ -238,7 +239,7 @@ def pending(workspace: Workspace) -> NextRoot | None:
 
 
 def discard(workspace: Workspace) -> int:
-    """Delete the pending root, so that another one of its number can be made. Returns that number.
+    """Delete the pending root, so that another root of the same number can be made. Return that number.
 
     Raises:
         InputError: ``nothing_pending``: no root waits for signatures.
@@ -256,8 +257,8 @@ def discard(workspace: Workspace) -> int:
 def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> NextRoot | tuple[Published, Signatures]:
     """Join the signatures of copies of one document, including the workspace's own copy.
 
-    A root with enough signatures comes into force. A root that was made elsewhere is taken only if it is the next one,
-    the copies hold enough signatures, and no other root is pending.
+    A root with enough signatures comes into force. A root that was made outside of this workspace is accepted only if
+    it is the next one, the copies hold enough signatures, and no other root is pending.
 
     Args:
         workspace: the workspace where the document was made.
@@ -353,7 +354,7 @@ def lacking(workspace: Workspace, now: int) -> list[Published]:
 
 
 def _is_covered(workspace: Workspace, item: Published, now: int) -> bool:
-    """Return whether a document has expired or has enough signatures for the root in force."""
+    """Return whether a document needs no more signatures: it has expired, or has enough for the root in force."""
     try:
         raw = workspace.copy(item)
     except StorageError:

@@ -1,6 +1,7 @@
-"""Campaigns of a series: the share that the publisher states, the begin of the series, and campaigns that overlap.
+"""Series of campaigns: the share of devices that each asks, the begin of the series, and shares that overlap.
 
-Run by the analyst. Source: docs/formats.md, section 2 (series); decision 60.
+In a series a device answers once in all, to the campaign in whose share it is. Run by the analyst.
+Source: docs/formats.md, section 2 (series); decision 60.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ class SeriesShare(NamedTuple):
     """The series of a campaign, and its share of the devices, as the publisher states them.
 
     Attributes:
-        name: of the series, in which a device answers once.
-        low, high: the share: the places from ``low`` to ``high`` − 1 of 2^32.
+        name: name of the series.
+        low, high: the share of the devices. Each device has a pseudo-random place among 2^32, and those at the places
+            from ``low`` to ``high`` − 1 are asked.
     """
 
     name: str
@@ -42,10 +44,10 @@ class SeriesShare(NamedTuple):
 
 
 def series_share(name: str | None, share: str | None) -> SeriesShare | None:
-    """Return the series and share of a campaign, from texts; None without a series.
+    """Return the series and share of a campaign from texts, or None if both texts are None.
 
     Args:
-        name: name of the series; None if the campaign is of none.
+        name: name of the series; None if the campaign belongs to no series.
         share: ``FROM:TO``, each a decimal or a fraction of 0 to 1; None for all devices. Both ends are multiplied by
             2^32 and rounded down. So ``0:1/3`` and ``1/3:1`` have no device in common, and leave none out.
 
@@ -85,7 +87,7 @@ def _place(text: str) -> int:
 
 
 def shown_share(series: Series) -> str:
-    """The share of a campaign of a series, for people: its ends, rounded to six digits, and its size in per cent."""
+    """Return a campaign's share of devices for people: its ends, rounded to six digits, and its size in per cent."""
     return f"{series.low / WHOLE:.6g}:{series.high / WHOLE:.6g}, about {100 * series.part:.3g} % of the devices"
 
 
@@ -97,12 +99,12 @@ def series_facts(series: Series | None) -> dict[str, object]:
 
 
 def begin_of(workspace: Workspace, series: SeriesShare | None, now: int) -> int:
-    """Return when a series began, in seconds since 1970: as its first campaign in the workspace says, or now.
+    """Return when a series began, in seconds since 1970: as its first campaign in the workspace says, or ``now``.
 
     All campaigns of a series state the same begin. Devices that were reset later do not answer in the series.
 
     Args:
-        series: None gives ``now``.
+        series: the series, or None, which gives ``now``.
     """
     if series is None:
         return now
@@ -112,7 +114,7 @@ def begin_of(workspace: Workspace, series: SeriesShare | None, now: int) -> int:
 
 
 def overlap_warning(workspace: Workspace, campaign: Campaign, now: int) -> str:
-    """Return a warning of running campaigns of the same series whose shares overlap with a campaign's; otherwise empty.
+    """Return a warning that the shares of other running campaigns of a series overlap with a campaign's; else empty.
 
     Args:
         campaign: a campaign that was just signed.
@@ -127,7 +129,7 @@ def overlap_warning(workspace: Workspace, campaign: Campaign, now: int) -> str:
 
 
 def _overlapping(workspace: Workspace, campaign: Campaign, now: int) -> Iterator[Campaign]:
-    """Yield the newest versions of other campaigns of the same series that run and ask some of the same devices."""
+    """Yield the other running campaigns of a campaign's series, newest versions, that ask some of the same devices."""
     mine = campaign.series
     if mine is None:
         return

@@ -53,7 +53,7 @@ def seconds_of(days: int) -> int:
 
 
 def header_for(name: str, version: int, now: int, lifetime_seconds: int) -> Header:
-    """Return the header of a document that is issued and valid from ``now``.
+    """Return the header of a document that is issued at ``now`` and valid from ``now`` on.
 
     Args:
         lifetime_seconds: time from ``now`` to ``expires``. A lifetime of one day gets one second more, because
@@ -104,7 +104,7 @@ class Signatures(NamedTuple):
         return len(self.signers) >= self.needed
 
     def to_output(self, *, as_json: bool) -> object:
-        """Signers, number of keys and threshold: with ``as_json`` as a map, else as one line of text for people."""
+        """Return signers, number of keys and threshold: with ``as_json`` as a map, else as one line for people."""
         return {**self._asdict(), "complete": self.complete} if as_json else str(self)
 
     def __str__(self) -> str:
@@ -116,9 +116,9 @@ class Verified(NamedTuple):
     """A signed document that a device would accept.
 
     Attributes:
-        role: root, campaign, model or nodes, a node list.
+        role: root, campaign, model, or nodes for a node list.
         header: name, version and dates of the document.
-        root_version: number of the root whose keys decided.
+        root_version: number of the root whose keys verified the signatures.
         standing: the document's valid signatures.
     """
 
@@ -151,7 +151,7 @@ def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) ->
 
 
 def signed(envelope: Envelope, key: SigningKey) -> Envelope:
-    """Add the signature of ``key`` to an envelope. An envelope with a valid signature of that key is returned as it is.
+    """Add the signature of a key to an envelope. An envelope with a valid signature of the key is returned unchanged.
 
     An invalid signature under the key's id is replaced.
 
@@ -169,13 +169,14 @@ def signed(envelope: Envelope, key: SigningKey) -> Envelope:
 
 
 def signed_root(before: Root, root: Root, keys: Iterable[SigningKey]) -> Envelope:
-    """Make the envelope of a new root, which needs signatures by keys of the root before and by keys of its own.
+    """Make the envelope of a new root, signed by keys of the root before and by the new root's own keys.
 
     Keys that both roots name sign first. An envelope holds at most 16 signatures: keys after the first 16 do not sign.
 
     Args:
         before: the root before.
-        keys: keys at hand. Keys that neither root names do not sign.
+        root: the new root.
+        keys: available signing keys. Keys that neither root names do not sign.
     """
     old, new = before.roles["root"].keys, root.roles["root"].keys
     counting = [key for key in dict.fromkeys(keys) if key.public in old | new]
@@ -186,7 +187,7 @@ def signed_root(before: Root, root: Root, keys: Iterable[SigningKey]) -> Envelop
 def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
     """Return one envelope with the valid signatures of several copies, sorted by key id, one per key.
 
-    Without any valid signature its one signature is :data:`UNSIGNED`.
+    If no signature is valid, the envelope holds :data:`UNSIGNED` alone.
 
     Args:
         copies: envelopes of one payload, at least one.
@@ -206,7 +207,7 @@ def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
 
 
 def to_bytes(envelope: Envelope, role: str) -> bytes:
-    """Return the bytes of a document's file. ``role`` (root, campaign, model or nodes) decides the largest size.
+    """Return the bytes of a document's file. Its role (root, campaign, model or nodes) decides the largest size.
 
     Raises:
         DocumentError: ``too_large``: the file would be larger.
@@ -221,10 +222,10 @@ def to_bytes(envelope: Envelope, role: str) -> bytes:
 def check_payload(envelope: Envelope, role: str) -> Header:
     """Check a payload before it is signed: its form and values, and that a campaign's mechanisms are complete.
 
-    Signatures, dates and the size of the file are not checked. The header is returned.
+    The header of the payload is returned. Signatures, dates and the size of the file are not checked.
 
     Args:
-        role: ``"root"``, ``"campaign"``, ``"model"`` or ``"nodes"``, a node list.
+        role: ``"root"``, ``"campaign"``, ``"model"``, or ``"nodes"`` for a node list.
 
     Raises:
         DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``, ``invalid_campaign``,
@@ -257,7 +258,7 @@ def root_of(envelope: Envelope) -> Root:
 
 
 def successor(root: Root, raw: bytes) -> Root:
-    """The root in a file, checked to be the next root: name, number, thresholds of both roots. Dates are not checked.
+    """Return the root in a file, if it is the next root. Dates are not checked.
 
     Args:
         root: the root before.
@@ -311,16 +312,16 @@ def signed_list(root_bytes: bytes, raw: bytes) -> node_list.NodeList:
 
 
 def check_signatures(root_bytes: bytes, raw: bytes, role: str) -> None:
-    """Check a campaign, or for the role ``nodes`` a list of nodes, against a trust root. Dates are not checked.
+    """Check that a trust root's campaign keys signed a campaign or node list, as ``role`` says. Dates are not checked.
 
     Raises:
-        DocumentError: the reasons of :func:`signed_campaign` or :func:`signed_list`.
+        DocumentError: the errors of :func:`signed_campaign` or :func:`signed_list`.
     """
     (signed_campaign if role == "campaign" else signed_list)(root_bytes, raw)
 
 
 def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
-    """Return the envelope of a document ``what`` for people, if enough campaign keys of the root signed it."""
+    """Return the envelope of a document if enough campaign keys of a root signed it. Errors call it ``what``."""
     envelope = read_envelope(raw, role)
     found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles["campaign"])
     if not found.complete:
@@ -333,7 +334,7 @@ def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
 def follow_roots(first: bytes, newer: Sequence[bytes], now: int) -> trust.TrustState:
     """Return the trust state of a device that pinned the first root and then got newer roots, in any order.
 
-    Only the dates of the last root reached are checked.
+    Only the dates of the last of these roots are checked.
 
     Raises:
         DocumentError: the first root can not be pinned (:func:`protocol.documents.trust.pin`), or a newer root does not
@@ -349,7 +350,7 @@ def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> V
     """Check a document as a device does: signatures, dates and every value.
 
     Args:
-        state: whom the device trusts.
+        state: the trust root that the device has, and the documents that it has seen.
 
     Raises:
         DocumentError: devices would refuse it (:func:`protocol.documents.trust.verify`), or a value is wrong
@@ -368,7 +369,7 @@ def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> V
 
 
 def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
-    """Return the header of a root that is the trusted root, also with other signatures on it, or follows from it."""
+    """Return the header of a root that is the trusted root, even with other signatures, or is a valid successor."""
     after = trust.install_roots(state, [raw], now)
     if after.root_bytes == raw:
         return after.root.header

@@ -8,8 +8,8 @@
     reports/             made if it does not exist, for a server that takes uploads
 
 NAME is the document's name, percent-encoded except for letters, digits and ``_.-~``. Roots are written before the
-documents that need them. Each file is replaced atomically, and only if its content changes. A reader that comes in
-between therefore finds complete documents. Writing again from an unchanged workspace changes nothing.
+documents that need them. Each file is replaced atomically, and only if its content changes. So whoever reads during an
+update finds complete documents, and writing again from an unchanged workspace changes nothing.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Tree(NamedTuple):
         roots, campaigns, models, lists: number of files of each kind that the workspace has to publish; ``lists`` are
             node lists.
         written: paths of the files that changed, relative to the folder.
-        lacking: newest versions with too few signatures. The folder has the newest version with enough instead,
-            if there is one.
+        lacking: newest versions with too few signatures. In their place the folder has the newest version with enough
+            signatures, if there is one.
         unnamable: names of documents that are too long for a file name.
     """
 
@@ -64,7 +64,7 @@ class Tree(NamedTuple):
 
 
 def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[bytes] = ()) -> Tree:
-    """Update a published folder from a workspace.
+    """Write all documents of a workspace that devices need into a published folder, and return what it holds then.
 
     Args:
         folder: the published folder. It is made if its parent exists. Files of other names in it stay.
@@ -73,8 +73,8 @@ def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[byt
 
     Raises:
         InputError: ``output_invalid``: a folder has the name of a file to write.
-        DocumentError: ``unrecognized_campaign``: a key book is for no campaign that is published; or it is not
-            acceptable.
+        DocumentError: ``unrecognized_campaign``: a key book is for no campaign that is published; or a key book is
+            refused (:func:`protocol.masked.keys.read_key_book`).
         StorageError: ``tree_newer``: the folder has a newer version of a document, or another document of the same
             version: the workspace is an old copy, or the folder belongs to another workspace;
             ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
@@ -112,7 +112,7 @@ def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[byt
 def endings_in(folder: str | Path, now: int) -> list[Ending]:
     """Return the documents of a published folder that have expired, or will within a week. Signatures are not verified.
 
-    Of roots only the last one counts. A file that is no document is passed over.
+    Of the roots only the last one is examined. Files that are no documents are ignored.
     """
     folder = Path(folder)
     numbered = [path for path in (folder / "roots").glob("*.hst") if path.stem.isdecimal()]
@@ -128,7 +128,7 @@ def endings_in(folder: str | Path, now: int) -> list[Ending]:
 
 
 def file_name(role: str, name: str) -> str:
-    """Return path of a document's file, relative to the published folder.
+    """Return the path of a document's file, relative to the published folder.
 
     Args:
         role: campaign, model, nodes or keys.
@@ -139,11 +139,11 @@ def file_name(role: str, name: str) -> str:
 
 
 def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]], list[Published], list[str]]:
-    """Return the files to publish.
+    """Return the files to publish, and what can not be published.
 
     Returns:
-        Path → (role, bytes) of the newest version with enough signatures, per name; the newest versions with too few
-        signatures; names that are too long.
+        First, path → (role, bytes) of the newest version of every document that has enough signatures. Second, the
+        newest versions with too few signatures. Third, the names that are too long for a file.
     """
     history = current.history()
     files: dict[str, tuple[str, bytes]] = {}
@@ -167,7 +167,7 @@ def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]],
 def _books_to_publish(
     documents: Mapping[str, tuple[str, bytes]], key_books: Sequence[bytes]
 ) -> dict[str, tuple[Campaign, bytes]]:
-    """Return path → (campaign, bytes) of key books. ``documents`` are the files to publish: path → (role, bytes)."""
+    """Return path → (campaign, bytes) for key books. ``documents``: the other files, path → (role, bytes)."""
     if not key_books:
         return {}
     campaigns = [
@@ -181,7 +181,7 @@ def _books_to_publish(
 
 
 def _version(role: str, raw: bytes, campaign: Campaign | None) -> tuple[int, bytes]:
-    """Version and content of a document, or of the key book of a campaign."""
+    """Return version and content of a document; if a campaign is given, of the campaign's key book."""
     if campaign is not None:
         book = read_key_book(raw, campaign)
         return book.version, book.identity
@@ -190,9 +190,9 @@ def _version(role: str, raw: bytes, campaign: Campaign | None) -> tuple[int, byt
 
 
 def _check_not_newer(path: Path, role: str, raw: bytes, campaign: Campaign | None = None) -> None:
-    """Refuse to replace a file by an older one, or by another one of the same version: its readers would refuse it.
+    """Refuse to replace a file by an older version, or by a different file of the same version, which devices refuse.
 
-    A file that can not be read as such a document, or as a key book of the campaign, may be replaced.
+    An existing file that can not be read as a document of this role, or as a key book of the campaign, may be replaced.
     """
     if not path.exists():
         return
@@ -234,7 +234,7 @@ def _make_folders(folder: Path) -> None:
 
 
 def _write_if_changed(path: Path, raw: bytes) -> bool:
-    """Write a file if its content differs. Returns whether the file was written."""
+    """Write a file if its content differs. Return whether the file was written."""
     if path.is_file() and path.read_bytes() == raw:
         return False
     write_output(path, raw, force=True)
@@ -249,8 +249,8 @@ def campaign_of(book: bytes, campaigns: Sequence[Campaign]) -> Campaign:
         campaigns: the campaigns that may be meant. Those without a dealer are passed over.
 
     Raises:
-        DocumentError: ``unrecognized_campaign``: the book is for none of the campaigns; or the reason why the book of
-            one of them can not be read.
+        DocumentError: ``unrecognized_campaign``: the book is for none of the campaigns; or the reason why a book of
+            one of the campaigns can not be read.
     """
     problem = DocumentError(
         "unrecognized_campaign", "the key book is for no masked campaign in this folder; publish its campaign first"

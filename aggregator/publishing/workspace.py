@@ -8,10 +8,11 @@
     published/       a copy of every document, by digest, written before the document is handed out
     lock             locked by every process that changes the workspace
 
-A document is signed once its copy is in published/, and is handed out after its version is recorded. Two documents
-never have one version, which devices refuse as ``equivocation``. An old copy of the whole workspace breaks this. A root
-is in force once its file is in roots/. The consequences (entries of the history, root.hst, retired keys) are applied
-again each time the workspace is locked, so a crash in between, or an old history that is restored alone, does no harm.
+A document counts as signed once its copy is in published/, and is handed out only after its version is recorded. So two
+documents never have one name and version, which devices would refuse as ``equivocation``; only the use of an old copy
+of the whole workspace breaks this. A root is in force once its file is in roots/. Each time the workspace is locked,
+what follows from these copies and roots (entries of the history, root.hst, retired keys) is brought in line. So a
+crash, or an old history that is restored alone, does no harm.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Published(NamedTuple):
     """One entry of a workspace's history: a document that was signed.
 
     Attributes:
-        role: campaign, model or nodes, a node list.
+        role: campaign, model, or nodes for a node list.
         name, version: name and version of the document.
         digest: SHA-256 of the payload; for a campaign that is its id.
         issued_at: seconds since 1970.
@@ -86,7 +87,9 @@ def history_bytes(items: list[Published]) -> bytes:
 
 
 def read_history(path: Path) -> list[Published]:
-    """The entries of a history file, oldest first. A missing file is an error: an empty history would reuse versions.
+    """Return the entries of a history file, oldest first.
+
+    A missing file is an error, because a workspace with an empty history would use version numbers again.
 
     Raises:
         StorageError: ``workspace_damaged``: the file is missing, unreadable, above :data:`MAX_HISTORY_BYTES` or
@@ -117,7 +120,7 @@ def read_history(path: Path) -> list[Published]:
 
 
 def latest_of_each(items: list[Published]) -> list[Published]:
-    """Return the newest of the documents ``items`` for every role and name, sorted by role, then by name."""
+    """Return the newest version of every document among ``items``, sorted by role, then by name."""
     newest: dict[tuple[str, str], Published] = {}
     for item in items:
         known = newest.get((item.role, item.name))
@@ -136,10 +139,11 @@ _FOLDERS = ("published", "roots", "pending")
 class Workspace(NamedTuple):
     """An opened workspace.
 
-    Whoever reads history, copies, roots or key files may get the StorageError ``workspace_damaged`` or
-    ``workspace_newer``; functions that take a workspace do not repeat that.
+    Methods and functions that read its history, copies, roots or key files may raise the StorageError
+    ``workspace_damaged`` or ``workspace_newer``; functions that take a workspace do not repeat that.
 
     Attributes:
+        path: the workspace's folder.
         root_bytes: the signed trust root in force, as devices get it.
         root: the trust root in force, parsed.
         passphrase: returns the passphrase of encrypted keys; called when a key is opened or made.
@@ -172,11 +176,11 @@ class Workspace(NamedTuple):
         return read_history(self.path / "history.json")
 
     def latest(self, role: str, name: str) -> Published | None:
-        """Return the newest version of a role and name; None if there is none."""
+        """Return the history's entry of the newest version of a document, or None if no version was signed."""
         return next((item for item in latest_of_each(self.history()) if (item.role, item.name) == (role, name)), None)
 
     def copy_path(self, item: Published) -> Path:
-        """Return path in the workspace at which the copy of the document ``item`` is kept. The file may be lost."""
+        """Return the path in the workspace at which the copy of the document ``item`` is kept. The file may be lost."""
         return self.path / "published" / f"{item.digest.hex()}{EXTENSIONS[item.role]}"
 
     def copy(self, item: Published) -> bytes:
@@ -208,7 +212,7 @@ class Workspace(NamedTuple):
         return [each for each in found if role in (None, each.role)]
 
     def signing_keys(self, role: str) -> list[KeyFile]:
-        """The key files that the root in force names for a role; empty if all keys of the role are kept elsewhere.
+        """Return the key files whose keys the root in force names for a role; empty if all are kept elsewhere.
 
         Raises:
             StorageError: ``workspace_damaged``: the workspace has keys of the role, and the root names none of them, or
@@ -221,7 +225,7 @@ class Workspace(NamedTuple):
         return named
 
     def standing(self, role: str, raw: bytes) -> Signatures:
-        """Valid signatures of a campaign, model or node list under the root in force, and how many the root asks for.
+        """Return the valid signatures of a campaign, model or node list under the root in force, and how many it needs.
 
         Raises:
             DocumentError: the bytes are no signed document (:func:`protocol.documents.envelope.read_envelope`).
@@ -243,12 +247,12 @@ class Workspace(NamedTuple):
         until it has enough signatures. Its version is recorded all the same.
 
         Args:
-            role: ``campaign``, ``model`` or ``nodes``, a node list, which the keys of the role campaign sign.
-            name: name of the document. The version is one more than the last version of the role and name.
+            role: ``campaign``, ``model``, or ``nodes`` for a node list, which the campaign keys sign.
+            name: name of the document. Its version is one more than the last version of this role and name.
             now: seconds since 1970. Root and document must be in date at this time.
             payload_for: makes the payload from the version and the digest of the version before, which is None for
                 the first version. Its errors are passed on.
-            rehearse: write nothing: for a caller who may not try again.
+            rehearse: write nothing. A caller who can sign only once finds errors so before.
 
         Raises:
             InputError: ``name_taken`` (:func:`_check_kind`); ``passphrase_missing``, ``passphrase_wrong``,
@@ -271,10 +275,10 @@ class Workspace(NamedTuple):
         return raw
 
     def judge(self, role: str, payload: bytes, now: int) -> trust.Verdict:
-        """Check the header and dates of a payload, the dates of the root in force, and all values but a model's.
+        """Check a payload as devices would, and return their verdict, without signatures and without a model's values.
 
-        A temporary key takes the place of the role's keys, so signatures do not count. Earlier versions and the values
-        of a model are not checked.
+        Checked are the payload's header and dates, the dates of the root in force, and the values of a campaign or node
+        list. Earlier versions do not matter. A temporary key signs in place of the role's keys.
 
         Raises:
             DocumentError: devices would refuse the document (:func:`protocol.documents.trust.verify` lists the reasons;
@@ -315,7 +319,7 @@ class Workspace(NamedTuple):
     def locked(self) -> Iterator[Workspace]:
         """Context manager that locks the workspace against other processes, and waits for their locks.
 
-        The block gets the workspace as it is on disk at that time.
+        The body of ``with`` gets the workspace as it is on disk at that time.
 
         Raises:
             InputError: ``unreadable``, ``too_large``: the file of a root.
@@ -332,10 +336,10 @@ class Workspace(NamedTuple):
             os.close(handle)
 
     def complete_history(self) -> None:
-        """Enter the documents that the history lacks, from their copies. Call it only inside :meth:`locked`.
+        """Add to the history the documents whose copies it lacks. Call it only inside :meth:`locked`.
 
-        A process was killed after it wrote a copy, or an older history was restored alone. Of several copies of one
-        version the one that was made last is entered.
+        They are lacking if a process was killed after it wrote a copy, or if an older history was restored alone. Of
+        several copies of one version the one that was made last is added.
         """
         known = self.history()
         digests = {item.digest.hex() for item in known}
@@ -353,10 +357,8 @@ class Workspace(NamedTuple):
     def apply_newest_root(self) -> None:
         """Bring the workspace in line with its newest root. Call it only inside :meth:`locked`.
 
-        A second call changes nothing.
-
-        ``root.hst`` becomes the newest root. Keys that only earlier roots name are moved to keys/retired/. A pending
-        root is deleted if its number is not above that of the root in force.
+        A second call changes nothing. ``root.hst`` becomes the newest root. Keys that only earlier roots name are moved
+        to keys/retired/. A pending root is deleted if its number is not above that of the root in force.
         """
         with storage_errors(f"'{self.path}' could not be written"):
             for folder in _FOLDERS:
@@ -387,7 +389,7 @@ class Workspace(NamedTuple):
 
 
 def _copied_document(path: Path) -> Published | None:
-    """The entry of a document whose copy is in published/; None if the file is not what this software writes there."""
+    """Return the history's entry of a copy in published/, or None if this software did not write the file."""
     role = next((role for role, extension in EXTENSIONS.items() if extension == path.suffix), None)
     with suppress(InputError, DocumentError):
         if role not in (None, "root"):
@@ -466,8 +468,8 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
             the first line of the file that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
 
     Raises:
-        StorageError: ``not_a_workspace``; ``workspace_damaged``: a root is malformed, or does not follow from the one
-            before.
+        StorageError: ``not_a_workspace``; ``workspace_damaged``: a root is malformed, or is no valid successor of the
+            root before.
         InputError: ``unreadable``, ``too_large``: the file of a root.
     """
     path = Path(path)
@@ -488,9 +490,9 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
 
 
 def _check_kind(workspace: Workspace, before: Published, payload: bytes) -> None:
-    """Refuse a next version that other parties answer, or whose reports other parties gave: it is no next version.
+    """Refuse a next version of a campaign for others (devices or nodes), or of a model from others' data.
 
-    Devices would take a campaign for nodes, or a curator's model, for the update of their own.
+    Devices would take a campaign for nodes, or a curator's model, for the next version of their own.
     """
     try:
         known = read_envelope(workspace.copy(before), before.role).payload
@@ -504,7 +506,7 @@ def _check_kind(workspace: Workspace, before: Published, payload: bytes) -> None
 
 
 def _kind_of(role: str, payload: bytes) -> str:
-    """Who answers a campaign, or whose reports made a model, in words; empty if it is not known or does not matter."""
+    """Return in words who answers a campaign, or whose data made a model; empty if unknown or of no importance."""
     try:
         found = canonical.unpack(payload)
     except DocumentError:

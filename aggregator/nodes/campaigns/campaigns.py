@@ -1,7 +1,7 @@
-"""Campaigns for nodes: what is summed, at what ε, by the nodes of which list. Run by the analyst; the workspace signs.
+"""Campaigns for nodes: signed orders that say what the nodes of a list sum, and at what ε. Run by the analyst.
 
-A node holds many records. Per period it sends one signed summary: sums over its records, with noise that hides whether
-any one record is among them. Source: docs/math.md, section 5; docs/formats.md, sections 5 and 6.
+A node holds many records. In each period it sends one signed summary: sums over its records, with noise that hides
+whether any one record is among them. Source: docs/math.md, section 5; docs/formats.md, sections 5 and 6.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from protocol.noise.sums import summed_subjects
 from protocol.schema import Schema
 
 POSTPROCESS = "floored"
-"""Post-processing of a campaign that names no other: it takes the known size of the noise into account."""
+"""Default post-processing of a campaign for nodes: it takes the known size of the noise into account."""
 VARIANCE_FLOOR = "0.0001"
-"""Smallest variance of a scaled number, if the publisher names no other (decision 75)."""
+"""Default of the smallest variance of a scaled number (decision 75)."""
 PERIOD = "30d"
-"""Length of a period, if the publisher names no other: a node sends one summary in it."""
+"""Default length of a period. A node sends one summary in each period."""
 
 
 NODE_FIELDS: dict[str, Any] = {
@@ -58,25 +58,25 @@ NODE_FIELDS: dict[str, Any] = {
     "postprocess": POSTPROCESS,
     "variance_floor_micro": 100,
 }
-"""The same, as fields of :class:`aggregator.publishing.campaigns.CampaignParameters`."""
+"""The defaults above as fields of :class:`aggregator.publishing.campaigns.CampaignParameters`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCampaignTerms(StatedTerms):
-    """What the publisher of a campaign for nodes states. ``hearsay nodes campaign --help`` says more of each.
+    """What the publisher of a campaign for nodes states. ``hearsay nodes campaign --help`` says more of each field.
 
     Attributes:
         epsilon: ε of one summary, for adding or removing one record. A changed record costs twice as much.
-        name, projection, ask, variance_floor, purpose, contact, period, days, min_batch_size, postprocess: of every
-            campaign (:class:`aggregator.publishing.campaigns.StatedTerms`). The campaign states no feature that is not
-            asked for.
-        nodes: name of the node list: only nodes on the newest version of that list count.
+        name, projection, ask, variance_floor, purpose, contact, period, days, min_batch_size, postprocess: as in every
+            campaign (:class:`aggregator.publishing.campaigns.StatedTerms`). Features that are not asked about are left
+            out of the campaign's file.
+        nodes: name of the node list. Only nodes on its newest version count.
         max_records: a public limit on the records of one node, 1 to 2^40. It bounds what one node can claim.
         least_epsilon: smallest ε of a summary, for nodes whose owners want more noise; None means ``epsilon``.
         sensitivity: ``global``, or ``smooth``.
         family: ``discrete`` or ``gaussian``; None means gaussian, or discrete for a schema without numbers.
-        masking: nodes encrypt their sums, and only the total of a set of nodes is decrypted (:class:`Masking`); None:
-            summaries in the clear.
+        masking: choices for encrypted sums, of which only the total of a set of nodes is decrypted; None for summaries
+            in the clear.
     """
 
     nodes: str
@@ -107,7 +107,7 @@ def make_node_campaign(
         InputError: the schema or projection file can not be read; ``name_invalid``, there is no name;
             ``epsilon_invalid``; ``ask_invalid``; ``family_unknown``; ``no_numbers``; ``floor_invalid``;
             ``period_invalid``; ``terms_invalid``: another term is out of range; ``postprocess_unknown``;
-            of a masked campaign also ``delta_invalid``, and ``dealer_invalid`` or the reasons of an unreadable file.
+            for a masked campaign also ``delta_invalid``, and ``dealer_invalid`` or the reasons of an unreadable file.
         DocumentError: ``invalid_campaign``: devices and nodes would refuse a value.
         InputError, DocumentError, StorageError: the campaign can not be signed or recorded (:meth:`Workspace.publish`).
         TypeError: a required field is missing, or a name is unknown.
@@ -137,7 +137,7 @@ def make_node_campaign(
 
 
 def _asked(asked: AskedSchema) -> Schema:
-    """Return the asked features as a schema, which is all that a campaign for nodes states."""
+    """Return the schema of the asked features alone, for a campaign for nodes. Refuse different shares of features."""
     if any(share != 1 for share in asked.shares.values()):
         raise InputError(
             "ask_invalid", "a campaign for nodes sums every feature, so shares make no difference; leave them out"
@@ -164,10 +164,11 @@ class Masking(NamedTuple):
     Attributes:
         dealer: the dealer's public file, or what was read from it.
         honest_share: γ, the share of the parties that surely add their noise and do not reveal it; above 0, at most 1.
-        most_parties: largest number of parties, 2 to 65536. It decides the size of slots.
+        most_parties: largest number of parties (nodes with keys), 2 to 65536. It decides how many bits an encrypted
+            number has.
         colluding_share: κ, the share of parties that may reveal their noise to the aggregator. γ + κ ≤ 1.
-        noise: ``divided``, or ``diluted`` as in the paper.
-        delta: δ of a message for one record, or party, more or less: for ``diluted`` noise only, at most 0.001.
+        noise: ``divided``, or ``diluted`` as in Shi et al. 2011 (docs/math.md, section 6).
+        delta: δ of a message for one unit more or less, at most 0.001; only for ``diluted`` noise.
         unit: what the noise hides: one ``record``, or all records of one ``party``.
     """
 
@@ -181,19 +182,19 @@ class Masking(NamedTuple):
 
 
 def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str, epsilon_micro: int) -> MaskedTerms:
-    """Return the terms of a masked campaign, with the smallest slots in which no total of expected size overflows.
+    """Return the terms of a masked campaign, with the fewest bits for each number in which no honest total overflows.
 
     Args:
         masking: the publisher's choices.
         nodes: the campaign's terms for nodes.
         schema: label and features that are summed.
-        family: of the campaign's fit.
+        family: family of the model, ``discrete`` or ``gaussian``.
         epsilon_micro: ε of one message, in millionths.
 
     Raises:
         InputError: ``dealer_invalid``, or the file can not be read; ``terms_invalid``: a choice is out of range, or the
             terms for nodes have a least ε or smooth sensitivity; ``delta_invalid``; ``epsilon_invalid``: ε is too small
-            to be divided.
+            to be divided among the released vectors.
     """
     dealer = masking.dealer if isinstance(masking.dealer, DealerPublic) else read_dealer(masking.dealer)
     if nodes.sensitivity != GLOBAL or nodes.least_epsilon_micro != epsilon_micro:
@@ -236,7 +237,7 @@ def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str
 
 
 def _delta(masking: Masking) -> int:
-    """δ in multiples of 10^−12."""
+    """Return δ as a whole number of 10^−12."""
     if masking.noise == DIVIDED:
         if masking.delta is not None and pico_delta(masking.delta) != 0:
             raise InputError("delta_invalid", "divided noise has δ = 0; leave δ out, or choose diluted noise")
@@ -250,7 +251,7 @@ def _delta(masking: Masking) -> int:
 
 
 def _share(text: str, what: str) -> int:
-    """Return a decimal text in millionths, exactly."""
+    """Return a share that is given as decimal text in millionths, exactly."""
     value = Fraction(text) * MICRO if _DECIMAL.fullmatch(str(text)) else None
     if value is None or value.denominator != 1:
         raise InputError("terms_invalid", f"{what} is a decimal number such as 0.8, of at most 6 places")

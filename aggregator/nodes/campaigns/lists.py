@@ -1,7 +1,7 @@
 """Node lists: the nodes whose summaries count, signed by the campaign role. Run by the publisher.
 
-A list is a document with a name and rising versions. Each version names all nodes. The newest version that an
-aggregator was given decides which summaries count, so removing a node also removes the summaries that it has sent.
+A list is a signed document with a name and rising versions. Each version names all nodes. The newest version that an
+aggregator was given decides which summaries count, so the earlier summaries of a removed node do not count any more.
 Source: docs/formats.md, section 5 (list of nodes).
 """
 
@@ -66,7 +66,7 @@ def make_node_list(
     Raises:
         InputError: ``list_exists``: the workspace has signed a list of that name; ``name_invalid``; ``terms_invalid``;
             ``nodes_invalid``: no node, or more than 65536; ``key_repeated``, ``wrong_key``, ``key_invalid``: a key
-            that can not be a node's (:func:`check_node_keys`); the errors of :func:`read_node_keys`.
+            that can not be a node's (:func:`check_node_keys`); also the errors of :func:`read_node_keys`.
         InputError, DocumentError, StorageError: the list can not be signed or recorded (:meth:`Workspace.publish`).
     """
     wanted = _as_keys(keys)
@@ -91,11 +91,11 @@ def add_nodes(
     days: int = LIST_DAYS,
     now: int | None = None,
 ) -> SignedList:
-    """``hearsay nodes add``: sign the next version of a node list, with more nodes.
+    """``hearsay nodes add``: sign the next version of a node list, with more nodes. Arguments: :func:`make_node_list`.
 
     Raises:
         InputError: ``list_unknown``: the workspace has signed no list of that name; ``key_repeated``: a node is on the
-            list already; and the other errors of :func:`make_node_list`, whose arguments these are.
+            list already; also the other errors of :func:`make_node_list`.
     """
     wanted, signer = _as_keys(keys), opened(workspace)
     return _sign(signer, name, lambda before: [*_listed(signer, before, name), *wanted], days, now)
@@ -115,8 +115,8 @@ def remove_nodes(
         nodes: ids of the nodes, 16 hexadecimal digits each.
 
     Raises:
-        InputError: ``key_unknown``: the list has no such node; ``nodes_invalid``: no node would be left; and as
-            :func:`renew_nodes`.
+        InputError: ``key_unknown``: the list has no such node; ``nodes_invalid``: no node would be left; also the
+            errors of :func:`renew_nodes`.
     """
     leaving, signer = {each.lower() for each in nodes}, opened(workspace)
 
@@ -143,7 +143,7 @@ def renew_nodes(
 
 
 def current_list(workspace: Workspace, name: str) -> NodeList | None:
-    """Return the newest version of a node list that the workspace has signed; None if there is none of that name."""
+    """Return the newest version of a node list that a workspace signed, or None if it signed none of that name."""
     item = workspace.latest(ROLE, name)
     return None if item is None else parse_node_list(read_envelope(workspace.copy(item), ROLE).payload)
 
@@ -152,8 +152,8 @@ def read_node_keys(path: str | Path) -> list[bytes]:
     """Return the public keys of nodes in a file or folder.
 
     Args:
-        path: a file with one public key on each line, as ``hearsay-edge node key`` writes it; or a folder, of which
-            all files that end in ``.key.pub`` are read.
+        path: a file with one public key on each line, as ``hearsay-edge node key`` writes it; or a folder, in which
+            all files whose names end in ``.key.pub`` are read.
 
     Returns:
         32 bytes for each key, in the order of files and lines.
@@ -222,14 +222,14 @@ def _as_keys(keys: Iterable[bytes | str | Path]) -> list[bytes]:
 
 
 def unknown_list(workspace: Workspace, name: str) -> InputError:
-    """The refusal ``list_unknown`` of the name of a list that the workspace has not signed. It lists those signed."""
+    """Return the error ``list_unknown`` for a list that the workspace has not signed. It names the signed lists."""
     signed = sorted({item.name for item in workspace.history() if item.role == ROLE})
     known = f"it signed: {', '.join(map(quoted, signed[:_LISTED_NAMES]))}" if signed else "hearsay nodes new makes one"
     return InputError("list_unknown", f"the workspace has signed no node list {quoted(name)}; {known}")
 
 
 def _listed(workspace: Workspace, before: NodeList | None, name: str) -> list[bytes]:
-    """Return the public keys of a list that exists."""
+    """Return the public keys of ``before``, the newest version of a list. Refuse None, a list that was never signed."""
     if before is None:
         raise unknown_list(workspace, name)
     return list(before.nodes.values())
@@ -242,7 +242,7 @@ def _sign(
     days: int,
     now: int | None,
 ) -> SignedList:
-    """Sign the next version of a list. ``change``: the newest version, None if there is none → the next one's keys."""
+    """Sign the next version of a list. ``change`` makes its keys from the version before (None before the first)."""
     moment = int(time.time()) if now is None else now
     lifetime = seconds_of(days)
     known: Mapping[bytes, bytes] = {}

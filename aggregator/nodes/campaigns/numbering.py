@@ -1,17 +1,17 @@
-"""The number u of every party: an estimate of the number n of parties, which a join or leave changes for few parties.
+"""The number u of every party (node with a key): its estimate of n, the number of parties, by which it sizes its noise.
 
-A party shares its noise among ⌈γu⌉ honest parties. If u were n itself, every join and leave would change the noise, and
-the key, of all parties. It is enough that
+A party adds as much noise as is needed if ⌈γu⌉ parties are honest and add theirs; γ is the campaign's honest share. If
+u were n itself, every join and leave would change the noise, and the key, of all parties. It is enough that
 
     n/2 < u ≤ n                                                          (the invariant)
 
-for every party: u ≤ n makes the noise large enough, and u > n/2 makes it at most twice as much as needed. The numbers
-n/2 < u ≤ n have room for two parties each. If no number has more than two parties, a join or a leave takes at most two
-other parties out of the invariant: those with the number that drops out of it. These get free numbers.
+for every party: u ≤ n makes the noise large enough, and u > n/2 makes it at most twice as much as needed. At most two
+parties have the same number. So a join or a leave, after which one number does not fulfil the invariant any more,
+changes at most two other parties: those with that number. They get numbers that fewer than two parties have.
 
-This is Algorithm 1 of Huai et al. (2015), with the case that the paper leaves out: n is even, and the leaver had the
-largest number n, as one other party has. That party's number becomes ⌊(n − 1)/2⌋ + 1. Without this case u stays above
-the number of parties, and the total has too little noise (docs/math.md, section 6).
+This is Algorithm 1 of Huai et al. (2015), with a case that the paper leaves out: n is even, and the party that leaves
+and one other party have the largest number n. That other party's number becomes ⌊(n − 1)/2⌋ + 1. Without this case its
+u stays above the number of parties, and the total has too little noise (docs/math.md, section 6).
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ ROOM = 2
 
 
 class Numbering:
-    """The numbers of the parties, kept in the invariant. Parties are node ids; their order alone decides who moves.
+    """The parties' numbers u, which fulfil the invariant n/2 < u ≤ n after every change.
+
+    Parties are node ids. The result depends on the ids' order alone, and not on chance.
 
     Args:
         numbers: node id → u of the parties so far. It fulfils the invariant, and no number has more than two parties.
@@ -68,10 +70,9 @@ class Numbering:
         self._holders.setdefault(number, set()).add(node)
 
     def _free(self, parties: int, freed: int = 0) -> int:
-        """Return a number in the invariant for so many parties that fewer than two parties have.
+        """Return a number that fulfils the invariant for ``parties`` parties and that fewer than two parties have.
 
-        One of these has room if it exists: the number that the leaver had, the largest, the smallest, and the number
-        with one party, of which there is at most one.
+        The number of the party that left (``freed``), the largest and the smallest number are tried first.
         """
         for number in (freed, parties, parties // 2 + 1):
             if parties < 2 * number <= 2 * parties and len(self._holders.get(number, ())) < ROOM:
@@ -82,7 +83,7 @@ class Numbering:
 
 
 def first_numbers(nodes: Iterable[bytes]) -> dict[bytes, int]:
-    """Return numbers for n parties that have none yet: two parties get n, two get n − 1, and so on.
+    """Return the first numbers u of n parties: two parties get n, two get n − 1, and so on.
 
     Args:
         nodes: node ids; equal sets get equal numbers.
@@ -96,9 +97,9 @@ def first_numbers(nodes: Iterable[bytes]) -> dict[bytes, int]:
 
 
 def renumbered(numbers: Mapping[bytes, int], nodes: Iterable[bytes]) -> dict[bytes, int]:
-    """Return the numbers after joins and leaves. At most two other parties change for each join or leave.
+    """Return the numbers u after joins and leaves. Each join or leave changes at most two other parties' numbers.
 
-    A party that joins takes the number of one that leaves, as long as there are any, and then nobody else changes.
+    As long as parties leave, each party that joins takes the number of a leaving one, and nobody else's changes.
 
     Args:
         numbers: node id → u of the parties so far; empty for none.

@@ -1,9 +1,10 @@
 """What a campaign for nodes costs the people in a node's records: the exact privacy loss of every sum, and in all.
 
 Each summary releases Q vectors of integers. Every vector has the same part ε_q = ⌊ε/Q⌋ of the campaign's ε, in
-millionths, and discrete Laplace noise of rate ε_q/Δ. Of the sensitivity ``global`` Δ is for adding or removing one
-record; the loss of a vector under another adjacency is ε_q·Δ'/Δ, where Δ' is the sensitivity for that adjacency. The
-sensitivity ``smooth`` covers changed features of a record alone, and sums of squares have other noise that loses ε_q.
+millionths, and discrete Laplace noise of rate ε_q/Δ, where Δ, the sensitivity, is the largest change of the vector. If
+the campaign's sensitivity is ``global``, Δ is for adding or removing one record. Under another adjacency (way in which
+data sets differ), whose largest change is Δ', the loss of a vector is ε_q·Δ'/Δ. If it is ``smooth``, the noise covers
+changed features of a record alone, and sums of squares have noise of another kind, with the loss ε_q.
 
 Source: docs/math.md, section 5; decision 77.
 """
@@ -40,17 +41,17 @@ _MOST_NOISES = 1000
 
 
 class VectorLoss(NamedTuple):
-    """One released vector, and what it costs.
+    """One released vector of sums, and what it costs.
 
     Attributes:
         name: what is summed, in words.
         size: number of integers in the vector.
-        sensitivity: Δ, the largest change of the sums by one added or removed record; or by new features of one record
-            if the campaign's sensitivity is ``smooth``; or by all records of a party if these are the unit of a masked
-            campaign. In counts; sums of numbers in units of one scaled number.
-        epsilon_micro: ε_q in millionths.
-        deviation: standard deviation of the noise of one number, in the same units as ``sensitivity``.
-            With ``smooth`` an upper bound for sums of squares. Of a masked campaign: of the total of the most parties.
+        sensitivity: Δ, the largest change of the sums by one added or removed record; if the campaign's sensitivity is
+            ``smooth``, by new features of one record; if a masked campaign hides whole parties, by all records of a
+            party. In counts; for sums of scaled numbers in half ranges.
+        epsilon_micro: the vector's ε in millionths.
+        deviation: standard deviation of the noise of one number, in the same units as ``sensitivity``; for sums of
+            squares with ``smooth`` an upper bound. In a masked campaign it is that of the total of the most parties.
         losses: adjacency that the noise covers → privacy loss, in nats: exact, or with ``smooth`` an upper bound.
     """
 
@@ -68,8 +69,8 @@ class NodeSheet(NamedTuple):
     Attributes:
         vectors: all released vectors, in the order of the summary.
         declared_micro: ε of one summary for adding or removing one record, in millionths.
-        booked_micro: adjacency → ε that a node books for a summary, in millionths; adjacencies that the campaign's
-            noise does not cover are left out.
+        booked_micro: adjacency → ε that a node enters in its ledger for a summary, in millionths; adjacencies that the
+            campaign's noise does not cover are left out.
     """
 
     vectors: tuple[VectorLoss, ...]
@@ -87,11 +88,11 @@ class NodeSheet(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether a summary spends at most what it books under each covered adjacency. Fractions are compared."""
+        """Whether a summary spends at most ``booked_micro`` under each adjacency. Exact fractions are compared."""
         return all(self.total(name) <= Fraction(booked, MICRO) for name, booked in self.booked_micro.items())
 
     def to_json(self) -> dict[str, Any]:
-        """The object under ``privacy`` in the output of ``hearsay verify --privacy --json`` for such a campaign."""
+        """Return the object under ``privacy`` in the output of ``hearsay verify --privacy --json``."""
         return {
             "vectors": [
                 {
@@ -144,9 +145,9 @@ def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
 
 
 def _variances_of_totals(found: Campaign) -> dict[Subject, float]:
-    """Return released vector → variance of one number of the total of the most parties. Empty if not masked.
+    """Return released vector → noise variance of one number in the total of the most parties. Empty if not masked.
 
-    The parties have the numbers u that the dealer gives at setup. Of very many parties every k-th one stands for k.
+    The parties have the numbers u that the dealer gives at setup. If there are very many, every k-th one stands for k.
     """
     if found.masked is None:
         return {}
@@ -162,7 +163,7 @@ def _variances_of_totals(found: Campaign) -> dict[Subject, float]:
 
 
 def _booked(found: Campaign, epsilon_micro: int) -> dict[str, int]:
-    """Adjacency → ε that a node books for one summary, in millionths, for the adjacencies that the noise covers."""
+    """Return adjacency → ε that a node enters in its ledger for one summary, in millionths, if the noise covers it."""
     booked = {}
     for name in ADJACENCIES:
         try:
@@ -173,21 +174,22 @@ def _booked(found: Campaign, epsilon_micro: int) -> dict[str, int]:
 
 
 def usual_cost(found: Campaign) -> int:
-    """The ε that a node whose owner set no policy books for one summary, in millionths: that of a changed record.
+    """Return the ε, in millionths, that a node whose owner set no policy enters in its ledger for one summary.
 
-    A campaign whose noise does not cover changed records has the cost under the adjacency that it does cover.
+    It is the ε for a changed record; if the campaign's noise does not cover changed records, that of the adjacency
+    that the noise covers.
     """
     booked = _booked(found, found.epsilon_micro)
     return booked.get(CHANGE, max(booked.values()))
 
 
 def is_refused(found: Campaign) -> bool:
-    """Whether a node whose owner set no policy refuses the campaign: its noise or its ε does not suit the defaults."""
+    """Return whether a node whose owner set no policy refuses the campaign because of its kind of noise or its ε."""
     return CHANGE not in _booked(found, found.epsilon_micro) or usual_cost(found) > allowance.PERIOD_MICRO
 
 
 def node_warnings(found: Campaign) -> tuple[str, ...]:
-    """Warnings for the signer and reader of a campaign for nodes; empty texts where there is nothing to warn of."""
+    """Return warnings for signers and readers of a campaign for nodes. Texts without a warning are empty."""
     return (_uncovered(found), _high(found), _limits(found))
 
 
@@ -224,7 +226,7 @@ def _high(found: Campaign) -> str:
 def _limits(found: Campaign) -> str:
     """Return a warning that nodes refuse the campaign, or skip periods, under default limits; otherwise empty.
 
-    Noise that does not cover changed records suits only owners who set ``node_adjacency``; the warning is about these.
+    If the noise does not cover changed records, the warning is about nodes whose owners set ``node_adjacency``.
     """
     cost = usual_cost(found)
     who = "a node" if CHANGE in _booked(found, found.epsilon_micro) else "a node with that node_adjacency"
@@ -237,10 +239,10 @@ def _limits(found: Campaign) -> str:
 
 
 def masked_warnings(found: Campaign, listed: int | None) -> tuple[str, ...]:
-    """Return warnings for the signer and the reader of a masked campaign; empty if it is not masked.
+    """Return warnings for signers and readers of a masked campaign; none for any other campaign.
 
     Args:
-        listed: number of nodes on its list; None if that is not known.
+        listed: number of nodes on the campaign's node list; None if that is not known.
     """
     terms = found.masked
     if terms is None:
@@ -284,7 +286,7 @@ def in_words(found: Campaign) -> dict[str, str]:
 
 
 def cost_text(sheet: NodeSheet, words: Mapping[str, str] = IN_WORDS) -> str:
-    """ε of one summary under the adjacencies of one record more or less and of a changed record, on one line.
+    """Return one line with the ε of one summary for one record more or less, and for a changed record.
 
     An adjacency that the campaign's noise does not cover is left out. Changed features are named only where changed
     records are not covered. ``words``: what differs under each adjacency (:func:`in_words`).
@@ -298,7 +300,7 @@ def cost_text(sheet: NodeSheet, words: Mapping[str, str] = IN_WORDS) -> str:
 def noise_text(sheet: NodeSheet, masked: MaskedTerms | None = None) -> str:
     """Return the standard deviations of the noise of one number of a node, or of the total of a masked campaign.
 
-    The smallest to the largest; ``masked`` are the terms of a masked campaign, None of another one.
+    The text states the smallest and the largest. ``masked``: the terms of a masked campaign; None for any other.
     """
     deviations = [vector.deviation for vector in sheet.vectors]
     ends = dict.fromkeys(f"{end:.4g}" for end in (min(deviations), max(deviations)))

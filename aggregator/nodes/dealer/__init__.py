@@ -1,4 +1,4 @@
-"""Masked sums without a trusted aggregator: the dealer, who keeps the parties' keys and releases one sum per period.
+"""The dealer of masked (encrypted) sums, who keeps the parties' keys and decrypts one sum per period.
 
 In: a signed masked campaign, the signed list of its nodes, and requests of an aggregator. Out: a key book with a sealed
 key for every party, and one release per campaign and period, which decrypts the sum of exactly one set of parties.

@@ -6,13 +6,13 @@
     journal.sqlite.*.mark   0600: empty; each change of the journal makes another (:mod:`aggregator.common.databases`)
 
 The dealer is trusted for confidentiality: with the parties' ciphertexts, which it never gets, it could decrypt every
-party's numbers. What it refuses protects parties against the aggregator: a set that is too small, and a second set for
-a period, since the difference of two sums is one party's numbers. A set is durable in the journal before the release
-leaves. The same request again gets the same bytes.
+party's numbers. To protect parties against the aggregator, it refuses a set of too few parties, and a second set for a
+period, since the difference of two sums can be one party's numbers. A set is durable in the journal before its release
+is handed out. The same request again gets the same bytes.
 
-A request carries no signature. Whoever can hand one to the dealer can choose the period's set within the rules, and so
-spoil a sum, but learn no more than that sum. The dealer's keeper therefore takes requests from the aggregator alone,
-and may ask for a least number of parties (decision 81).
+A request carries no signature. Whoever can hand a request to the dealer can choose the period's set within the rules.
+So they can spoil that period's sum, but learn no more than it. The dealer's keeper therefore takes requests from the
+aggregator alone, and may ask for a least number of parties (decision 81).
 """
 
 from __future__ import annotations
@@ -132,22 +132,23 @@ class Dealer:
     def adopt(cls, path: str | Path, passphrase: Passphrase = None, *, clock: Clock = time.time) -> Self:
         """``hearsay masked adopt``: go on with a copy, a restored backup or a folder on another disk, and open it.
 
-        The other copy may have released sets that this one does not know, for periods up to the present. So this one
-        never releases anything for a period that has begun, unless the same set is in its journal, and its next keys
-        get serial numbers at a place that is chosen by chance. Safe only if no other copy is in use from now on, and
-        the clocks of both are right. Nodes that have a newer book of the other copy refuse one of the same version
-        (``equivocation``) until ``rekey`` was run for as many lists.
+        The other copy may have released sets that this copy does not know, for periods up to the present. So this copy
+        never releases anything for a period that has begun, unless the same set is in its journal. Its next keys get
+        serial numbers from a random number on. This is safe only if no other copy is in use from now on, and the clocks
+        of both were right. Nodes that have a newer key book of the other copy refuse a book of the same version
+        (``equivocation``) until ``rekey`` was run for as many lists. Arguments are those of :meth:`open`.
 
-        Arguments and errors as of :meth:`open`, without ``dealer_copied``.
+        Raises:
+            InputError, StorageError: the errors of :meth:`open` without ``dealer_copied``.
         """
         with cls._open(Path(path), passphrase, clock, None) as dealer:
             dealer.take_over()
         return cls.open(path, passphrase, clock=clock)
 
     def take_over(self) -> None:
-        """Make this folder the original, close all periods that have begun, and leave the other copy's serial numbers.
+        """Make this folder the original: no begun period is released any more, and next keys get new serial numbers.
 
-        Called by :meth:`adopt` only.
+        Only :meth:`adopt` calls this.
         """
         now = int(self._clock())
         with self._journal.transaction():
@@ -186,16 +187,17 @@ class Dealer:
         """``hearsay masked setup``: make the keys of all parties of a campaign, once.
 
         Args:
-            campaign, listed: signed; the campaign names this dealer and its modulus, the list's nodes are the parties.
-            trusted: the trust root whose campaign keys must have signed both.
+            campaign: the signed campaign, which names this dealer and its modulus.
+            listed: the signed node list, whose nodes become the parties.
+            trusted: the trust root whose campaign keys must have signed campaign and list.
 
         Returns:
             The first key book. It is in the journal when this returns: ``rekey`` with the same list gives it again.
 
         Raises:
             InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer
-                or modulus; ``parties_too_few``: less than 2; ``parties_too_many``: more than the campaign allows; the
-                reasons of unreadable files and of a passphrase; ``key_invalid``: no key can be sealed to a node.
+                or modulus; ``parties_too_few``: less than 2; ``parties_too_many``: more than the campaign allows;
+                ``key_invalid``: no key can be sealed to a node; also the reasons of unreadable files and passphrases.
             DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list; or the
                 bytes are no such document.
         """
@@ -213,13 +215,14 @@ class Dealer:
     def rekey(self, campaign: Given, listed: Given, trusted: Given) -> IssuedBook:
         """``hearsay masked rekey``: make the key book for a newer list of nodes. Arguments as of :meth:`setup`.
 
-        Parties that join get a key; so do at most two others for each party that joins or leaves, whose number u
-        changes. All others keep theirs. With the list of the present book, the same book is returned.
+        Parties that join get a key. For each party that joins or leaves, the number u of at most two other parties
+        changes, and these get a new key. All other parties keep theirs. If the list is that of the present book, the
+        present book is returned.
 
         Raises:
-            InputError: ``not_set_up``: the campaign has no keys yet; and the reasons of :meth:`setup`.
+            InputError: ``not_set_up``: the campaign has no keys yet; also the errors of :meth:`setup`.
             DocumentError: ``rollback``: the list is older than that of the present book; ``equivocation``: it is
-                another list of the same version; and the reasons of :meth:`setup`.
+                another list of the same version; also the errors of :meth:`setup`.
         """
         documents = self._documents(campaign, listed, trusted, begins=False)
         signer = self._signer()
@@ -231,7 +234,7 @@ class Dealer:
         """Return the bytes of the newest key book of the campaign with this id.
 
         Raises:
-            InputError: ``not_set_up``; the reasons of a passphrase.
+            InputError: ``not_set_up``; ``passphrase_missing``, ``passphrase_wrong``.
         """
         signer = self._signer()
         with self._journal.snapshot():
@@ -240,16 +243,17 @@ class Dealer:
     def release(self, request: Given, *, at_least: int = 0) -> ReleasedSum:
         """``hearsay masked release``: decrypt the sum of one set of parties, and of no other set of that period.
 
-        ``request`` is that of ``hearsay masked request``; ``at_least`` the fewest parties that the dealer's keeper
-        wants in a set, above what the campaign demands. The set is durable in the journal when this returns.
+        ``request`` is the file that ``hearsay masked request`` writes. ``at_least`` is the fewest parties that the
+        dealer's keeper wants in a set, if more than the campaign demands. The set is durable in the journal when this
+        returns.
 
         Raises:
             DocumentError: ``malformed``, ``too_large``: the bytes are no request.
             InputError: ``not_set_up``: no campaign of this dealer; ``book_unknown``: the campaign has no such version
-                of the key book; ``party_unknown``: a party is not in that version; ``parties_too_few``; the reasons of
-                an unreadable file and of a passphrase.
-            PolicyError: ``period_refused``: the period is none of the campaign's, has not begun, or began before this
-                copy of the dealer was adopted; ``set_released``: another set was released for the period.
+                of the key book; ``party_unknown``: a party is not in that version; ``parties_too_few``; also the
+                reasons of unreadable files and passphrases.
+            PolicyError: ``period_refused``: the period is not in the campaign's life, has not begun, or began before
+                this copy of the dealer was adopted; ``set_released``: another set was released for the period.
         """
         raw = request if isinstance(request, bytes) else read_file(request, MAX_REQUEST_BYTES)
         asked = parse_request(raw)
@@ -266,7 +270,7 @@ class Dealer:
             ]
 
     def _documents(self, campaign: Given, listed: Given, trusted: Given, *, begins: bool) -> Documents:
-        """Return campaign and list, verified; ``begins`` if keys are made for the first time."""
+        """Return the verified campaign and node list. ``begins``: keys are made for the first time."""
         raw = [
             given if isinstance(given, bytes) else read_file(given, SIZE_LIMITS[role])
             for given, role in ((campaign, "campaign"), (listed, "nodes"), (trusted, "root"))
@@ -325,16 +329,19 @@ _MOST_FOLDERS = 10_000
 
 
 def machine_mark() -> bytes:
-    """32 bytes that differ between machines and do not reveal the machine's ids; equal on all machines without ids."""
+    """Return 32 bytes that identify this machine without revealing its ids; equal on all machines without ids."""
     return sha256(_MACHINE_TAG + machine_ids()).digest()
 
 
 def check_place(folder: Path) -> None:
     """Refuse a dealer's folder that is a workspace or store, is inside of one, or contains one. Links are followed.
 
-    The current folder of the process may not be, or be inside of, one either (``dealer_in_workspace``, ``InputError``).
-    Whoever has the dealer's keys and the parties' ciphertexts can decrypt every party's numbers. That the folder is
-    apart is what software can check; that the machine is another one is up to people.
+    Also refused is a process whose current folder is a workspace or store, or is inside of one. The reason: whoever
+    has the dealer's keys and the parties' ciphertexts can decrypt every party's numbers. Software can check that the
+    folder is apart from them; people must see to it that the machine is another one.
+
+    Raises:
+        InputError: ``dealer_in_workspace``.
     """
     real, current = Path(os.path.realpath(folder)), Path.cwd()
     for place in (real, *real.parents, current, *current.parents, *_below(real)):

@@ -1,7 +1,7 @@
-"""What a dealer gives out: key books for a campaign and its newer lists of nodes, and the sum of one set per period.
+"""What a dealer gives out: key books for a campaign and its newer node lists, and one release per period.
 
-The dealer's one secret yields the keys of all parties, so the journal needs none. Nobody keeps the prime divisors of
-the modulus.
+A release decrypts the sum of one set of parties (nodes with keys). All parties' keys are derived from the dealer's one
+secret, so the journal holds no key. Nobody keeps the prime divisors of the modulus.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _EXPONENT = 65_537
 
 
 def party_secret(seed: bytes, campaign: bytes, node: bytes, serial: int) -> int:
-    """Sk of a party: the first 528 bytes of SHAKE-256(canonical [tag, seed, campaign, node, serial]), big-endian.
+    """Return the secret key of a party: 528 bytes of SHAKE-256(canonical [tag, seed, campaign, node, serial]).
 
-    Without the 32 secret bytes of the seed it is as good as uniform on [0, 2^4224).
+    The bytes are a big-endian number. For whoever lacks the 32 secret bytes of ``seed`` it is as good as uniform on
+    [0, 2^4224).
     """
     stream = shake_256(canonical.pack([_TAG, seed, campaign, node, serial]))
     return int.from_bytes(stream.digest(SECRET_BYTES), "big")
 
 
 def new_modulus() -> int:
-    """Return a new N = pq of exactly 2048 bits, from two random primes of 1024 bits.
+    """Return a new modulus N = pq of exactly 2048 bits, where p and q are random primes of 1024 bits.
 
     The library ``cryptography`` makes an RSA key and keeps the primes in its own memory until that key is dropped, at
     once. Only N is read.
@@ -59,11 +60,11 @@ def new_modulus() -> int:
 
 
 _KEPT_SERIALS = 2**24
-"""Serial numbers that are free behind the first one after an adoption, and before the last u32."""
+"""Number of unused serial numbers that must follow the first one after an adoption, and precede the largest u32."""
 
 
 class Documents(NamedTuple):
-    """A verified campaign with its signed file, and a list of nodes with the SHA-256 of its payload."""
+    """A verified campaign with its signed file (``document``), and a list of nodes with its payload's SHA-256."""
 
     campaign: Campaign
     document: bytes
@@ -72,10 +73,10 @@ class Documents(NamedTuple):
 
 
 class IssuedBook(NamedTuple):
-    """A signed key book that was made, for so many parties.
+    """A signed key book that was made.
 
-    ``joined`` and ``left`` are ids of the nodes that the list before did not have, or that the new one does not have;
-    ``changed`` are those of the other nodes that have a new key.
+    ``raw`` is its file, ``parties`` the number of parties. ``joined`` are ids of the nodes that the list before did not
+    have, ``left`` of those that the new list does not have, ``changed`` of all other nodes that have a new key.
     """
 
     raw: bytes
@@ -90,8 +91,8 @@ class IssuedBook(NamedTuple):
 def check_documents(dealer: DealerPublic, campaign: bytes, listed: bytes, trusted: bytes, now: int | None) -> Documents:
     """Verify the signed campaign and list that a book is made from, by the campaign keys of a trust root.
 
-    ``dealer`` is the one that the campaign must name; at ``now``, in seconds since 1970, the campaign must be in force
-    or yet to begin; None checks no date. Errors as of :meth:`aggregator.nodes.dealer.dealer.Dealer.setup`.
+    ``dealer`` is the dealer that the campaign must name. At ``now``, in seconds since 1970, the campaign must not have
+    expired; None checks no date. Raises the errors of :meth:`aggregator.nodes.dealer.dealer.Dealer.setup`.
     """
     found = signed_campaign(trusted, campaign)
     terms = masked_terms_of(found)
@@ -115,7 +116,7 @@ def check_documents(dealer: DealerPublic, campaign: bytes, listed: bytes, truste
 
 
 def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: int) -> IssuedBook:
-    """Make the first keys of a campaign. Called inside a transaction; ``now`` is in seconds since 1970."""
+    """Make the first key book of a campaign. The caller must have opened a transaction. ``now``: seconds since 1970."""
     # A copy that was adopted may be older than an earlier setup of this campaign, and than releases that followed it.
     adopted = journal.adopted_at()
     first_period = documents.campaign.period_at(adopted) + 1 if adopted else 0
@@ -125,12 +126,12 @@ def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: 
 
 
 def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
-    """Return the next serial number of a campaign for a dealer that is, or was, adopted. Called inside a transaction.
+    """Return the next serial number of a campaign for a dealer's folder that is, or was, adopted as a copy.
 
-    The other copy may have made books that this one does not know. Keys of one party with one serial number and two
-    numbers u would let a set be released with less noise than its book says. A serial number is a u32, and no copy
-    knows of the others, so a place among them is chosen by chance: two copies that made keys for the same n parties
-    give one of them the same number with a chance of at most n / 2^31.
+    The caller must have opened a transaction. The other copy may have made key books that this copy does not know. If
+    a party had two keys with one serial number and different numbers u, a set could be released with less noise than
+    its book says. A serial number is a u32, and no copy knows those of the other. So it is chosen at random: two copies
+    that made keys for the same n parties give some party the same serial number with a chance of at most n / 2^31.
     """
     while True:
         first = _KEPT_SERIALS + secrets.randbelow(2**32 - 2 * _KEPT_SERIALS)
@@ -139,12 +140,13 @@ def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
 
 
 def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: CampaignRow, now: int) -> IssuedBook:
-    """Make the book for a newer list, or return the present one. Called inside a transaction.
+    """Make the key book for a newer node list; for the list of the present book return that book.
 
-    ``row`` is that of the campaign in the journal.
+    The caller must have opened a transaction. ``row`` is the campaign's row in the journal.
 
     Raises:
-        DocumentError: ``rollback``, ``equivocation``.
+        DocumentError: ``rollback``: the list is older than that of the present book; ``equivocation``: it is another
+            list of the same version.
     """
     version = documents.listed.header.version
     if version < row.list_version:
@@ -168,7 +170,7 @@ def _issue(
     before: Mapping[bytes, PartyRow],
     now: int,
 ) -> IssuedBook:
-    """Write the next version of a campaign's book. ``before``: node id → key in the version before."""
+    """Write the next version of a campaign's key book. ``before``: node id → the party's row in the version before."""
     nodes = documents.listed.nodes
     numbers = renumbered({node: party.u for node, party in before.items()}, nodes)
     version, serial = row.version + 1, row.next_serial
@@ -201,10 +203,10 @@ def _issue(
 
 
 def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes:
-    """Return the newest book of a campaign, with the same bytes as when it was made.
+    """Return the newest key book of a campaign, with the same bytes as when it was made.
 
     Raises:
-        StorageError: ``dealer_damaged``: the journal's book has another digest.
+        StorageError: ``dealer_damaged``: the bytes do not have the digest in the journal.
     """
     parties = _parties(journal, row)
     raw, digest = _build(parsed_campaign(row), signer, row.version, row.list_version, parties)
@@ -232,10 +234,10 @@ def _build(
 
 
 class ReleasedSum(NamedTuple):
-    """The answer to a request: the bytes of the release (``.hsd``).
+    """The answer to a request for a sum.
 
-    ``missing`` are ids of the parties of the asked version of the key book that are not in the set; ``repeated`` says
-    whether the same set was released before, with the same bytes.
+    ``raw`` is the file of the release (``.hsd``). ``missing`` are ids of the parties that are in the request's version
+    of the key book and not in the set. ``repeated`` says whether the same set was released before, with the same bytes.
     """
 
     raw: bytes
@@ -246,12 +248,12 @@ class ReleasedSum(NamedTuple):
 
 
 def parsed_campaign(row: CampaignRow) -> Campaign:
-    """Return the campaign of a row. It was verified when it was set up."""
+    """Return the campaign in a row of the journal. It was verified when its first keys were made."""
     return parse_campaign(read_envelope(row.document, "campaign").payload)
 
 
 def campaign_row(journal: Journal, campaign: bytes) -> CampaignRow:
-    """Return the campaign with this id in the journal.
+    """Return the journal's row of the campaign with this id.
 
     Raises:
         InputError: ``not_set_up``: the dealer has made no keys for it.
@@ -263,10 +265,11 @@ def campaign_row(journal: Journal, campaign: bytes) -> CampaignRow:
 
 
 def release_set(journal: Journal, signer: SigningKey, asked: Request, at_least: int, now: int) -> ReleasedSum:
-    """Return release one set of parties, and no other set of that period. The set is in the journal when this returns.
+    """Release the sum of one set of parties, and of no other set of that period. The set is in the journal on return.
 
-    The release is computed first, so that an error of the computation locks no period. Arguments and errors as of
-    :meth:`aggregator.nodes.dealer.dealer.Dealer.release`; ``now`` is in seconds since 1970.
+    The release is computed before it is recorded, so an error of the computation blocks no period. ``asked`` is the
+    request; ``at_least``, and the errors, are those of :meth:`aggregator.nodes.dealer.dealer.Dealer.release`; ``now``
+    is in seconds since 1970.
     """
     with journal.snapshot():
         row = campaign_row(journal, asked.campaign)
@@ -295,7 +298,7 @@ def release_set(journal: Journal, signer: SigningKey, asked: Request, at_least: 
 
 
 def _serials(journal: Journal, row: CampaignRow, asked: Request) -> dict[bytes, int]:
-    """Return node id → serial number of the keys of the book that a request names. Refuses strangers."""
+    """Return node id → serial number of its key in the key book of a request. Refuse parties that are not in it."""
     book = journal.book(row.campaign, asked.version)
     if book is None:
         raise InputError("book_unknown", f"the campaign has no key book {asked.version}; it has 1 to {row.version}")
@@ -307,7 +310,7 @@ def _serials(journal: Journal, row: CampaignRow, asked: Request) -> dict[bytes, 
 
 
 def _was_released(journal: Journal, campaign: Campaign, row: CampaignRow, asked: Request, now: int) -> bool:
-    """Return whether the same set was released before. Refuses another set, and periods in which none is released."""
+    """Return whether the requested set was released before. Refuse another set, and a period that can have none."""
     before = journal.release(row.campaign, asked.period)
     if before is not None:
         if (before.version, before.parties) == (asked.version, b"".join(asked.parties)):

@@ -1,15 +1,14 @@
 """The dealer's journal, an SQLite file: campaigns, the parties' numbers and serials, and every set that was released.
 
-A change is one transaction with full synchronisation: a power cut leaves the file before or after the change. Every row
-has a seal, a digest of its values; the row of a campaign counts its releases, and that of a book has the digest of the
-book. So accidents are found: a changed bit, a missing row. Forgery is not: a program that can write the file can
-compute seals. No secret is in the file. Layout: docs/formats.md, section 11.
+A change is one transaction with full synchronisation: after a power cut the file is as before or as after the change.
+Every row has a seal, a digest of its values. The row of a campaign counts its releases, and the row of a key book has
+the book's digest. So accidents are found, such as a changed bit or a missing row. Forgery is not found: a program that
+can write the file can compute seals. No secret is in the file. Layout: docs/formats.md, section 11.
 
 The file also says where it was made: the machine, the file's inode, and the mark beside it
-(:mod:`aggregator.common.databases`), which every change replaces. A copy of the folder, a backup that was restored
-into a new folder or over the old one, and an old journal among new files do not fit. They are refused
-(``dealer_copied``), since they may not know of releases that were made since. An older state of the whole disk is not
-noticed.
+(:mod:`aggregator.common.databases`), which every change replaces. These do not fit a copy of the folder, a backup that
+was restored into a new folder or over the old one, or an old journal among new files. Such a journal is refused
+(``dealer_copied``), since it may not know of later releases. An older state of the whole disk is not noticed.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from protocol.errors import StorageError
 
 
 class CampaignRow(NamedTuple):
-    """A campaign that was set up.
+    """The journal's row of a campaign for which keys were made.
 
     Attributes:
-        campaign, document: id of 32 bytes, and the signed campaign.
-        version: of the newest key book.
-        list_version, list_digest: of the list of nodes from which the newest book was made.
+        campaign, document: the campaign's id of 32 bytes, and its signed file.
+        version: version of the newest key book.
+        list_version, list_digest: version, and SHA-256 of the payload, of the node list of the newest book.
         next_serial: serial number of the next key.
-        releases: number of rows of releases of the campaign.
-        first_period: no period before it is released, unless it is in the journal; 0 if this was never limited.
+        releases: number of the campaign's releases in the journal.
+        first_period: first period for which a new release is allowed; 0 if this was never limited.
     """
 
     campaign: bytes
@@ -48,7 +47,7 @@ class CampaignRow(NamedTuple):
 
 
 class BookRow(NamedTuple):
-    """A version of a key book: its campaign, list version, number of parties, payload's SHA-256 and time."""
+    """The row of one version of a key book. ``parties``: number of parties; ``digest``: SHA-256 of its payload."""
 
     campaign: bytes
     version: int
@@ -59,15 +58,15 @@ class BookRow(NamedTuple):
 
 
 class PartyRow(NamedTuple):
-    """One key of one party, and the versions of the book that hold it.
+    """One key of one party (a node), and the versions of the key book that hold it.
 
     Attributes:
         campaign, node: ids of 32 and 8 bytes.
         serial: serial number of the key.
         public: the node's Ed25519 key, 32 bytes.
-        u: the party's number.
+        u: the party's number u, which sizes its noise (:mod:`aggregator.nodes.campaigns.numbering`).
         first, last: first and last version of the book with this key; ``last`` is None if the newest has it.
-        box: the key, sealed to the node; empty once the newest book has it no more.
+        box: the key, sealed to the node; empty if the newest book does not have the key any more.
     """
 
     campaign: bytes
@@ -81,7 +80,7 @@ class PartyRow(NamedTuple):
 
 
 class ReleaseRow(NamedTuple):
-    """The one set of a campaign's period that was released: node ids of 8 bytes, sorted and joined."""
+    """The one set that was released for a campaign's period. ``parties``: node ids of 8 bytes, sorted and joined."""
 
     campaign: bytes
     period: int
@@ -123,7 +122,7 @@ OTHER_FILES = ("dealer.key", "dealer.pub")
 
 
 def create_journal(path: Path, public: bytes, machine: bytes, made_at: int) -> None:
-    """Make a journal that only its owner can read, at its final inode. It may be renamed within the file system.
+    """Make a journal that only its owner can read. Later it may be renamed within its file system, but not copied.
 
     ``public`` is the dealer's public key, ``machine`` the mark of the machine, 32 bytes each; ``made_at`` is in
     seconds since 1970.
@@ -165,11 +164,11 @@ class Journal(Ledger):
             raise
 
     def check_original(self) -> None:
-        """Refuse a journal that is not in the place where it was made. Called inside a transaction or snapshot.
+        """Refuse a journal that is not the file that was made. The caller must have opened a transaction or snapshot.
 
         Raises:
-            StorageError: ``dealer_copied``: the journal was made on another machine or in another file, or the mark
-                that it names is not beside it, as it was made.
+            StorageError: ``dealer_copied``: the journal was made on another machine or in another file, or the
+                unchanged mark that it names is not beside it.
         """
         _, _, machine, inode, _, _ = self._only("dealer", "number = 1", ())
         if (machine, inode) != (self._machine, self._path.stat().st_ino):
@@ -191,9 +190,10 @@ class Journal(Ledger):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Run the body of ``with`` on the journal as one moment left it. Nothing can be written in the body.
+        """Run the body of ``with`` on one consistent state of the journal. The body can not write.
 
-        Of a killed change only what can not be undone any more is read: its superfluous marks are removed before.
+        If a process was killed in a change, its superfluous marks are removed first, so that the state that is read is
+        final.
         """
         while True:
             with self._reading():
@@ -205,7 +205,7 @@ class Journal(Ledger):
                 self._finish_killed_change()
 
     def _is_finished(self) -> bool:
-        """Return whether the last change left no mark too many; a copy is refused."""
+        """Return whether the last change left no superfluous mark. Refuse a copy of the journal."""
         self.check_original()
         return not self._superfluous_marks()
 
@@ -219,11 +219,11 @@ class Journal(Ledger):
         self.put("mark", (1, *mark))
 
     def put(self, table: str, row: Sequence[object]) -> None:
-        """Add a row, or replace the row with the same key. Called inside a transaction. ``row`` lacks the seal."""
+        """Add a row (without seal), or replace the row of its key. The caller must have opened a transaction."""
         self._write(table, (*row, seal(table, row)), "REPLACE")
 
     def add_release(self, campaign: CampaignRow, released: ReleaseRow) -> None:
-        """Record a set of parties, and count it in the row of its campaign. Called inside a transaction."""
+        """Record a released set, and count it in its campaign's row. The caller must have opened a transaction."""
         self.put("releases", released)
         self.put("campaigns", campaign._replace(releases=campaign.releases + 1))
 
@@ -233,7 +233,7 @@ class Journal(Ledger):
         return public, made_at
 
     def adopted_at(self) -> int:
-        """The time at which a copy of the folder was adopted last, in seconds since 1970; 0 if that never happened."""
+        """Return when a copy of the folder was adopted last, in seconds since 1970; 0 if that never happened."""
         adopted_at: int = self._only("dealer", "number = 1", ())[5]
         return adopted_at
 
@@ -242,7 +242,7 @@ class Journal(Ledger):
         return [CampaignRow(*row) for row in self._rows("campaigns", "1", ())]
 
     def campaign(self, campaign: bytes) -> CampaignRow | None:
-        """Return the campaign with this id; None if it was not set up. The number of its releases is checked."""
+        """Return the row of a campaign, or None if it has no keys. The number of its releases is checked."""
         found = [CampaignRow(*row) for row in self._rows("campaigns", "campaign = ?", (campaign,))]
         if not found:
             return None
@@ -252,7 +252,7 @@ class Journal(Ledger):
         return found[0]
 
     def book(self, campaign: bytes, version: int) -> BookRow | None:
-        """Return a version of a campaign's book; None if there is none."""
+        """Return the row of a version of a campaign's key book, or None if there is no such version."""
         found = self._rows("books", "campaign = ? AND version = ?", (campaign, version))
         return BookRow(*found[0]) if found else None
 
@@ -261,7 +261,7 @@ class Journal(Ledger):
         return [BookRow(*row) for row in self._rows("books", "campaign = ?", (campaign,))]
 
     def parties(self, book: BookRow) -> list[PartyRow]:
-        """Return the keys of a version of a book, by serial number. Their number is checked."""
+        """Return the rows of all keys in a version of a key book, by serial number. Their number is checked."""
         held = self._rows(
             "parties", "campaign = ? AND first <= ?2 AND (last IS NULL OR last >= ?2)", (book.campaign, book.version)
         )
@@ -274,7 +274,7 @@ class Journal(Ledger):
         return bool(self._rows("parties", "campaign = ? AND serial BETWEEN ? AND ?", (campaign, first, last)))
 
     def release(self, campaign: bytes, period: int) -> ReleaseRow | None:
-        """Return what was released for a campaign's period; None if nothing was."""
+        """Return the release for a campaign's period, or None if nothing was released."""
         found = self._rows("releases", "campaign = ? AND period = ?", (campaign, period))
         return ReleaseRow(*found[0]) if found else None
 
@@ -283,7 +283,7 @@ class Journal(Ledger):
         return [ReleaseRow(*row) for row in self._rows("releases", "campaign = ?", (campaign,))]
 
     def adopt(self, machine: bytes, now: int) -> None:
-        """Take this file, on the machine with this mark, as the original from now on. Called inside a transaction."""
+        """Make this file, on the machine with this mark, the original. The caller must have opened a transaction."""
         number, public, _, _, made_at, _ = self._only("dealer", "number = 1", ())
         self.put("dealer", (number, public, machine, self._path.stat().st_ino, made_at, now))
 
@@ -294,7 +294,7 @@ class Journal(Ledger):
         return rows[0]
 
     def _rows(self, table: str, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Return rows without their seals, in the order of the key. The seals are checked."""
+        """Return a table's rows that match an SQL condition, without their seals, by key. The seals are checked."""
         with self._errors():
             found = self._run(f"SELECT * FROM {table} WHERE {where} ORDER BY {_KEYS[table]}", values)  # noqa: S608
         if any(row[-1] != self._seal(table, row[:-1]) for row in found):

@@ -1,8 +1,8 @@
 """Statistics of nodes' summaries: the totals in the common form of all statistics.
 
-The noise variance of a total is Σ v(ε_i) over the summaries i, each with its own ε_i, and the excess kurtosis of the
-noise is Σ(3v_i² + v_i)/(Σv_i)², which is about 3/N for N equal summaries. The sums are added with the weight one,
-whatever ε they state: other weights would count the records of some nodes more than others.
+The noise variance of a total is Σ v_i over the summaries i, where v_i is the variance at the ε that summary i states.
+The excess kurtosis of the noise is Σ(3v_i² + v_i)/(Σv_i)², about 3/N for N equal summaries. The sums are added with the
+weight one, whatever ε they state: other weights would count the records of some nodes more than those of others.
 
 A node may summarise the same records in every period. With n_t the number of records of period t, the sampling
 variance of n = Σ n_t records is at most c n times that of n different records, c = (Σ √n_t)²/n². This bound is used.
@@ -50,13 +50,14 @@ class Federation(Source):
     """Source of statistics: signed summaries of nodes, each with noisy sums over many records.
 
     Attributes:
+        total: the exact sum of the summaries that count.
         released: the integers behind the estimates of every question: the totals, or what a robust rule makes of them.
         records: number of records, as the noisy class counts state it; it may be below 1.
-        rejected: number of summaries and byte ranges that are not counted, by reason; over all periods.
+        rejected: number of summaries, and of unreadable parts of files, that do not count, by reason; over all periods.
         periods: the counted periods in words, as a user chose them.
         entries: further entries of the model's card, for example about a robust rule.
-        list_bytes: the signed list of nodes that decided which summaries count, which whoever publishes checks; None
-            for sums that never were in a store.
+        list_bytes: the signed node list that decided which summaries count. It is checked when a model is published.
+            None for sums that never were in a store.
     """
 
     batch_of: ClassVar[str] = "nodes"
@@ -86,7 +87,7 @@ class Federation(Source):
 
     @property
     def batch(self) -> int:
-        """Number of nodes, which ``min_batch_size`` is a bound of."""
+        """Number of nodes, which is compared with ``min_batch_size``."""
         return self.total.nodes
 
     @property
@@ -96,15 +97,15 @@ class Federation(Source):
 
     @property
     def statistics_id(self) -> bytes:
-        """32 bytes: digest of the totals, and under a robust rule of its numbers."""
+        """32 bytes, a digest of the total and its numbers, or of the robust rule's numbers in their place."""
         return self.total._replace(numbers=tuple(number for one in self.released for number in one)).statistics_id
 
     def counts(self, question: int) -> list[int]:
-        """The integers of one question, noisy, in counts or units of 1/S; ``question`` is the question's index."""
+        """Return the noisy integers of the question with this index: counts, or sums in units of 1/S (S: 65536)."""
         return list(self.released[question])
 
     def populations(self) -> dict[str, Any]:
-        """The populations that the two intervals are about, and what the second one assumes; or that there is none."""
+        """Return in words what the two kinds of intervals are about, and what the second kind assumes."""
         several = len(self.total.records) > 1
         rule = self.entries.get("intervals")
         return {
@@ -117,7 +118,7 @@ class Federation(Source):
         }
 
     def facts(self) -> dict[str, int]:
-        """Counts for people, by name: nodes, summaries (masked: messages), nodes that a rule left out, refusals."""
+        """Return counts for people: nodes, summaries or masked messages, nodes that a rule left out, refusals."""
         left_out = self.entries.get("robust_left_out", 0)
         return (
             {"nodes": self.nodes, "summaries" if self.campaign.masked is None else "messages": self.summaries}
@@ -148,7 +149,7 @@ class Federation(Source):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The part of the output of ``hearsay estimate --json`` that is about the nodes, not about the estimates."""
+        """Return the part of the output of ``hearsay estimate --json`` that is about the nodes."""
         return {
             "campaign": self.campaign.id.hex(),
             "reports": self.stated_reports,
@@ -165,7 +166,7 @@ class Federation(Source):
 
 
 def adjacency_of(campaign: Campaign) -> str:
-    """Return the kind of neighbours that the ε of a campaign for nodes, and of its summaries, is for."""
+    """Return the adjacency of a campaign for nodes: how the data sets differ that its ε makes alike."""
     return CHANGE_FEATURES if terms_of(campaign).sensitivity == SMOOTH else ADD_REMOVE
 
 
@@ -177,9 +178,10 @@ def _count_claims(campaign: Campaign) -> tuple[int, int, int]:
 
 
 def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:
-    """Noise variance of one entry of every released vector of a summary that states this ε, in units of its integers.
+    """Return, for every released vector, the noise variance of one entry of a summary that states this ε.
 
-    Of sums of squares with the sensitivity ``smooth`` it is an upper bound: the true variance depends on the records.
+    It is in squared units of the summary's integers. For sums of squares with the sensitivity ``smooth`` it is an upper
+    bound: the true variance depends on the records.
     """
     return [
         noise_variance(campaign, subject, share)
@@ -190,7 +192,7 @@ def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:
 def federated(
     campaign: Campaign, total: Total, *, rejected: Mapping[str, int] | None = None, periods: str = "all"
 ) -> Statistics:
-    """Return statistics of the totals of summaries, by plain addition. Run by the aggregator.
+    """Return the statistics of a total of summaries that was made by plain addition. Run by the aggregator.
 
     ``rejected`` and ``periods`` are attributes of the returned source (:class:`Federation`).
 
@@ -211,7 +213,7 @@ Cumulants = Sequence[tuple[float, float]]
 
 
 def added(campaign: Campaign, total: Total, laws: Sequence[tuple[int, Cumulants]]) -> list[NoisySum]:
-    """Return the vectors of plain addition. ``laws``: how many of the summands have noise of which law."""
+    """Return the vectors of a total of plain addition. ``laws``: (number of summands, cumulants of their noise)."""
     subjects = released_vectors(campaign)
     sums = []
     for place, (subject, values) in enumerate(zip(subjects, divided(total.numbers, subjects), strict=True)):
@@ -223,7 +225,7 @@ def added(campaign: Campaign, total: Total, laws: Sequence[tuple[int, Cumulants]
 
 
 def divided(numbers: Sequence[int], subjects: Sequence[Subject]) -> list[tuple[int, ...]]:
-    """Return the numbers of all released vectors, which follow one another, as one tuple per vector."""
+    """Return one tuple per released vector from ``numbers``, in which the vectors follow one another."""
     found, start = [], 0
     for subject in subjects:
         found.append(tuple(numbers[start : start + subject.size]))
@@ -232,7 +234,10 @@ def divided(numbers: Sequence[int], subjects: Sequence[Subject]) -> list[tuple[i
 
 
 def noisy_sum(subject: Subject, values: tuple[int, ...], variance: Floats, kurtosis: float) -> NoisySum:
-    """One vector in records: K integers and the variance of each, shape (K,) float64, in units of the integers."""
+    """Return one released vector in units of records.
+
+    ``values`` are its K integers; ``variance``, (K,) float64, is in squared units of the integers.
+    """
     unit = SCALE if subject.kind == MOMENT else 1
     estimate = np.array([value / unit for value in values], np.float64)
     return NoisySum(subject, estimate, variance / unit**2, values, kurtosis=kurtosis)
@@ -248,10 +253,10 @@ def statistics_of(
     entries: Mapping[str, Any] | None = None,
     concentration: float | None = None,
 ) -> Statistics:
-    """Statistics with a :class:`Federation` as their source; the number of records is the sum of the first vector.
+    """Return statistics with a :class:`Federation` as source. Their number of records is the first vector's sum.
 
-    ``rejected``, ``periods`` and ``entries`` are attributes of the source; ``concentration`` is that of the records
-    (:func:`aggregator.estimates.sums.of_sums`), None for the bound of this module, but at least 1/n.
+    ``rejected``, ``periods`` and ``entries`` are attributes of the source. ``concentration`` says how often periods
+    repeat the same records (:func:`aggregator.estimates.sums.of_sums`); None for this module's bound c/n, at least 1/n.
     """
     records = sum(sums[0].released)
     released = tuple(one.released for one in sums)

@@ -1,9 +1,9 @@
 """Decrypted totals of masked messages and their statistics.
 
-The noise of a total is the sum of the parties' parts. A party with the number u of the key book adds, to each entry of
-vector q, noise of variance w and fourth cumulant c (:func:`protocol.masked.noise.noise_of`). The total of the parties
-and periods has the variance Σw and the excess kurtosis Σc/(Σw)². Parties that leave their noise out make the true
-variance smaller than the stated one.
+The noise of a total is the sum of the parties' noise. A party whose number in the key book is u adds to each entry of a
+vector noise of a variance w and a fourth cumulant c, which follow from u (:func:`protocol.masked.noise.noise_of`). The
+noise of a total over parties and periods has the variance Σw and the excess kurtosis Σc/(Σw)². Parties that leave their
+noise out make the true variance smaller than the stated one.
 
 Source: docs/math.md, section 6; decision 83.
 """
@@ -38,9 +38,10 @@ THREATS = (
 
 
 class PeriodTotal(NamedTuple):
-    """The decrypted sums of one period: M integers with their noise.
+    """The decrypted sums of one period.
 
-    ``book`` is the version of the key book by which the parties' keys were released; ``parties`` are their rising ids.
+    ``book`` is the version of the key book with the parties' keys; ``parties`` are their ids, sorted; ``numbers`` are M
+    integers with their noise.
     """
 
     period: int
@@ -56,7 +57,7 @@ def masked_statistics(
     rejected: Mapping[str, int] | None = None,
     periods: str = "all",
 ) -> Statistics:
-    """Return statistics of the decrypted totals of some periods, one each. Run by the aggregator.
+    """Return the statistics of decrypted totals, at most one for each period. Run by the aggregator.
 
     ``rejected`` and ``periods`` are attributes of :class:`aggregator.nodes.statistics.federation.Federation`.
 
@@ -90,7 +91,7 @@ def _total(campaign: Campaign, totals: Sequence[PeriodTotal]) -> Total:
 
 
 def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str, Any]:
-    """Return what a model's card says of at least one masked total, beside the entries that all sums of nodes have."""
+    """Return the entries of a model's card that are special to masked totals. ``totals``: at least one."""
     terms = masked_terms_of(campaign)
     unit = "one record" if terms.unit == RECORD else "all records of one party"
     # A period is only as safe as its own key book, so the period of the smallest book is stated.
@@ -113,9 +114,9 @@ def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str,
 
 
 def check_numbers(campaign: Campaign, numbers: Sequence[int], parties: int) -> int | None:
-    """The place of a decrypted number that so many parties can not have caused with numbers in their ranges, or None.
+    """Return the index of the first decrypted number that is too large or small for so many parties, or None.
 
-    A number beyond the range means that a party sent numbers outside its range. ``numbers``: M decrypted integers.
+    Such a number means that a party encrypted numbers outside its range. ``numbers``: M decrypted integers.
     """
     place = 0
     for subject, limits in zip(released_vectors(campaign), ranges_of(campaign), strict=True):
@@ -128,6 +129,6 @@ def check_numbers(campaign: Campaign, numbers: Sequence[int], parties: int) -> i
 
 
 def largest_claim(campaign: Campaign, parties: int) -> int:
-    """The largest total of a count that is accepted of so many parties. A lying party can move a count so far."""
+    """Return the largest accepted total of a count of so many parties. One lying party can move a count so far."""
     counts = zip(released_vectors(campaign), ranges_of(campaign), strict=True)
     return max(limits.total(parties)[1] for subject, limits in counts if subject.kind != MOMENT)

@@ -2,21 +2,21 @@
 
 A rule is for many nodes of about equal size that state one ε. Plain addition lets a single node move every total as far
 as the campaign's ``max_records`` allows. The trimmed mean and the median limit what a minority of the nodes can do.
-Krum returns the numbers of one node, so its noise and sampling error are those of that node alone.
+Krum returns the numbers of one node, so its noise and sampling error are those of that node alone. For N nodes:
 
-    trimmed mean   of every number of N nodes leave out the g = ⌊αN⌋ smallest and largest, take the mean of the rest
-    median         of every number, the mean of the two middle ones for even N
-    Krum           the node with the smallest sum of squared distances to its N − F − 2 nearest nodes, F liars assumed
+    trimmed mean   of every number leave out the ⌊αN⌋ smallest and the ⌊αN⌋ largest, and take the mean of the rest
+    median         take the median of every number; for even N the mean of the two middle ones
+    Krum           take the node with the smallest sum of squared distances to its N − F − 2 nearest nodes; F: liars
 
 Means and medians are multiplied by N, so they estimate the same totals as plain addition.
 
-No interval is stated: none covers what lying nodes did. Where no node lies, the errors of a rule have no simple law
-either: medians of rare counts are biased, and the spread of few nodes is uncertain. The variances are estimates, for
-fits that weigh or floor by them. What a rule costs where no node lies is simulated from the totals, without any record.
+No interval is stated, since none covers what lying nodes did. Even if no node lies, the errors of a rule have no simple
+distribution: medians of rare counts are biased, and the spread of few nodes is uncertain. The variances are estimates,
+for fits that use variances. What a rule costs if no node lies is simulated from the totals, without any record.
 
-The summaries of every compared node state the same ε, the one that most nodes state, and are of the same periods: those
-in which at least half of the nodes with this ε have one. Other nodes are left out, and their number is stated. So a few
-nodes with another ε or an odd period leave nobody else out.
+A rule compares only nodes whose summaries state the same ε, the one that most nodes state, and which have a summary in
+each of the same periods: those in which at least half of the nodes with this ε have one. All other nodes are left out,
+and their number is stated. So a few nodes with another ε or an odd period do not lead to others being left out.
 
 Source: Yin, Chen, Ramchandran, Bartlett, ICML 2018 (trimmed mean, median); Blanchard, El Mhamdi, Guerraoui, Stainer,
 NeurIPS 2017 (Krum); Tukey, McLaughlin, Sankhya A 25 (1963) and McKean, Schrader, Commun. Stat. 13 (1984) (variances).
@@ -83,11 +83,11 @@ class Rule(NamedTuple):
 
 
 class RobustTotals(NamedTuple):
-    """What a trimmed mean or median of N nodes gives: N times the mean or median of M numbers, rounded to integers.
+    """The totals that a trimmed mean or median of N nodes gives: N times each of M means or medians, as integers.
 
-    ``variance``, shape (M,) float64, is that of each total, estimated from the differences between the nodes. It holds
-    the noise and the sampling of records. It is for fits, and too rough for intervals: it is 0 where most nodes agree,
-    and bias is not in it.
+    ``variance``, shape (M,) float64, is that of each total, estimated from the differences between the nodes. It covers
+    noise and the sampling of records. It is good enough for fits, and too rough for intervals: it is 0 where most nodes
+    agree, and leaves bias out.
     """
 
     totals: list[int]
@@ -117,8 +117,8 @@ def check_rule(rule: Rule, nodes: int) -> None:
     """Refuse a rule whose assumptions do not hold for so many nodes.
 
     Raises:
-        PolicyError: ``nodes_too_few``: fewer than :data:`FEWEST` nodes, or so few that nothing would be trimmed; of
-            Krum fewer than 2F + 3.
+        PolicyError: ``nodes_too_few``: fewer than :data:`FEWEST` nodes, or so few that nothing would be trimmed; for
+            Krum fewer than 2F + 3, where F is the assumed number of liars.
     """
     if rule.kind == KRUM:
         if nodes < 2 * rule.liars + 3:
@@ -131,7 +131,7 @@ def check_rule(rule: Rule, nodes: int) -> None:
 
 
 def combine(rule: Rule, values: Integers) -> RobustTotals:
-    """Return trimmed mean or median of every number, scaled to the total of all nodes. Run by the aggregator.
+    """Return the trimmed mean or median of every number, times the number of nodes. Run by the aggregator.
 
     ``values``, shape (N, M) int64, are the numbers of every node; the order of the rows does not matter.
     """
@@ -153,10 +153,10 @@ def _rounded(numerator: int, denominator: int) -> int:
 
 
 def _median_variance(ordered: Integers) -> Floats:
-    """Return variance of N times the median: shape (M,) float64. ``ordered``: shape (N, M), each column rising.
+    """Return the variance of N times the median: shape (M,) float64. ``ordered``: shape (N, M), each column rising.
 
-    The order statistics of rank c and N + 1 − c contain the median with 95 %, c = (N + 1)/2 − z√N/2 rounded. Their
-    distance is 2z standard deviations.
+    The median lies between the numbers of rank c and N + 1 − c with 95 %, where c is (N + 1)/2 − z√N/2, rounded, and
+    z = 1.96. So their distance is taken as 2z standard deviations.
     """
     number = len(ordered)
     rank = max(1, round((number + 1) / 2 - Z95 * number**0.5 / 2))
@@ -165,9 +165,10 @@ def _median_variance(ordered: Integers) -> Floats:
 
 
 def krum_choice(parameters: Floats, liars: int) -> int:
-    """Return the row that Krum chooses for F liars, N ≥ 2F + 3; of equally good rows the first.
+    """Return the index of the node that Krum chooses among N nodes; of equally good nodes the first.
 
-    ``parameters``, shape (N, P) float64, are the normalised parameters of every node's model.
+    ``parameters``, shape (N, P) float64, are the normalised parameters of every node's model. ``liars`` is F, the
+    assumed number of liars; N ≥ 2F + 3.
     """
     number = len(parameters)
     neighbours = number - liars - 2
@@ -261,9 +262,12 @@ def _without_intervals(found: Statistics) -> Statistics:
 
 
 def compared_nodes(summaries: Iterable[Summary]) -> Cohort:
-    """Return the nodes with the common ε and a summary in each period in which at least half of such nodes have one.
+    """Return the nodes that a rule compares, chosen by ε and periods as this module's description says.
 
-    Arguments and errors as of :func:`robust_statistics`.
+    ``summaries`` are those of :func:`robust_statistics`.
+
+    Raises:
+        InputError: ``robust_unequal``, ``too_large`` (:func:`robust_statistics`).
     """
     given = list(summaries)
     epsilon_micro, nodes = _common_epsilon(given)
@@ -285,7 +289,7 @@ def compared_nodes(summaries: Iterable[Summary]) -> Cohort:
 
 
 def _common_epsilon(summaries: Sequence[Summary]) -> tuple[int, int]:
-    """The ε that most nodes state in a summary, in millionths, and the number of all nodes; zeros without summaries."""
+    """Return the ε that most nodes state, in millionths, and the number of all nodes; 0 and 0 without summaries."""
     stating: dict[int, set[bytes]] = {}
     for summary in summaries:
         stating.setdefault(summary.epsilon_micro, set()).add(summary.node)
@@ -303,17 +307,17 @@ def _common_epsilon(summaries: Sequence[Summary]) -> tuple[int, int]:
 
 
 _LEAST = 1e-9
-"""Smallest floor, where a large ε leaves no noise."""
+"""Smallest number to which counts are raised if a large ε leaves no noise."""
 
 
 def normalised(values: NDArray[np.int64], campaign: Campaign, epsilon_micro: int, periods: int = 1) -> Floats:
-    """Return parameters of each node's model, which Krum compares, so that nodes of different sizes become comparable.
+    """Return parameters of each node's model, which Krum compares: nodes of different sizes become comparable.
 
-    They are P(class), P(value | class), means and mean squares of numbers given the class. Counts are raised to half a
-    standard deviation of their noise, and each column of a table is divided by its own sum. Sums of numbers are
-    divided by the class counts, and clipped to their possible range. ``values``, shape (N, M) int64, are the summed
-    numbers of every node over so many periods, each with the noise of this ε. Returns (N, M) float64, every parameter
-    in [−1, 1].
+    The parameters are P(class), P(value | class), means and mean squares of numbers given the class. Counts are raised
+    to at least half a standard deviation of their noise, and each class's column of a table is divided by its sum. Sums
+    of numbers are divided by the class counts, and clipped to their possible range. ``values``, shape (N, M) int64, are
+    the numbers of every node, summed over ``periods`` periods, each with the noise of ``epsilon_micro``. The result is
+    (N, M) float64, every parameter in [−1, 1].
     """
     subjects = released_vectors(campaign)
     classes = subjects[0].size
@@ -340,15 +344,16 @@ def normalised(values: NDArray[np.int64], campaign: Campaign, epsilon_micro: int
 
 REPEATS = 100
 _WORK = 2_000_000
-"""Most simulated numbers of one vector; of many nodes or values there are fewer repeats, at least two."""
+"""Most simulated numbers for one vector. With many nodes or values there are fewer repeats, at least two."""
 _ROUNDING = 1 << 20
-"""Steps of 1 that simulated numbers are rounded to, so that the rule sees integers: 2^-20 records."""
+"""Simulated numbers are rounded to multiples of 2^-20 records, so that the rule gets integers."""
 
 
 class Loss(NamedTuple):
     """Standard errors of a rule on honest data, as multiples of those of plain addition.
 
-    Of the class counts, the median over all released vectors, and that of the vector that loses most, with its name.
+    ``class_counts`` is that of the class counts, ``typical`` the median over all released vectors, ``worst`` the
+    largest of any vector, whose name is ``worst_name``.
     """
 
     class_counts: float
@@ -365,12 +370,12 @@ class Loss(NamedTuple):
 
 
 def expected_loss(rule: Rule, statistics: Statistics, nodes: int, repeats: int = REPEATS) -> Loss:
-    """Simulate the loss of a trimmed mean or median on N honest nodes of n/N records each. Run by the aggregator.
+    """Simulate the loss of a trimmed mean or median on honest nodes that have equally many records each.
 
-    Their records are drawn from the estimated shares and means, with the noise that summaries have. The loss is the
-    ratio of the root mean square errors of the rule's totals and of plain addition, over at most ``repeats`` simulated
-    fleets. It holds the bias of the rule for rare values, whose counts are skewed. ``statistics`` are those of plain
-    addition; the same ones give the same numbers: their id seeds the generator.
+    The records are drawn from the estimated shares and means, and the summaries get their noise. The loss is the root
+    mean square error of the rule's totals, divided by that of plain addition, over at most ``repeats`` simulated sets
+    of ``nodes`` nodes. So it includes the bias of the rule for rare values, whose counts are skewed. ``statistics`` are
+    those of plain addition. Their id seeds the generator, so equal statistics give equal losses.
     """
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     ratios = [_ratio(rule, question, nodes, repeats, generator) for question in statistics.questions]
@@ -380,7 +385,7 @@ def expected_loss(rule: Rule, statistics: Statistics, nodes: int, repeats: int =
 
 
 def _ratio(rule: Rule, question: QuestionEstimate, nodes: int, repeats: int, generator: np.random.Generator) -> float:
-    """The loss of one vector: root mean square error of the rule over that of plain addition; 1 without any error."""
+    """Return the loss of one vector: the rule's root mean square error over that of plain addition; 1 without error."""
     size = len(question.estimate)
     number = max(2, min(repeats, _WORK // (nodes * size)))
     robust = plain = 0.0
@@ -393,7 +398,7 @@ def _ratio(rule: Rule, question: QuestionEstimate, nodes: int, repeats: int, gen
 
 
 def _drawn(question: QuestionEstimate, nodes: int, generator: np.random.Generator) -> tuple[NDArray[np.int64], Floats]:
-    """Numbers of honest nodes in units of 2^-20 records, shape (N, K) int64, and their true totals, shape (K,)."""
+    """Draw numbers of N honest nodes, (N, K) int64 in units of 2^-20 records. Also return their true totals, (K,)."""
     size, records = len(question.estimate), max(1, question.n // nodes)
     share = question.estimate / question.n
     if is_share(question.subject):

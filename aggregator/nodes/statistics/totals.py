@@ -1,4 +1,4 @@
-"""Totals of nodes' summaries: exact sums, kept by period, that grow by one summary or by many at a time.
+"""Totals of nodes' summaries: exact sums, kept by period, to which one or many summaries are added at a time.
 
 Addition of integers is exact, so the order of the summaries does not matter: adding them one by one as they arrive
 (algorithm 3 of Marchioro et al. 2022), all at once, or from the union of sets that nodes exchanged gives equal totals,
@@ -29,10 +29,10 @@ _BATCH_NUMBERS = 1 << 22
 
 
 class Total(NamedTuple):
-    """The sum of the summaries of some periods of a campaign: M integers, of so many nodes.
+    """The sum of the summaries of some periods of a campaign.
 
-    ``summaries``: ε in millionths → number of summaries that state it. ``records``: period → number of records, the
-    sum of the noisy class counts; may be negative.
+    ``nodes``: number of nodes. ``summaries``: ε in millionths → number of summaries that state it. ``records``: period
+    → number of records, the sum of the noisy class counts; may be negative. ``numbers``: the sums, M integers.
     """
 
     campaign: bytes
@@ -55,7 +55,7 @@ class Total(NamedTuple):
 
 
 class _Period:
-    """The sums of one period, in two halves so that no number of summaries overflows 64 bits."""
+    """The sums of one period. High and low 32 bits are summed apart, so that no sum overflows 64 bits."""
 
     __slots__ = ("epsilons", "high", "low", "nodes")
 
@@ -82,7 +82,7 @@ class Totals:
 
     @classmethod
     def of(cls, campaign: Campaign, summaries: Iterable[Summary]) -> Totals:
-        """Return totals of many summaries at once. Errors as of :meth:`add`."""
+        """Return the totals of many summaries at once. Raises the errors of :meth:`add`."""
         made = cls(campaign)
         waiting: dict[int, list[tuple[int, ...]]] = {}
         most = max(1, _BATCH_NUMBERS // made._size)
@@ -124,7 +124,7 @@ class Totals:
             del self._periods[summary.period]
 
     def _enter(self, summary: Summary) -> None:
-        """Note the node of a summary, whose numbers the caller adds."""
+        """Record node and ε of a summary, whose numbers the caller then adds. Refuse a second summary of a period."""
         if summary.campaign != self.campaign.id:
             raise InputError("other_campaign", "the summary answers another campaign than these totals")
         period = self._periods.get(summary.period)
@@ -160,7 +160,7 @@ class Totals:
 
 
 def column_sums(values: Integers) -> list[int]:
-    """Return exact sums of the columns of an array of shape (N, M) int64, N below 2^31: M integers of any size."""
+    """Return the exact sums of the columns of an array of shape (N, M) int64, N below 2^31: M integers of any size."""
     return _joined((values >> _HALF).sum(axis=0), (values & _LOW).sum(axis=0))
 
 

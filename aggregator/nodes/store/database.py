@@ -2,9 +2,9 @@
 
     documents    the campaign's file, the newest list of nodes, and other documents that a kind of store needs
     summaries    per period and node the envelopes that are kept, at most two: summaries, or masked messages
-    rejected     per input file and reason the number of pieces that were refused
+    rejected     per input file and reason the number of pieces (parts of the file) that were refused
     quarantine   place and reason of refused pieces; their bytes stay in the input file
-    row_sums     of each table above the number of rows and the sum of their digests
+    row_sums     for each table above the number of rows and the sum of their digests
 
 Several processes may write; each waits for the others. Every read compares the rows of its table with their sum
 (:class:`RowSum`), so damage to the file is noticed. The sum does not depend on the order of the rows, and adding or
@@ -66,7 +66,7 @@ _BITS = 256
 
 
 class Row(NamedTuple):
-    """A kept envelope: period, id of the node (8 bytes), SHA-256 of the payload, and the signed bytes."""
+    """A kept envelope. ``node``: the node's id, 8 bytes; ``identity``: the payload's SHA-256."""
 
     period: int
     node: bytes
@@ -75,7 +75,7 @@ class Row(NamedTuple):
 
 
 class RefusedPiece(NamedTuple):
-    """A refused piece of an input file: its first byte, its length and the reason."""
+    """A refused piece of an input file: the offset of its first byte, its length in bytes and the reason."""
 
     offset: int
     length: int
@@ -89,11 +89,11 @@ class RowSum(NamedTuple):
     digests: int = 0
 
     def plus(self, table: str, row: Sequence[object], sign: int = 1) -> RowSum:
-        """Return the sum after ``row`` is added to ``table``, or removed by the sign −1."""
+        """Return the sum after ``row`` is added to ``table``, or, if ``sign`` is −1, removed from it."""
         return RowSum(self.rows + sign, (self.digests + sign * _digest(table, row)) % (1 << _BITS))
 
     def check(self, number: int, digests: int) -> None:
-        """Compare this stored sum with so many rows that were read, and the sum of their digests, not reduced."""
+        """Raise ``store_damaged`` unless so many rows, with this sum of digests (before mod), fit the stored sum."""
         if self != (number, digests % (1 << _BITS)):
             raise _changed()
 
@@ -111,9 +111,9 @@ def _changed() -> StorageError:
 
 
 class Database(databases.Database):
-    """An open file of summaries in a store's folder. All methods may raise ``store_busy`` and ``store_damaged``.
+    """An open SQLite file of a store of summaries. All methods may raise ``store_busy`` and ``store_damaged``.
 
-    ``make`` makes the file if there is none. Opening may raise ``not_a_store``: there is none; ``store_newer``.
+    ``make`` makes the file if there is none. Opening may raise ``not_a_store`` (there is no file) and ``store_newer``.
     """
 
     def __init__(self, folder: Path, *, make: bool = False) -> None:
@@ -125,7 +125,7 @@ class Database(databases.Database):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the body of ``with`` as one transaction, which writes all its changes, or after an error none.
+        """Run the body of ``with`` as one transaction. It writes all changes of the body, or none if the body fails.
 
         A transaction without changes writes a value that the file has already. Its commit makes earlier commits
         durable: a process that was killed in a commit may have left rows that every reader sees and that a power cut
@@ -158,7 +158,7 @@ class Database(databases.Database):
         return sorted(found)
 
     def _insert(self, table: str, *row: object, envelope: bytes | None = None) -> None:
-        """Add a row, ``row`` being the columns that the sum covers."""
+        """Add a row. ``row`` has the columns that the table's sum covers."""
         self._write(table, row if envelope is None else (*row, envelope))
         self._sums[table] = self._sum_of(table).plus(table, row)
 
@@ -169,7 +169,7 @@ class Database(databases.Database):
         self._run(f"DELETE FROM {table} WHERE {condition}", values)  # noqa: S608
 
     def document(self, name: str) -> bytes | None:
-        """Return the bytes of a document, for example ``campaign`` or ``list``; None if there is none."""
+        """Return the bytes of a document, for example ``campaign`` or ``list``, or None if it is not kept."""
         return self.documents().get(name)
 
     def documents(self) -> dict[str, bytes]:
@@ -177,17 +177,17 @@ class Database(databases.Database):
         return dict(self._all("documents"))
 
     def put_document(self, name: str, raw: bytes) -> None:
-        """Keep a document, in place of an earlier one of that name. Called inside a transaction."""
+        """Keep a document in place of an earlier one of that name. The caller must have opened a transaction."""
         self._delete("documents", "name = ?", name)
         self._insert("documents", name, raw)
 
     def put(self, row: Row) -> str:
-        """Join an envelope to the kept ones. Called inside a transaction.
+        """Add an envelope to the kept ones. The caller must have opened a transaction.
 
-        Of each period and node the two smallest identities are kept, and of each identity the smallest envelope, so
-        the kept rows do not depend on the order of arrival (:func:`protocol.nodes.summary.kept`). Returns
-        :data:`ACCEPTED`; :data:`REPLAYED_REASON`: the payload was kept already; :data:`CONFLICT_REASON`: another one
-        of that place was.
+        For each period and node the two smallest identities are kept, and for each identity the smallest envelope. So
+        the kept rows do not depend on the order of arrival (:func:`protocol.nodes.summary.kept`). Return
+        :data:`REPLAYED_REASON` if the payload was kept before, :data:`CONFLICT_REASON` if another payload of the same
+        period and node was, else :data:`ACCEPTED`.
         """
         place = (row.period, row.node)
         found = self._run(f"SELECT {_WITH_ENVELOPE} FROM summaries WHERE period = ? AND node = ?", place)  # noqa: S608
@@ -207,10 +207,11 @@ class Database(databases.Database):
             return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", key))
 
     def note_refused(self, file: bytes, name: str, counts: Mapping[str, int], places: Sequence[RefusedPiece]) -> None:
-        """Replace what was refused of the input file with this SHA-256 and name. Called inside a transaction.
+        """Record what was refused of an input file, in place of what was recorded of it before.
 
-        ``counts`` are the numbers of refused pieces by reason, ``places`` those whose places are kept, as long as all
-        files have at most :data:`MOST_QUARANTINED`.
+        The caller must have opened a transaction. ``file`` is the SHA-256 of the file's content. ``counts`` are the
+        numbers of refused pieces by reason. ``places`` are the pieces whose places are to be kept; the places of all
+        files are limited to :data:`MOST_QUARANTINED`.
         """
         self._delete("rejected", "file = ?", file)
         self._delete("quarantine", "file = ?", file)
@@ -220,14 +221,14 @@ class Database(databases.Database):
             self._insert("quarantine", file, *piece)
 
     def rejected(self) -> dict[str, int]:
-        """Return number of refused pieces of all input files, by reason, in alphabetical order."""
+        """Return the number of refused pieces of all input files, by reason, in alphabetical order."""
         found: Counter[str] = Counter()
         for _, reason, _, number in self._all("rejected"):
             found[reason] += number
         return dict(sorted(found.items()))
 
     def quarantined(self) -> list[tuple[str, bytes, RefusedPiece]]:
-        """Return name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
+        """Return the name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
         with self._reading():
             names = {(file, reason): name for file, reason, name, _ in self._all("rejected")}
             places = self._all("quarantine")
@@ -236,23 +237,23 @@ class Database(databases.Database):
         )
 
     def numbers(self) -> list[tuple[bytes, int]]:
-        """Return the node and the number of kept summaries, 1 or 2, of every period and node."""
+        """Return (node, number of kept summaries, 1 or 2) for every period and node that has any."""
         rows = self._summaries(_COLUMNS["summaries"])
         return [(node, sum(1 for _ in same)) for (_, node), same in groupby(rows, key=itemgetter(0, 1))]
 
     def rows(self) -> Generator[Row, None, None]:
-        """Yield all kept summaries, by period, node and identity, as one moment left them.
+        """Yield all kept summaries of one consistent state, by period, node and identity.
 
-        A changed or missing row may be noticed only after the last one, so all rows must be read before any result is
-        used. A reader that stops earlier closes the iterator before this file.
+        A changed or missing row may be noticed only after the last row. So the caller must read all rows before it uses
+        any result. A caller that stops earlier must close the iterator before this file.
         """
         with closing(self._summaries(_WITH_ENVELOPE)) as found:
             yield from map(_row_in, found)
 
     def _summaries(self, columns: str) -> Generator[tuple[Any, ...], None, None]:
-        """Yield rows of summaries by period, node and identity; after the last one they are compared with their sum.
+        """Yield the rows of the table ``summaries``, sorted. After the last row they are compared with their sum.
 
-        ``columns`` are those that the sum covers, and perhaps others after them.
+        ``columns`` are the columns that the sum covers, and perhaps further ones after them.
         """
         number, digests, last = 0, 0, (-1,)
         with self._reading():
@@ -274,7 +275,7 @@ def _make(connection: sqlite3.Connection) -> None:
 
 
 def _row_in(found: tuple[Any, ...]) -> Row:
-    """Return the summary of a row of the table; its envelope is compared with its digest."""
+    """Return the envelope in a row of the table. Raise ``store_damaged`` if it does not have its digest."""
     period, node, identity, digest, envelope = found
     if not isinstance(envelope, bytes) or sha256(envelope).digest() != digest:
         raise _changed()

@@ -3,8 +3,9 @@
     nodes.sqlite    campaign, newest list of nodes, envelopes, refused pieces
     (:mod:`aggregator.nodes.store.database`)
 
-Taking in files is a union of sets: in any order, twice, or damaged, the store ends with the same envelopes. Of each
-node and period at most two different ones are kept. Two of them contradict each other, and none of them counts.
+An envelope is one signed summary or masked message. If files are taken in in another order, or twice, the store ends
+with the same envelopes. Of each node and period at most two different envelopes are kept. Two envelopes contradict each
+other, and neither counts.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ MAX_FILE_BYTES = 1 << 30
 _MOST_GROWTH = 64
 """How many times its length a compressed file may hold: counts with little noise shrink further than reports."""
 _TRANSACTION_BYTES, _TRANSACTION_ROWS = 16 << 20, 1000
-"""Numbers of bytes, and of envelopes or files, of which any ends a transaction."""
+"""A transaction ends when it has so many bytes, or so many envelopes or files."""
 _MOST_OF_FILE = 1000
 """Most refused pieces of one file whose places are kept; all are counted."""
 NOT_LISTED_REASON = "node_not_listed"
 
 
 class Arrival(NamedTuple):
-    """A kept envelope without its numbers: period, node id of 8 bytes, and ε in millionths (masked: the campaign's)."""
+    """What is known of a kept envelope without its numbers: period, node id of 8 bytes, and its ε in millionths."""
 
     period: int
     node: bytes
@@ -52,11 +53,12 @@ class Arrival(NamedTuple):
 
 
 class EnvelopeIngest(NamedTuple):
-    """The result of one ingest of nodes' envelopes: number of files given, a pattern counting as the files that match.
+    """The result of one ingest of nodes' envelopes.
 
-    ``accepted`` envelopes are new and the only ones of their node and period; ``replayed`` ones the store, or an
-    earlier file, held already; of ``conflicting`` ones the node gave another one of that period. ``rejected`` counts
-    refused pieces by reason.
+    ``files`` is the number of given files; a pattern counts as the files that match it. ``accepted`` is the number of
+    new envelopes that are the only ones of their node and period, ``replayed`` of those that the store or an earlier
+    file had already, ``conflicting`` of those that contradict another envelope of the same node and period.
+    ``rejected`` counts refused pieces (parts of files) by reason.
     """
 
     files: int
@@ -90,7 +92,7 @@ class EnvelopeStore(ABC):
 
     @classmethod
     def suffixes(cls) -> tuple[str, ...]:
-        """Ends of the names of the files that are read from folders. Other files, and hidden files, are not read."""
+        """Return how names of files must end to be read from a folder. Other and hidden files are not read."""
         return cls.suffix, f"{cls.suffix}.gz", f"{cls.suffix}.zst"
 
     @staticmethod
@@ -102,8 +104,8 @@ class EnvelopeStore(ABC):
     def judge(self, documents: Mapping[str, bytes], now: int) -> Callable[[bytes], Placed]:
         """Return a function that checks one envelope completely, and returns its content or raises ``DocumentError``.
 
-        The signature is checked before any number, so only a listed node decides which numbers are read. ``now`` is in
-        seconds since 1970.
+        The signature is checked before any number is read, so only numbers of listed nodes are read. ``documents`` are
+        those of the store; ``now`` is in seconds since 1970.
 
         Raises:
             InputError: ``nodes_unknown``, ``keys_unknown``: one of the store's documents is missing.
@@ -112,10 +114,10 @@ class EnvelopeStore(ABC):
     @staticmethod
     @abstractmethod
     def content(envelope: bytes) -> Placed:
-        """Return what an envelope states. Its signature is not checked.
+        """Return the content of an envelope. Its signature is not checked.
 
         Raises:
-            DocumentError: the bytes are no such envelope.
+            DocumentError: the bytes are no envelope of this kind of store.
         """
 
     @abstractmethod
@@ -129,13 +131,13 @@ class EnvelopeStore(ABC):
 
     @abstractmethod
     def sums(self, periods: range, rule: Rule | None, *, rejected: Mapping[str, int], words: str) -> Statistics:
-        """Return the statistics of :meth:`statistics`, without the list of nodes; ``words``: the periods in words."""
+        """Return the result of :meth:`statistics` without the list of nodes. ``words``: the periods in words."""
 
     def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
         """Return statistics of the envelopes of some periods.
 
         Args:
-            scope: the periods. What it says of damaged batches does not matter: every envelope is signed by itself.
+            scope: the periods. What it says of damaged files does not matter: every envelope is signed by itself.
             rule: a robust rule in place of plain addition; None for plain addition.
 
         Raises:
@@ -151,7 +153,7 @@ class EnvelopeStore(ABC):
         return replace(found, sources=(replace(source, list_bytes=self.list_bytes()),))
 
     def documents(self) -> dict[str, bytes]:
-        """Return name → bytes of all documents of the store: ``campaign``, ``list``, and those of its kind."""
+        """Return name → bytes of the store's documents: ``campaign``, ``list``, and others of a kind of store."""
         with closing(Database(self.path)) as database:
             return database.documents()
 
@@ -187,10 +189,10 @@ class EnvelopeStore(ABC):
     ) -> EnvelopeIngest:
         """Take in the envelopes of files: paths, URLs and patterns of URLs. The same files again change nothing.
 
-        After a crash, or an error, the store has the envelopes of some files; giving all files again completes it. A
-        file that is given again is judged again, so an envelope that was too early, or whose node was not listed, may
-        count then. ``now`` is in seconds since 1970; ``progress`` is called after each file with (files finished,
-        files given).
+        After a crash or an error the store has the envelopes of some of the files; to complete it, give all files
+        again. A file that is given again is judged again, so an envelope that was too early, or whose node was not
+        listed, may count then. ``now`` is in seconds since 1970. After each file ``progress`` is called with the number
+        of finished files and the number of given files.
 
         Raises:
             InputError: ``nodes_unknown``: the store has no list of nodes; ``keys_unknown``: no key book.
@@ -216,7 +218,7 @@ class EnvelopeStore(ABC):
     def judged(self) -> Iterator[tuple[Row, str | None]]:
         """Yield all kept envelopes by period, node and identity, each with the reason why it does not count, or None.
 
-        Errors as of :meth:`arrivals`.
+        Raises the errors of :meth:`arrivals`.
         """
         listed = self.node_list().nodes
         for (_, node), same in groupby(self.rows(), key=lambda row: (row.period, row.node)):
@@ -235,7 +237,7 @@ class EnvelopeStore(ABC):
             yield from found
 
     def rejected(self) -> dict[str, int]:
-        """Number of pieces of files, and of kept envelopes, that do not count, by reason, in alphabetical order."""
+        """Return how many parts of files, and kept envelopes, do not count, by reason in alphabetical order."""
         listed = self.node_list().nodes
         with closing(Database(self.path)) as database:
             found = Counter(database.rejected())
@@ -247,7 +249,7 @@ class EnvelopeStore(ABC):
         return dict(sorted(found.items()))
 
     def export(self, output: Path, *, scope: Scope = EVERYTHING, everything: bool = False, force: bool = False) -> int:
-        """Write envelopes to one file, sorted, so that equal stores give equal files. Returns their number.
+        """Write envelopes to one file, sorted, so that equal stores give equal files. Return their number.
 
         ``everything`` writes all kept envelopes, also those that do not count; ``force`` replaces an existing file.
 
@@ -264,7 +266,7 @@ class EnvelopeStore(ABC):
         return number
 
     def quarantined(self) -> list[tuple[str, bytes, RefusedPiece]]:
-        """Return name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
+        """Return the name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
         with closing(Database(self.path)) as database:
             return database.quarantined()
 
@@ -283,7 +285,7 @@ def content_of(file: str | os.PathLike[str]) -> bytes | Unreadable:
 
 
 class _Writer:
-    """Judges the pieces of files and writes them into a store, many in one transaction.
+    """Judges the pieces (envelopes and unreadable parts) of files, and writes the results into a store.
 
     Attributes:
         outcomes: number of envelopes by what became of them (:meth:`aggregator.nodes.store.database.Database.put`).
@@ -301,7 +303,7 @@ class _Writer:
         self._waiting = 0
 
     def take(self, raw: bytes, name: str) -> None:
-        """Judge the content of a file, decompressed, and write what was found now or later."""
+        """Judge the decompressed content of a file. What was found is written at once or at a later :meth:`flush`."""
         counts: Counter[str] = Counter()
         kept: list[RefusedPiece] = []
         for piece in read_summaries(raw, self._store.role):
@@ -323,7 +325,7 @@ class _Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits, in one transaction."""
+        """Write everything that was judged and not written yet, in one transaction."""
         with self._database.transaction():
             for row in self._rows:
                 self.outcomes[self._database.put(row)] += 1

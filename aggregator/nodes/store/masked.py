@@ -7,8 +7,8 @@ Its documents are those of every store of nodes' envelopes, and:
     release P    the dealer's release for period P, which decrypted the sum
     total P      the decrypted sum, [version of the key book, parties, numbers as text]
 
-A decrypted period does not change any more: the dealer releases one set per period. Messages that come later are kept,
-and count nowhere.
+A *party* is a node with a key. A decrypted period does not change any more, because the dealer releases the sum of one
+set of parties per period. Messages that come later are kept, but do not count.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ LATE_REASON = "not_in_sum"
 
 
 class StoredMessage(NamedTuple):
-    """What a store needs of a message that was judged when it was taken in, with the serial number of its key.
+    """The parts of a kept message that a store needs. ``serial`` is the serial number of its key.
 
-    ``ciphertexts`` are J numbers of 512 bytes each, big-endian, joined.
+    ``ciphertexts`` are J numbers of 512 bytes each, big-endian, joined. The message was judged when it was taken in.
     """
 
     period: int
@@ -57,15 +57,16 @@ class StoredMessage(NamedTuple):
 
     @classmethod
     def of(cls, row: Row) -> StoredMessage:
-        """The message in a row, whose bytes the store has compared with their digest; nothing is judged again."""
+        """Return the message in a row. The store has compared its bytes with their digest; it is not judged again."""
         body = msgpack.unpackb(msgpack.unpackb(row.envelope)[2])
         return cls(row.period, row.node, body["serial"], body["ciphertexts"])
 
 
 class PartySet(NamedTuple):
-    """The parties whose sum the aggregator asks for, by rising ids, and the version of the key book with their keys.
+    """A set of parties whose sum of one period the aggregator asks for.
 
-    ``left_out`` is the number of messages of the period that are not in the set.
+    ``book`` is the version of the key book with their keys; ``parties`` are their ids, sorted. ``left_out`` is the
+    number of messages of the period that count and are not in the set.
     """
 
     period: int
@@ -104,10 +105,10 @@ class MaskedStore(EnvelopeStore):
         return book
 
     def books(self, documents: Mapping[str, bytes] | None = None) -> list[KeyBook]:
-        """All versions of the key book, the newest one first; ``documents``: those of the store, None to read them.
+        """Return all versions of the key book, the newest first. ``documents``: the store's; None to read them.
 
         Raises:
-            InputError: ``keys_unknown``: the store was given none.
+            InputError: ``keys_unknown``: the store was given no key book.
         """
         documents = self.documents() if documents is None else documents
         found = [read_key_book(raw, self.campaign) for name, raw in documents.items() if name.startswith(f"{_KEYS} ")]
@@ -116,9 +117,10 @@ class MaskedStore(EnvelopeStore):
         return sorted(found, key=lambda book: -book.version)
 
     def judge(self, documents: Mapping[str, bytes], now: int) -> Callable[[bytes], Message]:
-        """:func:`protocol.masked.message.judge_message` with the newest list of nodes, all key books and the clock.
+        """Return a function that judges one message by the newest list of nodes, all key books and ``now``.
 
-        A message counts if its key is in any version of the key book that the store was given; else ``stale_key``.
+        It is :func:`protocol.masked.message.judge_message`, tried with each version of the key book. A message whose
+        key is in no version that the store was given is refused as ``stale_key``.
         """
         listed = read_list(needed(documents.get("list")), self.campaign)
         *newer, oldest = self.books(documents)
@@ -136,17 +138,17 @@ class MaskedStore(EnvelopeStore):
 
     @staticmethod
     def content(envelope: bytes) -> Message:
-        """Return the message in an envelope, which is not checked."""
+        """Return the message in an envelope. Its signature is not checked."""
         return read_message(envelope)[1]
 
     def messages(self) -> Iterator[tuple[StoredMessage, str | None]]:
         """Yield all kept messages by period and node, each with the reason why it does not count, or None.
 
-        A message in a decrypted sum counts for ever, also if a newer list leaves its node out: nothing takes a message
-        out of a sum. All other messages of a decrypted period are ``not_in_sum``, if they have no other fault.
+        A message in a decrypted sum counts for ever, even if a newer list leaves its node out, since a message can not
+        be taken out of a sum. All other messages of a decrypted period are ``not_in_sum``, if they have no other fault.
 
         Raises:
-            InputError, StorageError: as :meth:`arrivals`.
+            InputError, StorageError: the errors of :meth:`arrivals`.
         """
         sums = {total.period: set(total.parties) for total in self.totals()}
         for row, fault in self.judged():
@@ -166,13 +168,14 @@ class MaskedStore(EnvelopeStore):
         return ((Arrival(kept.period, kept.node, micro), fault) for kept, fault in self.messages())
 
     def wanted(self, period: int) -> PartySet:
-        """The largest set of parties whose sum can be asked for: those whose keys are in one version of the key book.
+        """Return the largest set of parties whose sum can be asked for. Their keys are in one version of the key book.
 
-        Of several versions that the dealer's rule allows the one with most parties is taken; of equal ones the newest.
+        If several versions have enough parties for the dealer, the version with most parties is taken; if these are
+        equal, the newest.
 
         Raises:
             InputError: ``nodes_unknown``, ``keys_unknown``; ``periods_absent``: the period has no message that counts.
-            PolicyError: ``parties_too_few``: the dealer releases no set that is so small.
+            PolicyError: ``parties_too_few``: the dealer releases no sum of so few parties.
         """
         serials = {kept.node: kept.serial for kept, fault in self.messages() if kept.period == period and fault is None}
         if not serials:
@@ -195,12 +198,12 @@ class MaskedStore(EnvelopeStore):
         return best
 
     def needed(self, period: int) -> int:
-        """Return smallest number of parties whose sum the dealer releases for a period.
+        """Return the smallest number of parties whose sum the dealer releases for a period.
 
-        The version of the key book is that of the decrypted sum or of the request; without one the newest.
+        It depends on the key book: its version is that of the decrypted sum, else that of the request, else the newest.
 
         Raises:
-            InputError: ``keys_unknown``.
+            InputError: ``keys_unknown``: the store has no key book, or lacks that version.
         """
         documents = self.documents()
         request, decrypted = documents.get(f"{_REQUEST} {period}"), self.totals(range(period, period + 1))
@@ -213,21 +216,23 @@ class MaskedStore(EnvelopeStore):
         return least_parties(masked_terms_of(self.campaign), len(book.parties))
 
     def messages_in(self, period: int) -> int:
-        """Return number of messages of a period that count, or came too late for its sum."""
+        """Return the number of messages of a period that count, or came too late for its sum."""
         return sum(kept.period == period and fault in (None, LATE_REASON) for kept, fault in self.messages())
 
     def waiting(self) -> list[int]:
-        """Return numbers of the periods that have messages which count, and no decrypted sum; rising."""
+        """Return the periods that have messages which count, and no decrypted sum yet; rising."""
         heard = {kept.period for kept, fault in self.messages() if fault is None}
         return sorted(heard - {total.period for total in self.totals()})
 
     def request(self, period: int, *, again: bool = False) -> bytes:
-        """Return the request for the sum of a period, for the dealer. It is kept, and written again as it was.
+        """Return the request to the dealer for the sum of a period, and keep it. A kept request is returned unchanged.
 
-        ``again`` asks for the parties of now, in place of those of an earlier request that the dealer did not see.
+        ``again`` makes a new request, for the parties that have sent messages by now, in place of an earlier request
+        that the dealer has not seen.
 
         Raises:
-            InputError, PolicyError: there is no such set (:meth:`wanted`); ``period_decrypted``: the sum is known.
+            InputError, PolicyError: no set of parties can be asked for (:meth:`wanted`); ``period_decrypted``: the
+                sum is known.
             StorageError: ``store_damaged``, ``store_busy``.
         """
         documents = self.documents()
@@ -251,8 +256,8 @@ class MaskedStore(EnvelopeStore):
     def decrypt(self, raw: bytes) -> PeriodTotal:
         """Decrypt the sum of the parties of a release, and keep it. The same release again changes nothing.
 
-        ``raw`` is the dealer's release, a whole file. Of a party with two different messages the one with the smaller
-        identity is taken: both have one key.
+        ``raw`` is the file of the dealer's release. If a party sent two different messages with the same key, the one
+        with the smaller identity (SHA-256 of its payload) is taken.
 
         Raises:
             InputError: ``keys_unknown``: the store lacks the release's version of the key book; ``message_missing``:
@@ -280,7 +285,7 @@ class MaskedStore(EnvelopeStore):
         return PeriodTotal(release.period, book, release.parties, numbers)
 
     def _decrypted(self, release: Release, before: bytes | None) -> bool:
-        """Return whether this release decrypted its period before; ``before``: the file that did, or None."""
+        """Return whether this release decrypted its period before. ``before``: the file that decrypted it, or None."""
         if before is not None and read_release(before, self.campaign).identity != release.identity:
             raise DocumentError("equivocation", "another release decrypted this period before; ask the dealer")
         return before is not None
@@ -296,7 +301,7 @@ class MaskedStore(EnvelopeStore):
             )
 
     def _opened(self, release: Release, book: KeyBook) -> tuple[int, ...]:
-        """Return the decrypted sums of the parties of a release."""
+        """Decrypt the sums of the parties of a release, and return them. Raise the errors of :meth:`decrypt`."""
         terms = masked_terms_of(self.campaign)
         product = Unmasking(terms.modulus, ciphertexts_of(self.campaign))
         missing = set(release.parties)
@@ -330,7 +335,7 @@ class MaskedStore(EnvelopeStore):
         return read_key_book(raw, self.campaign)
 
     def totals(self, periods: range | None = None) -> list[PeriodTotal]:
-        """Return the decrypted sums of the periods with these numbers, rising; None for all periods."""
+        """Return the decrypted sums of some periods, or of all (None), by rising period."""
         documents = self.documents()
         numbers = (int(name.split()[1]) for name in documents if name.startswith(f"{_TOTAL} "))
         chosen = sorted(number for number in numbers if periods is None or number in periods)
@@ -345,19 +350,19 @@ class MaskedStore(EnvelopeStore):
         return PeriodTotal(period, book, release.parties, tuple(int(text) for text in entry[2]))
 
     def asked(self) -> dict[int, tuple[bytes, ...]]:
-        """Return period → the parties of the request that was written last."""
+        """Return period → ids of the parties in the period's newest request."""
         found = (parse_request(raw) for name, raw in self.documents().items() if name.startswith(f"{_REQUEST} "))
         return {request.period: request.parties for request in found}
 
     def rejected(self) -> dict[str, int]:
-        """Number of pieces of files, and of kept messages, that do not count, by reason, in alphabetical order."""
+        """Return how many parts of files, and kept messages, do not count, by reason in alphabetical order."""
         with closing(Database(self.path)) as database:
             found = Counter(database.rejected())
         found.update(fault for _, fault in self.messages() if fault is not None)
         return dict(sorted(found.items()))
 
     def sums(self, periods: range, rule: Rule | None, *, rejected: Mapping[str, int], words: str) -> Statistics:
-        """Return statistics of the decrypted totals; no rule can choose parties, since only their sum is known."""
+        """Return the statistics of decrypted totals. Refuse a robust rule, which needs each party's sums."""
         if rule is not None:
             raise InputError("robust_invalid", "of masked messages only the sum is known; robust rules need each one")
         return masked_statistics(self.campaign, self.totals(periods), rejected=rejected, periods=words)

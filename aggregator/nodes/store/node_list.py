@@ -1,4 +1,4 @@
-"""The list of nodes that a store goes by: its signatures, and that versions only rise.
+"""The list of nodes that a store uses: checks of its signatures, and that a newer version replaces an older one.
 
 The newest list that a store was given decides which nodes count, also for summaries that were taken in before.
 """
@@ -41,9 +41,9 @@ def check_list(
 ) -> bytes:
     """Return the bytes of a list of nodes. Its signatures are checked only if a workspace or a trust root is given.
 
-    Dates are not checked, as those of a campaign are not: the list that was in force when a node summarised may have
-    expired when the summary is taken in. Nodes that exchange summaries do check dates (decision 74). Campaign keys of
-    the trust root, the workspace's or ``trusted``, must have signed the list.
+    The campaign keys of the workspace's trust root, or of ``trusted``, must have signed the list. Dates are not
+    checked: the list that was in force when a node made its summary may have expired when the summary is taken in.
+    Nodes that exchange summaries do check dates (decision 74).
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``.
@@ -59,10 +59,10 @@ def check_list(
 
 
 def newer_list(kept: bytes | None, given: bytes, campaign: Campaign) -> bytes:
-    """The bytes of the newer of two lists: ``kept``, which a store goes by (None if there is none yet), and ``given``.
+    """Return the bytes of the newer one of two lists: ``kept``, which a store has used (or None), and ``given``.
 
     Raises:
-        DocumentError: ``rollback``: the given list is older; ``equivocation``: it differs from the list so far and has
+        DocumentError: ``rollback``: the given list is older; ``equivocation``: it differs from the kept list and has
             the same version; or it is refused (:func:`read_list`).
     """
     offered = read_list(given, campaign)
@@ -79,7 +79,7 @@ def newer_list(kept: bytes | None, given: bytes, campaign: Campaign) -> bytes:
 
 
 def needed(kept: bytes | None) -> bytes:
-    """Return the list that a store was given; ``nodes_unknown`` (``InputError``): it was given none."""
+    """Return the bytes of a store's list of nodes. Raise InputError ``nodes_unknown`` if ``kept`` is None."""
     if kept is None:
         raise InputError("nodes_unknown", "the store has no list of nodes yet: give one with --nodes LIST.hsl")
     return kept

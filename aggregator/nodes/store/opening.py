@@ -1,4 +1,4 @@
-"""Making and opening a store of nodes' envelopes; its campaign says of which kind it is."""
+"""Making and opening stores of nodes' envelopes (signed summaries or masked messages, as the campaign says)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_node_store(path: str | os.PathLike[str]) -> bool:
 
 
 def kind_of(campaign: Campaign) -> type[NodeStore | MaskedStore]:
-    """Return the kind of store for a campaign for nodes."""
+    """Return the class of store for a campaign for nodes: of masked messages if it is masked, else of summaries."""
     return NodeStore if campaign.masked is None else MaskedStore
 
 
@@ -86,12 +86,12 @@ def open_envelope_store(kind: type[Kind], path: str | os.PathLike[str]) -> Kind:
 
 
 def open_node_store(path: str | os.PathLike[str]) -> EnvelopeStore:
-    """Open an existing store of summaries or of masked messages. Errors as of :func:`open_envelope_store`."""
+    """Open an existing store of summaries or of masked messages. Raises the errors of :func:`open_envelope_store`."""
     return open_envelope_store(kind_of(read_campaign(_campaign_in(path))), path)
 
 
 def open_masked_store(path: str | os.PathLike[str]) -> MaskedStore:
-    """Open an existing store of masked messages. Errors as of :func:`open_envelope_store`."""
+    """Open an existing store of masked messages. Raises the errors of :func:`open_envelope_store`."""
     return open_envelope_store(MaskedStore, path)
 
 
@@ -106,14 +106,17 @@ def new_or_open(
 
     Args:
         path: folder of the store.
-        campaign_bytes, list_bytes: campaign and list of nodes, verified; None for the list that the store has.
+        campaign_bytes: the verified campaign file.
+        list_bytes: the verified list of nodes; None for the list that the store has.
         files: the files that will be ingested.
         book_bytes: a version of the dealer's key book, for a masked campaign; None for those that the store has.
 
     Raises:
-        InputError: ``nodes_unknown``, ``keys_unknown``: a new store lacks them; ``unreadable``: none of the files can
-            be read; ``campaign_not_masked``: a key book is given for a campaign without masked sums.
-        InputError, DocumentError, StorageError: as :func:`make_envelope_store`, or the list or the book is refused.
+        InputError: ``nodes_unknown``, ``keys_unknown``: a new store is given no list or no key book; ``unreadable``:
+            none of the files can be read; ``campaign_not_masked``: a key book is given for a campaign that is not
+            masked.
+        InputError, DocumentError, StorageError: the errors of :func:`make_envelope_store`, or the list or the book is
+            refused.
     """
     campaign = read_campaign(campaign_bytes)
     if book_bytes is not None:

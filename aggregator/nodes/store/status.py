@@ -13,9 +13,11 @@ from protocol.epsilon import format_micro
 
 
 class PeriodCount(NamedTuple):
-    """Nodes of one period: how many listed ones count; ids in hexadecimal of those without a summary, and in conflict.
+    """The nodes of one period.
 
-    ``unlisted`` is the number of nodes with a summary that the newest list leaves out.
+    ``seen`` is the number of nodes whose summary counts. ``missing`` are ids, in hexadecimal, of listed nodes without a
+    summary, ``conflicting`` of nodes with two contradicting ones. ``unlisted`` is the number of nodes with a summary
+    that are not on the newest list.
     """
 
     period: int
@@ -29,9 +31,9 @@ class NodeStatus(NamedTuple):
     """The contents of ``hearsay status`` for a store of summaries.
 
     Attributes:
-        list_name, list_version, listed: of the newest list of nodes, and how many are on it.
+        list_name, list_version, listed: name and version of the newest list of nodes, and how many nodes are on it.
         nodes: number of nodes with a summary that counts, over all periods.
-        adjacency: the kind of neighbours that every ε is for.
+        adjacency: how the data sets differ that ε makes alike.
         summaries: ε in millionths → number of summaries that count.
         epsilon_nodes: ε in millionths → ids of the nodes that state it in a summary that counts; hexadecimal, sorted.
         rejected: number of pieces of files, and of kept summaries, that do not count, by reason.
@@ -69,7 +71,7 @@ class NodeStatus(NamedTuple):
 
 
 def status(store: EnvelopeStore) -> NodeStatus:
-    """Which nodes were heard. No noisy number is read, so the smallest batch does not matter.
+    """Return which nodes sent summaries, and why some do not count. No noisy number is read or shown.
 
     Raises:
         InputError: ``nodes_unknown``: the store has no list of nodes.

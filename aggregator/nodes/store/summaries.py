@@ -33,13 +33,13 @@ class NodeStore(EnvelopeStore):
             raise InputError("campaign_masked", "nodes answer this campaign with masked messages, not with summaries")
 
     def judge(self, documents: Mapping[str, bytes], now: int) -> Callable[[bytes], Summary]:
-        """:func:`protocol.nodes.summary.judge_summary` with the campaign, the newest list of nodes, and the clock."""
+        """Return :func:`protocol.nodes.summary.judge_summary` for this campaign, the newest list of nodes and now."""
         listed = read_list(needed(documents.get("list")), self.campaign)
         return lambda envelope: judge_summary(envelope, self.campaign, listed, now)
 
     @staticmethod
     def content(envelope: bytes) -> Summary:
-        """Return the summary in an envelope, which is not checked."""
+        """Return the summary in an envelope. Its signature is not checked."""
         return read_summary(envelope)[1]
 
     def arrivals(self) -> Iterator[tuple[Arrival, str | None]]:
@@ -47,7 +47,7 @@ class NodeStore(EnvelopeStore):
         return ((Arrival(one.period, one.node, one.epsilon_micro), fault) for one, fault in self.summaries())
 
     def summaries(self) -> Iterator[tuple[Summary, str | None]]:
-        """All kept summaries by period, node and identity, each with the reason why it does not count, or None."""
+        """Return all kept summaries by period, node and identity, each with why it does not count, or None."""
         return ((_summary_in(row), fault) for row, fault in self.judged())
 
     def counted(self) -> Iterator[Summary]:
@@ -55,7 +55,7 @@ class NodeStore(EnvelopeStore):
         return (summary for summary, reason in self.summaries() if reason is None)
 
     def totals(self) -> Totals:
-        """Return exact sums of the summaries that count, by period."""
+        """Return the exact sums of the summaries that count, by period."""
         return Totals.of(self.campaign, self.counted())
 
     def sums(self, periods: range, rule: Rule | None, *, rejected: Mapping[str, int], words: str) -> Statistics:
@@ -69,8 +69,8 @@ class NodeStore(EnvelopeStore):
 def _summary_in(row: Row) -> Summary:
     """Return the summary in a row of a store. It was judged when it was taken in, and is not judged again.
 
-    The store has compared the bytes with their digest, so they are those that were judged. They are decoded without the
-    checks for foreign bytes, which take ten times as long.
+    The store has compared the bytes with their digest, so they are those that were judged. So they are decoded without
+    the checks for foreign bytes, which take ten times as long.
     """
     body = msgpack.unpackb(msgpack.unpackb(row.envelope)[2])
     sums = tuple(np.frombuffer(body["sums"]["b"], "<i8").tolist())

@@ -1,11 +1,11 @@
 """The mechanism of each question: named by the analyst, or chosen by the theoretical variance.
 
-N devices and Q questions with equal chances give about N/Q answers to each question. One answer with variance v
-therefore leads to an estimate with variance v·Q/N. Candidates for numbers are compared by v·Q, the variance for a fleet
-of one device. v is the largest variance of one answer about a number x in [−1, 1], over the inputs −1, 0 and 1, divided
-by 4, the squared range of x. All candidates estimate the same moments of the same numbers.
+N devices that are asked Q questions with equal chances give about N/Q answers to each. If one answer has variance v,
+the estimate from all answers to a question has variance v·Q/N. So mechanisms for numbers are compared by v·Q. Here v is
+the largest variance of one answer about a number x in [−1, 1], over the inputs −1, 0 and 1, divided by 4, the squared
+width of that range. All compared mechanisms estimate the same moments of the same numbers.
 
-Candidates of the discrete family are not in that comparison: variances of cells and of moments do not show which model
+Mechanisms of discrete campaigns are not in that comparison: variances of counts and of moments do not show which model
 is right more often. :mod:`aggregator.planning.power_analysis.families` ranks both families by their expected accuracy.
 Source: docs/math.md, sections 1 to 3; docs/decisions/0014.
 """
@@ -30,15 +30,15 @@ from protocol.schema import Schema
 
 AUTO = "auto"
 CANDIDATES = ("direct", "oue")
-"""Mechanisms of one value that :data:`AUTO` compares; of equally good ones the first. A mechanism of another package
-is none: a campaign names it, since each device needs its package."""
+"""Mechanisms of one value that :data:`AUTO` compares; of equally good ones it takes the first. A mechanism of another
+package is not compared: a campaign must name it, since each device needs that package."""
 
 
 def kind_of(name: str) -> type[Mechanism]:
-    """Return the class of a mechanism that an analyst named, also of another package.
+    """Return the Python class of a mechanism by its name, also of one that another package adds.
 
     Raises:
-        InputError: ``mechanism_unknown``, which also says that there is ``auto``; ``mechanism_incomplete``.
+        InputError: ``mechanism_unknown`` (the text also names ``auto``); ``mechanism_incomplete``.
     """
     try:
         return mechanisms.kind(name)
@@ -52,9 +52,9 @@ def kind_of(name: str) -> type[Mechanism]:
 def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
     """Return the mechanism of one question. Run by the analyst, before any device answers.
 
-    ``auto`` means the one of :data:`CANDIDATES` with the smallest variance per answer for a value that no device holds,
-    q(1 − q)/(p − q)². That is (K − 2 + e^ε)/(e^ε − 1)² for ``direct`` and 4e^ε/(e^ε − 1)² for ``oue``: ``direct`` if
-    K < 3e^ε + 2.
+    ``auto`` means the mechanism of :data:`CANDIDATES` with the smallest variance of one answer about a value that no
+    device holds. For K values that is (K − 2 + e^ε)/(e^ε − 1)² for ``direct`` and 4e^ε/(e^ε − 1)² for ``oue``. So
+    ``direct`` is chosen if K < 3e^ε + 2.
 
     Args:
         name: a mechanism, or :data:`AUTO`.
@@ -77,17 +77,20 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
 
 
 def _noise_of_nothing(mechanism: Mechanism) -> Fraction:
-    """q(1 − q)/(p − q)²: the variance of one answer about a value that no device holds."""
+    """Return q(1 − q)/(p − q)²: the variance of one answer about a value that no device holds.
+
+    p and q are the probabilities that an answer supports the true value, and that it supports any other value.
+    """
     assert isinstance(mechanism, FrequencyMechanism)
     return mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
 
 
 @cache
 def forms() -> Mapping[str, str]:
-    """For each numeric mechanism, by name: the default form of its questions about moments.
+    """Return for each numeric mechanism, by name, the default form of its questions about moments.
 
-    A form says how many numbers one question asks for: a single one, one per class, or all at once. These are the
-    mechanisms of the table; :func:`form_of` also knows one of another package.
+    A form says how many numbers one question asks for: a single one, one per class, or all at once. The result has the
+    mechanisms of this software; :func:`form_of` also knows those of other packages.
     """
     kinds = {name: mechanisms.kind(name) for name in mechanisms.names()}
     return MappingProxyType(
@@ -96,7 +99,7 @@ def forms() -> Mapping[str, str]:
 
 
 def is_numeric(name: str) -> bool:
-    """Return whether a mechanism is about numbers. An unknown name is none."""
+    """Return whether a name is that of a mechanism for numbers; False for an unknown name."""
     try:
         return issubclass(mechanisms.kind(name), NumericMechanism)
     except InputError:
@@ -132,7 +135,7 @@ def form_of(name: str, approach: int | None = None) -> str:
 
 
 def moment_mechanism(name: str, epsilon_micro: int, subject: Subject, numbers: int) -> Mechanism:
-    """The mechanism of one question of a Gaussian campaign: ``name`` for moments, ``direct`` for all other subjects.
+    """Return the mechanism of one question of a Gaussian campaign: ``name`` for moments, ``direct`` for all others.
 
     Args:
         name: a numeric mechanism.
@@ -140,8 +143,8 @@ def moment_mechanism(name: str, epsilon_micro: int, subject: Subject, numbers: i
         numbers: number of numeric observed features.
 
     Raises:
-        InputError: ``mechanism_unknown``, ``epsilon_invalid``, ``size_invalid``, ``parameters_invalid``, as
-            :func:`mechanism_for` explains.
+        InputError: ``mechanism_unknown``, ``epsilon_invalid``, ``size_invalid``, ``parameters_invalid``
+            (:func:`mechanism_for` explains these).
     """
     if subject.kind not in (MOMENT, MOMENTS):
         return mechanism_for("direct", epsilon_micro, subject.size)
@@ -172,19 +175,19 @@ class Candidate(NamedTuple):
     variance: float
 
     def standard_error(self, devices: int) -> float:
-        """Standard error of an estimate if ``devices`` devices give one answer each: √(``variance``/``devices``)."""
+        """Return the standard error of an estimate from one answer of each device: √(``variance``/``devices``)."""
         return sqrt(self.variance / devices)
 
 
 def candidates(schema: Schema, epsilon_micro: int, *, joint: bool = True) -> list[Candidate]:
-    """Return all choices for the numbers of a schema, sorted by rising variance.
+    """Return all mechanisms and approaches for the numbers of a schema, sorted by rising variance.
 
     ``laplace`` is left out where its noise does not fit into a report.
 
     Args:
         schema: the campaign's schema, with its projection.
         epsilon_micro: ε of one answer, in millionths.
-        joint: whether questions may be about all numbers at once, which needs a campaign that asks about all.
+        joint: whether one question may be about all numbers at once. A campaign must then ask about all numbers.
 
     Raises:
         InputError: ``epsilon_invalid``: outside the range of an answer; ``no_numbers``: the schema has no numeric
@@ -205,7 +208,7 @@ class _TooWideError(Exception):
 
 
 def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | None) -> Candidate:
-    """Return the candidate with the named mechanism. Raises :class:`_TooWideError` if its parameters are impossible."""
+    """Return the candidate with the named mechanism. Raise :class:`_TooWideError` if the noise is too wide."""
     subjects = gaussian_subjects(schema, form_of(name, approach))
     try:
         mechanism = moment_mechanism(name, epsilon_micro, subjects[-1], len(schema.numeric))

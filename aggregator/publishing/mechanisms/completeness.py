@@ -23,26 +23,26 @@ PARTS: Mapping[str, ByFamily[Any]] = {
     "interval": count_interval,
     "vectorised draw": draw,
 }
-"""Parts that a family of mechanisms needs: name → function with one registered implementation per family."""
+"""Functions that every family of mechanisms needs: name → function with one registered implementation per family."""
 PARTS_OF_VALUES: Mapping[str, ByFamily[Any]] = {
     "noise law": noise_law,
     "covariances": pairs_of,
     "group estimator": marginal,
 }
-"""Further parts of a mechanism about one value. Without them its answers would say nothing of the classes' shares."""
+"""Further functions that a mechanism about one value needs. They estimate the classes' shares from its answers."""
 MAX_DESCRIPTION = 200
 """Longest description of a mechanism, in characters. ``explain`` prints the description in one line."""
 
 
 def check_complete(questions: Iterable[Question]) -> None:
-    """Refuse questions whose mechanism can not be described to owners or not be estimated. Run before signing.
+    """Refuse questions whose mechanism can not be described to devices' owners, or whose answers can not be estimated.
 
-    A mechanism needs a description, an estimator, an interval and a vectorised draw (:data:`PARTS`), and the check of
-    answers that no device gives (``Mechanism.impossible``). A mechanism about one value also needs the parts in
-    :data:`PARTS_OF_VALUES`, one whose answers are rows of bits the law of set bits (``Mechanism.set_bits_law``).
+    Every mechanism needs a description, the functions in :data:`PARTS` and the check of answers that no device gives
+    (``Mechanism.impossible``). A mechanism about one value also needs the functions in :data:`PARTS_OF_VALUES`. A
+    mechanism whose answers are rows of bits needs the distribution of the number of ones (``Mechanism.set_bits_law``).
 
     Raises:
-        InputError: ``mechanism_incomplete``, for one such mechanism; the error names all parts that it lacks.
+        InputError: ``mechanism_incomplete``: a mechanism lacks some of these; the error names all that it lacks.
     """
     for mechanism in {question.mechanism for question in questions}:
         missing = missing_parts(mechanism)
@@ -55,7 +55,7 @@ def check_complete(questions: Iterable[Question]) -> None:
 
 
 def missing_parts(mechanism: Mechanism) -> list[str]:
-    """Return names of a mechanism's missing parts; empty for a complete mechanism.
+    """Return the names of what :func:`check_complete` misses in a mechanism; empty for a complete mechanism.
 
     The description is missing unless it is one line of at most :data:`MAX_DESCRIPTION` visible characters.
     """

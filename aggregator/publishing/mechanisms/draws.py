@@ -1,14 +1,15 @@
 """Random answers and counts of simulated devices: the one place where the noise of mechanisms is drawn by numpy.
 
-:func:`draw` has the answers of N devices one by one, :func:`counts_of` their counts. :func:`count_law` has the counts
-of n random devices of a population, for fleets of any size: the law of the sums, drawn without the answers. numpy's
-generator is not secure. These functions are for simulations, forecasts and benchmarks; devices use the mechanism's
-``perturb``. ``tests/aggregator/test_mechanism_contract.py`` compares the draws with the exact distributions, and
-``tests/aggregator/publishing/test_counts.py`` the means and variances of the counts with those of the draws.
+:func:`draw` draws the answers of N devices one by one, and :func:`counts_of` counts such answers. :func:`count_law`
+returns the distribution of the counts of n random devices of a population. Counts drawn from it take the same time for
+fleets of any size. numpy's generator is not secure: these functions are for simulations, forecasts and benchmarks, and
+devices use the mechanism's ``perturb``. ``tests/aggregator/test_mechanism_contract.py`` compares drawn answers with
+the exact distributions, and ``tests/aggregator/publishing/test_counts.py`` the means and variances of both kinds of
+counts.
 
-A new family registers its function with :data:`draw`. A campaign is not signed if one of its mechanisms has no draw
-(:mod:`aggregator.publishing.mechanisms.completeness`). A family without a law of its own in :data:`count_law` uses its
-draw, whose time grows with the number of answers.
+A new family of mechanisms registers its function with :data:`draw`. A campaign is not signed if one of its mechanisms
+has none (:mod:`aggregator.publishing.mechanisms.completeness`). If a family registers nothing with :data:`count_law`,
+its counts are those of drawn answers, whose time grows with the number of answers.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def inputs_of(
 ) -> Integers:
     """Return the inputs of a question's mechanism for the records of N people.
 
-    Equal to :meth:`protocol.questions.Question.input_of` of each record.
+    Each is what :meth:`protocol.questions.Question.input_of` returns for the record.
 
     Args:
         encoded: codes and numbers of the records, (N, observed features) int64 each, from
@@ -87,17 +88,18 @@ def inputs_of(
 
 
 def _moment(numbers: Integers, power: int | None) -> Integers:
-    """Return the moments of numbers u, (N,) int64: u for power 1, ⌊u²/S⌋ for power 2, 0 for a missing number."""
+    """Return the moments of scaled numbers u of −S … S, (N,) int64: u for power 1, ⌊u²/S⌋ for power 2; 0 if missing."""
     numbers = np.where(numbers == NO_NUMBER, 0, numbers)
     return np.asarray(numbers if power != SQUARE else numbers * numbers // SCALE, np.int64)
 
 
 @ByFamily
 def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> NDArray[Any]:
-    """Return independent random answers of N devices.
+    """Draw independent random answers of N devices.
 
     Args:
-        mechanism: the mechanism; A is ``mechanism.answers``.
+        mechanism: the mechanism. A (below) is ``mechanism.answers``, the number of possible answers, or of places in
+            a row.
         inputs: the devices' true inputs: shape (N,) int64 for values or single numbers, shape (N, size) int64 for
             vectors of numbers.
 
@@ -113,13 +115,16 @@ def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> ND
 
 
 def discrete_laplace(rate: float, shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
-    """Integers k with P(k) ∝ e^{−r|k|}, r the rate: the difference of two geometric numbers. Int64 of ``shape``."""
+    """Draw integers k with P(k) ∝ e^{−rate·|k|}, int64 of ``shape``, as differences of two geometric numbers."""
     stop = -np.expm1(-rate)
     return rng.geometric(stop, shape) - rng.geometric(stop, shape)
 
 
 def counts_of(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """Counts of the random answers of N devices, as a tally has them: shape (A,) int64. Arguments as :func:`draw`."""
+    """Draw the answers of N devices, and return their counts as a tally has them: shape (A,) int64, A possible answers.
+
+    The arguments are those of :func:`draw`.
+    """
     answers = draw(mechanism, inputs, rng)
     if mechanism.layout == SINGLE:
         return np.bincount(answers, minlength=mechanism.answers).astype(np.int64)
@@ -130,7 +135,7 @@ def counts_of(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) 
 
 @draw.register(Direct)
 def draw_direct(mechanism: Direct, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """:func:`draw` for ``direct``: each answer is the true value or a uniform other value. (N,) int64 → (N,) int64."""
+    """Draw answers of ``direct``: each is the true value or a uniform other value. (N,) int64 → (N,) int64."""
     others = rng.integers(0, mechanism.size - 1, len(inputs))
     truthful = rng.integers(0, ONE, len(inputs)) < mechanism.keep
     return np.where(truthful, inputs, others + (others >= inputs))
@@ -138,7 +143,7 @@ def draw_direct(mechanism: Direct, inputs: Integers, rng: np.random.Generator) -
 
 @draw.register(UnaryMechanism)
 def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """:func:`draw` for unary encodings: one random bit for each of A values. (N,) int64 → (N, A) bool."""
+    """Draw answers of unary encodings: one random bit for each of A values. (N,) int64 → (N, A) bool."""
     words = rng.integers(0, ONE, (len(inputs), mechanism.size), np.uint32)
     bits = words < mechanism.one_if_other
     rows = np.arange(len(inputs))
@@ -148,9 +153,9 @@ def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Gener
 
 @draw.register(SummedHistogram)
 def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """:func:`draw` for ``she``: one-hot vector plus discrete Laplace noise, the difference of two geometric numbers.
+    """Draw answers of ``she``: a vector with one 1 (as 1024) at the true value, plus discrete Laplace noise.
 
-    The sums are clipped to ``mechanism.bounds``. (N,) int64 → (N, A) int64.
+    The entries are clipped to ``mechanism.bounds``. (N,) int64 → (N, A) int64, A values.
     """
     shape = (len(inputs), mechanism.size)
     noise = discrete_laplace(mechanism.s / mechanism.t, shape, rng)
@@ -160,21 +165,21 @@ def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.
 
 @draw.register(Bit)
 def draw_bit(mechanism: Bit, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """:func:`draw` for ``bit``: one random bit per device. (N,) int64 → (N,) int64."""
+    """Draw answers of ``bit``: one random bit per device. (N,) int64 → (N,) int64."""
     return coins(inputs, mechanism.threshold, rng).astype(np.int64)
 
 
 @draw.register(Bits)
 def draw_bits(mechanism: Bits, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """:func:`draw` for ``bits``: one random bit for each of A numbers of a device. (N, A) int64 → (N, A) bool."""
+    """Draw answers of ``bits``: one random bit for each of A numbers of a device. (N, A) int64 → (N, A) bool."""
     return coins(inputs, mechanism.threshold, rng)
 
 
 def coins(inputs: Integers, threshold: int, rng: np.random.Generator) -> Bools:
-    """Return one random bit per number, with the probabilities of ``bit``. Int64 → bool of the same shape.
+    """Draw one random bit per number, with the probabilities of the mechanism ``bit``. Int64 → bool of the same shape.
 
     Args:
-        inputs: scaled numbers from −S to S.
+        inputs: scaled numbers from −S to S, where S is :data:`protocol.SCALE`.
         threshold: probability of a 1 for the number S, times 2³².
     """
     return rng.integers(0, ONE, inputs.shape) < HALF + inputs * (threshold - HALF) // SCALE
@@ -182,9 +187,9 @@ def coins(inputs: Integers, threshold: int, rng: np.random.Generator) -> Bools:
 
 @draw.register(Piecewise)
 def draw_piecewise(mechanism: Piecewise, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """:func:`draw` for ``piecewise``: a cell of the window around the device's number, or a cell outside the window.
+    """Draw answers of ``piecewise``: a cell (small interval) in the window around the device's number, or outside it.
 
-    (N,) int64 → (N,) int64.
+    (N,) int64 → (N,) int64, the index of a cell.
     """
     start, rest = np.divmod((inputs + SCALE) * (CELLS - mechanism.window), 2 * SCALE)
     start += rng.integers(0, 2 * SCALE, len(inputs)) < rest
@@ -196,7 +201,7 @@ def draw_piecewise(mechanism: Piecewise, inputs: Integers, rng: np.random.Genera
 
 @draw.register(Hybrid)
 def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """:func:`draw` for ``hybrid``: an answer of ``piecewise``, or an answer of ``bit`` plus the number of cells.
+    """Draw answers of ``hybrid``: an answer of ``piecewise``, or an answer of ``bit`` plus the number of cells.
 
     (N,) int64 → (N,) int64.
     """
@@ -207,9 +212,9 @@ def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -
 
 @draw.register(Laplace)
 def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """:func:`draw` for ``laplace``: each number is rounded at random to the grid, and gets discrete Laplace noise.
+    """Draw answers of ``laplace``: each number is rounded at random to a grid, and gets discrete Laplace noise.
 
-    The sums are clipped to ``mechanism.bounds``. Int64 → int64 of the same shape.
+    The noisy numbers are clipped to ``mechanism.bounds``. Int64 → int64 of the same shape.
     """
     steps, rest = np.divmod(inputs * GRID, SCALE)
     steps += rng.integers(0, SCALE, inputs.shape) < rest
@@ -219,11 +224,11 @@ def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator)
 
 @draw.register(Duchi)
 def draw_duchi(mechanism: Duchi, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """:func:`draw` for ``duchi``: an answer is a random corner of a cube, A bits.
+    """Draw answers of ``duchi``: an answer is the first A coordinates of a random corner of a cube, as bits.
 
-    A device's numbers are rounded at random to a corner v. A random bit chooses one half of the cube: the corners that
-    agree with v in most coordinates, or all others. The answer is a uniform corner of that half: corners are drawn
-    again until each is in its half. (N, A) int64 → (N, A) bool.
+    A device's A numbers, padded with zeros, are rounded at random to a corner v. A random bit chooses one half of the
+    cube: the corners that agree with v in most coordinates, or all others. The answer's corner is uniform in that half:
+    it is drawn again until it is in it. (N, A) int64 → (N, A) bool.
     """
     people, d = len(inputs), mechanism.dimensions
     padded = np.zeros((people, d), np.int64)
@@ -245,7 +250,7 @@ class CountLaw(Protocol):
     """The distribution of the counts of one question."""
 
     def counts(self, n: int, rng: np.random.Generator) -> Integers:
-        """Counts of ``n`` random answers, as a tally has them: shape (A,) int64, with A = ``mechanism.answers``."""
+        """Draw the counts of ``n`` random answers, as a tally has them: shape (A,) int64, A = ``mechanism.answers``."""
 
 
 @ByFamily
@@ -253,15 +258,15 @@ def count_law(mechanism: Mechanism, inputs: Integers, shares: Floats) -> CountLa
     """Return the distribution of the counts of one question in a population.
 
     Args:
-        inputs: the different records' inputs, from :func:`aggregator.publishing.mechanisms.draws.inputs_of`: shape
-            (N,) int64, or (N, size) int64 for vectors.
+        inputs: the inputs of N different records, from :func:`inputs_of`: shape (N,) int64, or (N, size) int64 for
+            vectors.
         shares: shape (N,) float64, the share of the population with each input; sums to 1.
     """
     return _Drawn(mechanism, inputs, shares)
 
 
 class _Drawn(NamedTuple):
-    """Counts of answers that are drawn one by one."""
+    """The distribution of counts of answers that are drawn one by one."""
 
     mechanism: Mechanism
     inputs: Integers
@@ -272,7 +277,10 @@ class _Drawn(NamedTuple):
 
 
 class _Single(NamedTuple):
-    """Counts of single answers: multinomial. ``chance``: shape (A,) float64, the probability of every answer."""
+    """The multinomial distribution of counts of single answers.
+
+    ``chance``: shape (A,) float64, the probability of each of A answers.
+    """
 
     chance: Floats
 
@@ -281,10 +289,10 @@ class _Single(NamedTuple):
 
 
 class _Unary(NamedTuple):
-    """Counts of unary encodings: binomial, given the numbers of devices with each value.
+    """The distribution of counts of unary encodings: binomial, given the numbers of devices with each value.
 
     Attributes:
-        held: shape (K,) float64, share of every value.
+        held: shape (K,) float64, share of devices with each of K values.
         if_true, if_other: probability of a 1 at the true value, and at any other value.
     """
 
@@ -298,9 +306,10 @@ class _Unary(NamedTuple):
 
 
 class _Bits(NamedTuple):
-    """Counts of bits: binomial. ``chance``: shape (A,) float64, the probability of a 1 at every coordinate.
+    """The binomial distribution of counts of bits.
 
-    The counts of two coordinates are drawn independently. In a real campaign they have a small correlation.
+    ``chance``: shape (A,) float64, the probability of a 1 at each of A coordinates. The counts of two coordinates are
+    drawn independently. In a real campaign they have a small correlation.
     """
 
     chance: Floats
@@ -310,9 +319,9 @@ class _Bits(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Sums of noisy integers: normal, rounded, independent between coordinates.
+    """The distribution of sums of noisy integers: normal, rounded, independent between coordinates.
 
-    ``mean`` and ``variance`` of one answer: shape (A,) float64 each.
+    ``mean`` and ``variance`` are those of one answer with A coordinates: shape (A,) float64 each.
     """
 
     mean: Floats
@@ -323,36 +332,39 @@ class _Sums(NamedTuple):
 
 
 def _held(mechanism: Mechanism, inputs: Integers, shares: Floats) -> Floats:
-    """Return share of the population with each of the K values of a mechanism: shape (K,) float64, sums to 1."""
+    """Return the share of the population with each of the K values of a mechanism: shape (K,) float64, sums to 1."""
     found = np.bincount(inputs, shares, minlength=mechanism.size)
     return np.asarray(found / found.sum(), np.float64)
 
 
 def _normalised(chance: Floats) -> Floats:
-    """Return probabilities without the rounding errors that numpy's multinomial refuses. Float64 of one shape (A,)."""
+    """Return probabilities divided by their sum, as numpy's multinomial wants them. (A,) float64 → (A,) float64."""
     return np.asarray(chance / chance.sum(), np.float64)
 
 
 @count_law.register(Direct)
 def direct_law(mechanism: FrequencyMechanism, inputs: Integers, shares: Floats) -> CountLaw:
-    """``direct``: answer i has the probability q + (p − q)f_i, with f_i the share of value i."""
+    """Return the distribution for ``direct``: answer i has the probability q + (p − q)f_i, f_i the share of value i.
+
+    p and q are the mechanism's probabilities of the true value and of any other value.
+    """
     p, q = float(mechanism.p), float(mechanism.q)
     return _Single(_normalised(q + (p - q) * _held(mechanism, inputs, shares)))
 
 
 @count_law.register(UnaryMechanism)
 def unary_law(mechanism: UnaryMechanism, inputs: Integers, shares: Floats) -> CountLaw:
-    """Unary encodings: see :class:`_Unary`."""
+    """Return the distribution for unary encodings (:class:`_Unary`)."""
     held = _held(mechanism, inputs, shares)
     return _Unary(held, mechanism.one_if_true / ONE, mechanism.one_if_other / ONE)
 
 
 @count_law.register(SummedHistogram)
 def histogram_law(mechanism: SummedHistogram, inputs: Integers, shares: Floats) -> CountLaw:
-    """``she``: a component is discrete Laplace noise, plus M = 1024 at the true value, clipped to [0, M] by the tally.
+    """Return the distribution for ``she``: an entry is discrete Laplace noise, plus M = 1024 at the true value.
 
-    Noise j has the probability (1 − q)/(1 + q)·q^|j| with q = e^{−s/t}. The two kinds of component mirror each other
-    about M/2.
+    The tally clips entries to [0, M]. Noise j has the probability (1 − q)/(1 + q)·q^|j| with q = e^{−s/t}, where s/t is
+    the mechanism's rate. Entries with and without M mirror each other about M/2.
     """
     rate = mechanism.s / mechanism.t
     steps = np.arange(GRID + 1)
@@ -368,32 +380,38 @@ def histogram_law(mechanism: SummedHistogram, inputs: Integers, shares: Floats) 
 
 @count_law.register(Bit)
 def bit_law(mechanism: Bit, inputs: Integers, shares: Floats) -> CountLaw:
-    """``bit``: answer 1 has the probability (1 + x/B)/2 for the number x, and an answer is the estimate ±B."""
+    """Return the distribution for ``bit``: answer 1 has the probability (1 + x/B)/2 for the number x.
+
+    B is the estimate of x from the answer 1; from the answer 0 it is −B.
+    """
     one = float(shares @ _chance_of_one(inputs, float(mechanism.estimate(1))))
     return _Single(np.array([1 - one, one]))
 
 
 @count_law.register(CoinMechanism)
 def bits_law(mechanism: CoinMechanism, inputs: Integers, shares: Floats) -> CountLaw:
-    """``bits`` and ``duchi``: bit 1 has the probability (1 + x/B)/2 at a coordinate x, and is the estimate B."""
+    """Return the distribution for ``bits`` and ``duchi``: a bit is 1 with the probability (1 + x/B)/2.
+
+    x is the number at that coordinate, and B its estimate from a 1.
+    """
     size = float(mechanism.estimate((1,) * mechanism.answers)[0])
     return _Bits(np.asarray(shares @ _chance_of_one(inputs, size)))
 
 
 def _chance_of_one(inputs: Integers, size: float) -> Floats:
-    """(1 + x/B)/2 for all numbers x, with B = ``size``. Float64 of the shape of ``inputs``."""
+    """Return the probability of a 1, (1 + x/``size``)/2, for every number x of ``inputs``: float64 of its shape."""
     return np.asarray((1 + inputs / size) / 2)
 
 
 @count_law.register(Piecewise)
 def piecewise_law(mechanism: Piecewise, inputs: Integers, shares: Floats) -> CountLaw:
-    """``piecewise``: see :func:`_cells`."""
+    """Return the distribution for ``piecewise`` (:func:`_cells`)."""
     return _Single(_normalised(_cells(mechanism, inputs, shares)))
 
 
 @count_law.register(Hybrid)
 def hybrid_law(mechanism: Hybrid, inputs: Integers, shares: Floats) -> CountLaw:
-    """``hybrid``: the cells of ``piecewise`` with a fixed probability, else the two answers of ``bit``."""
+    """Return the distribution for ``hybrid``: with a fixed probability that of ``piecewise``, else that of ``bit``."""
     of_cells = mechanism.share / ONE
     one = float(shares @ _chance_of_one(inputs, float(mechanism.bit.estimate(1))))
     cells = of_cells * _cells(mechanism.piecewise, inputs, shares)
@@ -401,7 +419,7 @@ def hybrid_law(mechanism: Hybrid, inputs: Integers, shares: Floats) -> CountLaw:
 
 
 def _cells(mechanism: Piecewise, inputs: Integers, shares: Floats) -> Floats:
-    """Return probability of every cell of ``piecewise``: shape (cells,) float64.
+    """Return the probability of every cell of ``piecewise``: shape (cells,) float64.
 
     With w the width of the window, N the number of cells and T/2³² the probability of the window, every cell has the
     probability (1 − T/2³²)/(N − w), and the cells of a device's window T/(2³²w) instead.
@@ -420,9 +438,10 @@ def _cells(mechanism: Piecewise, inputs: Integers, shares: Floats) -> Floats:
 
 @count_law.register(Laplace)
 def laplace_law(mechanism: Laplace, inputs: Integers, shares: Floats) -> CountLaw:
-    """``laplace``: M = 1024 times the number, rounded at random, plus discrete Laplace noise with variance 2q/(1 − q)².
+    """Return the distribution for ``laplace``: 1024 times the number, rounded at random, plus discrete Laplace noise.
 
-    q = e^{−s/t}. The clipping of rare large noise is left out.
+    The noise has the variance 2q/(1 − q)² with q = e^{−s/t}, where s/t is the mechanism's rate. The clipping of rare
+    large noise is left out.
     """
     steps, rest = np.divmod(inputs * GRID, SCALE)
     part = rest / SCALE

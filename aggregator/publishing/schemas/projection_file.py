@@ -7,8 +7,8 @@
      "pilots": [{"what", "epsilon_micro", "delta", "adjacency", "budget"}],      only if private: what it cost
      "facts": {...}}                                              how it was fitted; no program reads them
 
-The integers apply to scaled numbers. With other bounds of a feature they would give other outputs without any error,
-so the file holds the bounds, and loading compares them.
+The integers apply to numbers scaled by the bounds of their feature. With other bounds they would give other outputs
+without any error. So the file holds the bounds, and loading compares them with the schema's.
 Source: docs/formats.md, section 5 (projection) and section 7.
 """
 
@@ -43,7 +43,7 @@ def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, A
         reduction: result of the fit. Its arrays ``directions.explained``, ``directions.discriminant`` and ``clipped``
             are (K,) float64 for K components.
         method: ``pca`` or ``dca``.
-        rows: number of records in the pilot.
+        rows: number of records in the pilot (the table of example records).
     """
     return {
         "method": method,
@@ -81,7 +81,7 @@ def projection_text(schema: Schema, facts: Mapping[str, Any], pilots: Sequence[P
 
 
 def _identity(schema: Schema, index: int) -> dict[str, Any] | None:
-    """The properties of a feature on which the projection's integers depend; None if the feature is not numeric."""
+    """Return the properties of a feature on which the projection's integers depend; None if it is not numeric."""
     feature = schema.features[index] if 0 <= index < len(schema.features) else None
     if not isinstance(feature, Numeric):
         return None
@@ -105,8 +105,8 @@ def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
     """Parse the bytes of a projection file, and return ``schema`` with the projection added.
 
     Raises:
-        InputError: ``projection_invalid``, ``projection_overflow``, ``projection_mismatch``, ``schema_invalid``, as
-            :func:`load_projection` explains.
+        InputError: ``projection_invalid``, ``projection_overflow``, ``projection_mismatch``, ``schema_invalid``
+            (:func:`load_projection` explains these).
     """
     body = _body(raw)
     inputs = _integers(body, "inputs")
@@ -126,7 +126,7 @@ def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
 
 
 def load_pilots(path: str | Path) -> tuple[PilotCost, ...]:
-    """Read what a private projection cost the people of its pilot; empty for an exact one.
+    """Read from a projection file what the projection cost the people of its pilot in privacy; empty if it has no ε.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``projection_invalid``.
@@ -139,7 +139,7 @@ def load_pilots(path: str | Path) -> tuple[PilotCost, ...]:
 
 
 def _body(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object of a projection file. InputError ``projection_invalid`` if the bytes are none."""
+    """Return the JSON object in a projection file. Raise InputError ``projection_invalid`` if there is none."""
     body: object = None
     with suppress(ValueError, RecursionError):  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         body = json.loads(raw.decode(), parse_int=_integer)
@@ -156,7 +156,7 @@ def _integer(text: str) -> int:
 
 
 def _list(body: Mapping[str, Any], key: str) -> list[Any]:
-    """Return a list in an object. InputError ``projection_invalid`` if the value is no list."""
+    """Return the list under ``key``. Raise InputError ``projection_invalid`` if the value is no list."""
     if type(body.get(key)) is not list:
         raise InputError("projection_invalid", f"'{key}' is not a list")
     found: list[Any] = body[key]
@@ -164,7 +164,7 @@ def _list(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _integers(body: Mapping[str, Any], key: str) -> list[int]:
-    """Return a list of whole numbers in an object. InputError ``projection_invalid`` for any other value."""
+    """Return the list of whole numbers under ``key``. Raise InputError ``projection_invalid`` for any other value."""
     found = _list(body, key)
     if not all(type(number) is int for number in found):
         raise InputError("projection_invalid", f"'{key}' holds something that is no whole number")
@@ -172,7 +172,7 @@ def _integers(body: Mapping[str, Any], key: str) -> list[int]:
 
 
 def _component(entry: object, *, has_missing: bool) -> Component:
-    """Return a component from its entry. InputError ``projection_invalid`` if the entry is malformed."""
+    """Return the component that an entry states. Raise InputError ``projection_invalid`` if it is malformed."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not is_text(entry["name"]):
         raise InputError("projection_invalid", "a component has no name that prints")
     low, high = _integers({"bounds": [entry.get("low"), entry.get("high")]}, "bounds")

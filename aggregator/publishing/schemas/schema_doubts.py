@@ -25,7 +25,7 @@ from protocol.features import Categorical, as_text, parse_bound
 from protocol.schema import Schema
 
 FAR = 1000
-"""Distance of a number from the middle half of the others, in widths of that half, that is told."""
+"""Smallest distance of a number from the middle half of the numbers, in widths of that half, that gives a warning."""
 FEWEST_RECORDS = 20
 """Fewest records for which a column without repeated cells may be taken for serial numbers."""
 MOST_COMMON_SHARE = 0.9
@@ -62,11 +62,11 @@ _ALIKE_UNITS = 0.9
 MOST_NUMBERED_CLASSES = 12
 """Most different numbers of a label that raise no doubt."""
 FEWEST_OTHERS = 2
-"""Fewest different other numbers in a column with a marker of missing values. With fewer, -1 is taken for a value."""
+"""Fewest different other numbers in a column with a marker of missing values. With fewer, -1 counts as a value."""
 
 
 def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
-    """Return why a column should perhaps be left out; None if there is no sign of that.
+    """Return why a column should perhaps be no feature, or None if there is no sign of that.
 
     Args:
         column: cells as text, in the order of the file.
@@ -120,7 +120,7 @@ def _is_number(cell: str) -> bool:
 
 
 def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
-    """Why listed texts may not match the values of devices: devices write whole numbers and truth values differently.
+    """Return why listed texts may not match devices' values: devices write whole numbers and truth values differently.
 
     Args:
         numbers: True if numbers would be listed as texts, as those of a label are. False if they would become a numeric
@@ -143,7 +143,7 @@ def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
 
 
 def look_alike(texts: Sequence[str]) -> bool:
-    """Whether some of different texts look alike: they differ in capitals, spaces, forms of a letter or its alphabet.
+    """Return whether some texts look alike: they differ only in capitals, spaces, forms of a letter or its alphabet.
 
     Examples: Yes and yes; é as one code point and as two; a Latin and a Cyrillic a.
     """
@@ -165,11 +165,11 @@ def alike_in(schema: Schema) -> str:
 
 
 def marker(column: pd.Series, missing: Collection[str]) -> str | None:
-    """A number in a column of text that probably means "missing": -1, or -9, -99 and so on; None if there is none.
+    """Return the negative number, -1, -9, -99 and so on, that probably means "missing" in a column, or None.
 
-    All cells are numbers. The marker is the only negative number. There are at least :data:`FEWEST_OTHERS` different
-    other numbers, the largest above 1. The marker does not continue them: the least other number is 1 or more, or
-    occurs less often than the marker.
+    A marker is found only if all cells are numbers, the marker is the only negative one, and there are at least
+    :data:`FEWEST_OTHERS` different other numbers, the largest above 1. Also, the least other number must be 1 or more,
+    or must occur less often than the marker: otherwise the marker may be the next smaller value.
     """
     numbers = _counted(column, missing)
     least, *others = sorted(numbers) or [Decimal()]
@@ -180,11 +180,10 @@ def marker(column: pd.Series, missing: Collection[str]) -> str | None:
 
 
 def large_marker(column: pd.Series, missing: Collection[str]) -> str | None:
-    """Return a number such as 999 that probably means "missing"; None if there is none.
+    """Return the number such as 999 that probably means "missing" in a column of text, or None.
 
-    All cells are numbers. The marker has three nines or more and occurs at least twice. There are at least
-    :data:`FEWEST_OTHERS` different other numbers, and all of them are smaller than a tenth of the marker plus one:
-    they have fewer digits.
+    A marker is found only if all cells are numbers. It has three nines or more and occurs at least twice. There are at
+    least :data:`FEWEST_OTHERS` different other numbers, and all of them have fewer digits than the marker.
     """
     numbers = _counted(column, missing)
     *others, largest = sorted(numbers) or [Decimal()]
@@ -195,14 +194,14 @@ def large_marker(column: pd.Series, missing: Collection[str]) -> str | None:
 
 
 def _counted(column: pd.Series, missing: Collection[str]) -> dict[Decimal, tuple[str, int]]:
-    """Return number → its text and how often it occurs; empty if a text is no number, or two texts are one number."""
+    """Return number → (its text, how often it occurs). Empty if a text is no number, or two texts mean one number."""
     counts = column[~column.isin(set(missing))].value_counts()
     numbers = {parse_bound(text): (text, int(count)) for text, count in counts.items() if _is_number(text)}
     return numbers if len(numbers) == len(counts) else {}
 
 
 def word_for_missing(texts: Iterable[str]) -> str | None:
-    """A text such as NA, NaN, None or null, which other programs write for a missing value; None if there is none."""
+    """Return the first text such as NA, NaN or null, which other programs write for a missing value; else None."""
     return next((text for text in texts if text.casefold() in _MISSING_WORDS), None)
 
 
@@ -220,7 +219,7 @@ def units_in(texts: Sequence[str]) -> str:
 
 
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
-    """Return one line for every warning about a column of a pilot.
+    """Return all warnings about the columns of a pilot (a table of example records), one line each.
 
     Args:
         frame: a table of text from :func:`aggregator.common.tables.read_table`.
@@ -238,7 +237,7 @@ def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Coll
 
 
 def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -> Iterator[str]:
-    """Yield what is odd about the texts of a column, and what to do."""
+    """Yield one sentence for everything that is odd about the texts of a column, with advice."""
     if have_outer_spaces(column.name):
         yield "its name has spaces around it, so records need a key with these spaces; write the header without them"
     texts = sorted(set(column) - set(missing))
@@ -260,7 +259,7 @@ def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -
 
 
 def _far(column: pd.Series, missing: Collection[str]) -> Iterator[str]:
-    """Yield a warning of a number that is far from the others, so that all of these share one bin."""
+    """Yield a warning if one number is so far from the other numbers that these would all share one bin."""
     numbers = sorted(float(cell) for cell in column if cell not in missing and _is_number(cell))
     if len(numbers) < FEWEST_RECORDS:
         return
@@ -273,7 +272,7 @@ def _far(column: pd.Series, missing: Collection[str]) -> Iterator[str]:
 
 
 def _commas(texts: Sequence[str], *, is_label: bool) -> Iterator[str]:
-    """Yield warnings about commas in numbers; without any, about texts that look alike."""
+    """Yield a warning about commas in numbers; if there is none to give, one about texts that look alike."""
     commas = [text for text in texts if advice_on_commas([text])]
     numbers = len(commas) + sum(map(_is_number, texts))
     advice = advice_on_commas(commas) if 2 * numbers > len(texts) else ""
@@ -291,7 +290,7 @@ def _commas(texts: Sequence[str], *, is_label: bool) -> Iterator[str]:
 
 
 def _markers(column: pd.Series, missing: Collection[str], texts: Sequence[str], *, is_label: bool) -> Iterator[str]:
-    """Yield warnings about texts and numbers that probably mean "missing", with the command that takes them so."""
+    """Yield a warning for each text or number that probably means "missing", with the command that says it does."""
     found = [("its text {}", word_for_missing(texts))]
     if not is_label:
         found += [("its largest number, {},", large_marker(column, missing))]

@@ -228,7 +228,7 @@ def _numeric_table(
 
 
 def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[Decimal]:
-    """Return edges with about as many numbers in each bin. An edge is the first number of the bin above it.
+    """Return the edges between bins with about equally many numbers. An edge is the first number of the bin above it.
 
     Numbers that are alike stay together, so there may be fewer bins than asked for, and never fewer than two.
 
@@ -252,7 +252,7 @@ def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[
 
 
 def outward(least: Decimal, most: Decimal) -> tuple[str, str]:
-    """Bounds of a numeric feature: ``least`` rounded down and ``most`` rounded up, to two digits of their distance.
+    """Return the bounds of a feature: ``least`` rounded down and ``most`` rounded up, to two digits of their distance.
 
     >>> outward(Decimal("0.137"), Decimal("9.81"))
     ('0.1', '9.9')
@@ -291,7 +291,7 @@ def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> No
 
 
 def _is_extreme(value: str) -> bool:
-    """Whether a text is a number for Python, as nan, inf, 1e400, +1 and .5 are. The text is no number of a schema."""
+    """Return whether a text that is no number of a schema is one for Python, as nan, inf, 1e400, +1 and .5 are."""
     try:
         float(value)
     except ValueError:
@@ -300,7 +300,7 @@ def _is_extreme(value: str) -> bool:
 
 
 def _refuse_cell(cells: pd.Series, what: str) -> NoReturn:
-    """Refuse a column, and name the line of the first of some cells, but not its content."""
+    """Refuse a column because of some of its cells. The error names the first cell's line, but not its content."""
     place = f"line {cells.index[0]}" if cells.index.name == "line" else f"record {cells.index[0]}"
     raise _UnfitError("value_invalid", str(cells.name), f"column '{cells.name}', {place}: {what}")
 

@@ -87,7 +87,7 @@ class SchemaFile(NamedTuple):
 
 
 def load_schema(path: str | Path) -> SchemaFile:
-    """Read a schema file. Run by the maker of a campaign.
+    """Read and parse a schema file. Run by the maker of a campaign.
 
     Raises:
         InputError: ``file_not_found``; ``unreadable``; ``too_large``: more than :data:`MAX_FILE_BYTES` bytes;
@@ -248,7 +248,7 @@ def _position(value: object, values: list[str], where: str) -> int:
 
 
 def _texts(entry: dict[str, Any], key: str, where: str) -> list[str]:
-    """Return a list of printable texts. Integers and booleans become the texts that devices use for them."""
+    """Return the list of printable texts under ``key``. Integers and booleans become the texts that devices use."""
     texts = []
     for item in _field(entry, key, list, where):
         text = as_text(item)
