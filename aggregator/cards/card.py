@@ -214,7 +214,7 @@ def _reach_of_reports(statistics: Statistics, postprocess: str) -> str:
 
 
 def _rounded_up(number: float) -> str:
-    """Return a move as text with three digits after the point, rounded up."""
+    """Return the text of a number with three digits after the point, rounded up."""
     return f"{ceil(number * 1000 - 1e-9) / 1000:.3f}"
 
 

@@ -240,7 +240,7 @@ class Central(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceGuarantee(GuaranteeSheet):
-    """All guarantees of a campaign that asks devices.
+    """All guarantees of a campaign that asks devices (further attributes: :class:`GuaranteeSheet`).
 
     Attributes:
         central: privacy of the shuffled reports.
@@ -274,7 +274,7 @@ class DeviceGuarantee(GuaranteeSheet):
         return self._sheet(facts, "reports", self.central.conditions(), self._reach() if self.lies else None)
 
     def _reach(self) -> Table:
-        """Return how far lying devices move shares and means."""
+        """Return the table of how far lying devices move shares and means."""
         heads = [f"{fleet} {share:.12g}" for fleet in ("closed", "open") for share in self.lies[0].closed]
         rows = [
             (
@@ -320,7 +320,8 @@ def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
     more; all its periods then count as answered.
 
     Args:
-        cost_micro: what one period costs, in millionths of ε; None for the campaign's ε.
+        found: the campaign.
+        cost_micro: ε of one period, in millionths; None for the campaign's ε.
     """
     micro = found.epsilon_micro if cost_micro is None else cost_micro
     whole, length = periods(found), found.time_precision
@@ -372,7 +373,7 @@ def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta:
 
 
 def _smaller(found: Amplified) -> float:
-    """Return the smaller one of the numeric bound and the closed form."""
+    """Return the smaller one of the two bounds of ε: the numeric bound and the closed form."""
     return found.numeric if found.closed_form is None else min(found.numeric, found.closed_form)
 
 
@@ -422,7 +423,7 @@ def _hardly_seen(found: Campaign, reports: int) -> list[str]:
 
 
 class ShareMove(NamedTuple):
-    """How far lying nodes move the share of a class at most, under plain addition.
+    """The most that lying nodes move the share of a class if summaries are simply added.
 
     Attributes:
         records: mean number of records of an honest node.

@@ -9,8 +9,8 @@ an estimated share or mean moves by at most
 
 where [x₋, x₊] is the range of the true values: [0, 1] for shares and squares, [−1, 1] for other numbers.
 
-λ follows from β, the share of lies among all reports. w is the share of a stratum's ids that get the question, r the
-number of answers of a device in a period.
+λ follows from β, the share of lies among all reports. A device gives r answers in a period, one for each stratum (group
+of questions). w is the share of report ids that get the question, among all ids of its stratum.
 
     closed fleet   λ = β                         ids are enrolled, and the id assigns the question
     open fleet     λ = βr/(βr + (1 − β)w)        whoever invents ids chooses the question, and how often he answers
@@ -202,7 +202,7 @@ def numbers_of(share: float, weight: float, answers: int, devices: int | None = 
 
     Args:
         share: β, the share of lying devices, above 0 and below 1.
-        weight: w, the share of a stratum's ids that get the question.
+        weight: w, the share of report ids that get the question, among all ids of its stratum (group of questions).
         answers: r, the number of answers of a device.
         devices: number of devices. Each result is then a bound that fails with probability :data:`CHANCE`. None gives
             expected shares of the devices.
@@ -216,7 +216,7 @@ def numbers_of(share: float, weight: float, answers: int, devices: int | None = 
 
 
 def weights_of(campaign: Campaign) -> list[float]:
-    """Return the weight w of every question: the share of its stratum's ids that the assignment gives it."""
+    """Return the weight w of every question: the share of report ids that get it, among all ids of its stratum."""
     intervals = [campaign.assignment.interval(i, question.stratum) for i, question in enumerate(campaign.questions)]
     return [(high - low) / _WORD for low, high in intervals]
 
@@ -343,7 +343,8 @@ def moved_share(claims: Sequence[TableClaim], classes: int, records: float, shar
     """Return the largest change of a class's share by lying nodes, from 0 to 1.
 
     Args:
-        claims: what one summary can claim.
+        claims: what one summary can claim in each table (:func:`node_claims`).
+        classes: number of classes.
         records: mean number of records of the honest nodes.
         share: share of lying nodes.
         nodes: number of all nodes; None for a large number.

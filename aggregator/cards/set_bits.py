@@ -34,10 +34,10 @@ _LEAST_EXPECTED = 20.0
 
 
 class OneBitCount(NamedTuple):
-    """The answers to one question that have exactly one set bit.
+    """How many answers to one question have exactly one set bit, and how many are expected.
 
     Attributes:
-        seen: their number.
+        seen: number of answers with exactly one set bit.
         answers: number of all answers to the question.
         chance: P, the probability that an honest answer has exactly one set bit.
     """
@@ -85,12 +85,12 @@ def _weight(chance: float) -> float:
 
 
 def _variance(found: Iterable[OneBitCount]) -> float:
-    """Return the variance of the sum of the weights of honest answers."""
+    """Return the variance of the sum over honest answers with one set bit, each counted by its weight."""
     return sum(_weight(one.chance) ** 2 * one.answers * one.chance * (1 - one.chance) for one in found)
 
 
 class Power(NamedTuple):
-    """How likely the best test of set bits finds lies.
+    """How likely it is that the best test of set bits finds lies.
 
     Attributes:
         chance: P, the mean probability over the questions that an honest answer has exactly one set bit.

@@ -56,7 +56,7 @@ class AskedSchema(NamedTuple):
     """A schema with what a campaign asks about.
 
     Attributes:
-        stated: all features, with groups: what the campaign's document states.
+        stated: all features, with groups of values; the campaign's file states this schema.
         shares: index of every asked feature in ``stated.observed`` → weight of its questions.
     """
 
@@ -65,7 +65,7 @@ class AskedSchema(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """The asked features alone, with groups: the schema of the statistics."""
+        """The schema of the statistics: the asked features alone, with their groups of values."""
         return restricted(self.stated, self.shares)
 
 

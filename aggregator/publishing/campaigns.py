@@ -83,7 +83,7 @@ class StatedTerms:
     postprocess: str = DEFAULT
 
     def subject(self, schema: SchemaFile | Schema | str | Path) -> CampaignSubject:
-        """Return what the campaign is about: a schema file or its path, or a schema, which needs a name in the terms.
+        """Return what the campaign is about, from a schema file, its path, or a schema (the terms then need a name).
 
         Raises:
             InputError: ``name_invalid``: there is no name; ``ask_invalid``; the schema or projection file can not be
@@ -287,7 +287,7 @@ def _check_for_nodes(schema: Schema, parameters: CampaignParameters, terms: Node
 
 
 def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Question, ...]:
-    """Return the questions of a campaign for devices, with their mechanisms and strata (which devices are asked)."""
+    """Return the questions of a campaign for devices, with mechanisms and strata (a device answers one of each)."""
     if parameters.family == GAUSSIAN and parameters.options:
         raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
     if not parameters.class_question and parameters.postprocess in NEED_CLASS_QUESTION:
@@ -320,7 +320,7 @@ def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Ques
 def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked: AskedSchema) -> list[int] | None:
     """Return the weight of every question, from a split or from shares of features; None if all are equal.
 
-    A feature's share is divided among its questions (of a Gaussian campaign).
+    In a Gaussian campaign, which asks several questions about a feature, these divide the feature's share.
     """
     shared = any(share != 1 for share in asked.shares.values())
     if parameters.split is None and not shared:
@@ -450,7 +450,7 @@ def gaussian_fields(family: str, variance_floor: str | None, split: str | None) 
 
 
 def _floor_micro(text: str) -> int:
-    """Return a variance as a whole number of millionths."""
+    """Return a variance, given as decimal text, in millionths. Refuse a text that is not from 0.000001 to 1."""
     micro = millionths(text)
     if micro is None or micro > MICRO:
         raise InputError("floor_invalid", "a variance floor is from 0.000001 to 1, with at most six decimal places")
@@ -536,7 +536,7 @@ def publish_evaluation(
             (:func:`protocol.documents.trust.verify`); ``invalid_model``; the campaign can not be signed.
         InputError: ``models_invalid``: none or more than 16 models, one twice, or two of one name; ``schemas_differ``:
             the models have different labels; ``weights_invalid``; ``epsilon_invalid``, ``size_invalid``;
-            ``terms_invalid``: the lifetime is less than a day; and as :meth:`Workspace.publish`.
+            ``terms_invalid``: the lifetime is less than a day; also the errors of :meth:`Workspace.publish`.
         StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
     """
     check_answer_micro(parameters.epsilon_micro)

@@ -113,7 +113,7 @@ def _line(entry: tuple[str, object]) -> str:
 
 
 def _leave_out(found: dict[str, Any], key: str, number: int) -> None:
-    """Drop the last rows of a table, and count them."""
+    """Drop the last ``number`` rows of a table, and add their number to the entry ``TABLE_left_out``."""
     if number > 0:
         found[key] = found[key][: len(found[key]) - number]
         found[key + _LEFT_OUT] = found.get(key + _LEFT_OUT, 0) + number

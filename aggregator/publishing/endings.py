@@ -118,13 +118,13 @@ def renew(
 ) -> list[Renewed]:
     """Sign the next version of each root, node list and campaign that is about to expire, with the same lifetime.
 
-    All but version and dates stays as it was. So a second run finds nothing left to do. The next version of a campaign
+    Only version and dates change, and a second run finds nothing left to do. The next version of a campaign
     has an id of its own, and devices answer it anew. A masked campaign is not renewed: its dealer's keys and sums
     belong to one version.
 
     Args:
         ahead_seconds: what ends within this time is renewed.
-        roles: of :data:`RENEWABLE`.
+        roles: roles of the documents to renew, from :data:`RENEWABLE`.
         expired: also renew what has expired in the last 30 days. The root is renewed whenever it has expired.
         dry_run: sign nothing, and tell what would be done.
 
@@ -154,7 +154,7 @@ def renew(
 
 
 def _problem(workspace: Workspace, ending: Ending, now: int, *, expired: bool) -> str:
-    """Return why a document is not renewed; "" if it is."""
+    """Return why a document is not renewed; "" if nothing speaks against it."""
     here = {each.role for each in workspace.key_files()}
     if ending.role == "root" and pending_path(workspace).exists():
         return "the next root waits for signatures; see hearsay trust show"
@@ -177,7 +177,7 @@ def _lifetime(ending: Ending) -> int:
 
 
 def _renew_root(workspace: Workspace, ending: Ending, now: int) -> Renewed:
-    """Make the next root with the same keys."""
+    """Make the next trust root with the same keys, and return what was done."""
     made = change_root(workspace, RootChange(), now, _lifetime(ending))
     problem = "" if made.in_force else "it waits for signatures; see hearsay trust show"
     return Renewed(ending, made.root.header.version, made.root.header.expires, made.path, problem)

@@ -45,7 +45,7 @@ class KeyFile(NamedTuple):
 
     Attributes:
         role: kind of documents that the key signs: root, campaign or model; or dealer.
-        public: the public key. An encrypted file's is verified only when the file is opened.
+        public: the public key. If the file is encrypted, it is verified only when the key is opened.
         seed: the secret seed; None if the file is encrypted.
         sealed: role and seed under a passphrase; empty if the file is not encrypted.
     """
@@ -168,7 +168,7 @@ def parse_key(raw: bytes, roles: Collection[str] = trust.ROLES) -> KeyFile:
 
 
 def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
-    """Return a field of a key file, checked to be bytes, of a given length if one is given."""
+    """Return a field of a key file. Refuse a field that is not bytes, or not of ``length`` (None: any length)."""
     found = body.get(name)
     if not isinstance(found, bytes) or (length is not None and len(found) != length):
         raise InputError("key_invalid", f"the key file is damaged: '{name}' is missing or of another length")

@@ -41,7 +41,7 @@ DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
 
 @dataclass(frozen=True, repr=False)
 class SignedModel(SignedDocument):
-    """A model that was signed."""
+    """A signed model with its file. ``model`` classifies, ``expected`` says how often it is right."""
 
     document: Model
 

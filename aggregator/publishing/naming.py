@@ -63,7 +63,7 @@ def check_campaign(
     Args:
         campaign: the signed campaign.
         workspace: the workspace that must have signed the campaign; None to leave that check out.
-        trust: the trust root, a path or bytes, whose keys must have signed the campaign; None likewise.
+        trust: the trust root, a path or bytes, whose keys must have signed the campaign; None to leave that check out.
 
     Raises:
         InputError: ``trust_ambiguous``: workspace and trust are both given; ``file_not_found``, ``unreadable``,
@@ -185,7 +185,7 @@ class SignedDocument:
 
 @dataclass(frozen=True, repr=False)
 class SignedCampaign(SignedDocument):
-    """A campaign that was signed.
+    """A signed campaign with its file.
 
     Attributes:
         why: the mechanisms that ``auto`` compared, the chosen one first; empty without ``auto``.

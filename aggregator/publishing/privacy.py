@@ -37,8 +37,8 @@ class PrivacySheet(NamedTuple):
     Attributes:
         names: name of each question, for people.
         losses: exact privacy loss of one answer to each question, in the worst case.
-        total: privacy loss of one device in one period. A device answers one question of each stratum (a group of
-            questions), so this is the sum over strata of the largest loss in the stratum.
+        total: privacy loss of one device in one period. A device answers one question of each stratum (group of
+            questions), so this is the sum, over the strata, of the largest loss in the stratum.
         declared_micro: total ε that the campaign declares, in millionths.
         answers: answers of a device in one period.
         models: digests of the models that an evaluation names, else empty. These models decide which features of a
@@ -99,9 +99,8 @@ class PrivacySheet(NamedTuple):
 def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
     """Compute the ε that a campaign really spends, beside the ε that it declares, from its payload.
 
-    The result also exists for a campaign that spends more than it declares.
-
-    Run by an auditor, who needs only the campaign's file and the trust root.
+    A campaign that spends more than it declares is not refused: the result says so. Run by an auditor, who needs only
+    the campaign's file and the trust root.
 
     Args:
         body: the parsed payload of the campaign.

@@ -96,7 +96,7 @@ def change_root(
     signers: Iterable[SigningKey] = (),
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> NextRoot:
-    """Make the next root and sign it with the root keys at hand, at most 16. Enough signatures put it in force.
+    """Make the next root and sign it with all available root keys, at most 16. Enough signatures put it in force.
 
     New keys are written to the folder keys/ before the root, also if the root then waits for signatures. If the root
     can not be written, the new keys are removed.

@@ -36,7 +36,7 @@ _LISTED_NAMES = 8
 
 @dataclass(frozen=True, repr=False)
 class SignedList(SignedDocument):
-    """A node list that was signed.
+    """A signed node list with its file.
 
     Attributes:
         changed: number of nodes that this version adds or removes.

@@ -213,7 +213,7 @@ class Dealer:
             return first_book(self._journal, signer, documents, int(self._clock()))
 
     def rekey(self, campaign: Given, listed: Given, trusted: Given) -> IssuedBook:
-        """``hearsay masked rekey``: make the key book for a newer list of nodes. Arguments as of :meth:`setup`.
+        """``hearsay masked rekey``: make the key book for a newer list of nodes. Arguments: those of :meth:`setup`.
 
         Parties that join get a key. For each party that joins or leaves, the number u of at most two other parties
         changes, and these get a new key. All other parties keep theirs. If the list is that of the present book, the

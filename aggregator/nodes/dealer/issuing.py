@@ -217,7 +217,7 @@ def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes
 
 
 def _parties(journal: Journal, row: CampaignRow) -> list[PartyRow]:
-    """Return the keys of the newest book of a campaign."""
+    """Return the rows of all keys in the newest key book of a campaign."""
     book = journal.book(row.campaign, row.version)
     if book is None:
         raise SCHEMA.damaged()
@@ -227,7 +227,7 @@ def _parties(journal: Journal, row: CampaignRow) -> list[PartyRow]:
 def _build(
     campaign: Campaign, signer: SigningKey, version: int, list_version: int, parties: Iterable[PartyRow]
 ) -> tuple[bytes, bytes]:
-    """Return the bytes of a book, and the SHA-256 of its payload."""
+    """Return the bytes of a signed key book, and the SHA-256 of its payload."""
     keys = {party.node: PartyKey(party.serial, party.u, party.box) for party in parties}
     raw = build_key_book(campaign, signer, version, list_version, keys)
     return raw, sha256(read_envelope(raw, ROLE).payload).digest()

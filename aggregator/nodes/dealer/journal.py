@@ -184,7 +184,7 @@ class Journal(Ledger):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:  # type: ignore[override]  # whether it adopts is said when it is opened
-        """Run the body of ``with`` as one transaction, as that of :class:`aggregator.common.databases.Ledger`."""
+        """Run the body of ``with`` as one transaction (:meth:`aggregator.common.databases.Ledger.transaction`)."""
         with super().transaction(adopting=self._machine is None):
             yield
 
@@ -238,7 +238,7 @@ class Journal(Ledger):
         return adopted_at
 
     def campaigns(self) -> list[CampaignRow]:
-        """Return all campaigns that were set up, by id."""
+        """Return the rows of all campaigns for which keys were made, by id."""
         return [CampaignRow(*row) for row in self._rows("campaigns", "1", ())]
 
     def campaign(self, campaign: bytes) -> CampaignRow | None:

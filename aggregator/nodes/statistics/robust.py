@@ -76,7 +76,7 @@ class Rule(NamedTuple):
     liars: int = 0
 
     def __str__(self) -> str:
-        """Return the rule as :func:`parse_rule` reads it."""
+        """Return the text of the rule that :func:`parse_rule` reads."""
         if self.kind == TRIMMED:
             return f"{TRIMMED}:{float(self.share):g}"
         return f"{KRUM}:{self.liars}" if self.kind == KRUM else MEDIAN
@@ -95,7 +95,7 @@ class RobustTotals(NamedTuple):
 
 
 def parse_rule(text: str) -> Rule:
-    """Read ``trimmed-mean:0.1``, ``median`` or ``krum:3``.
+    """Return the robust rule that a text names: ``trimmed-mean:0.1``, ``median`` or ``krum:3``.
 
     Raises:
         InputError: ``robust_invalid``: another text, or the share is 0, or ½ or more.
@@ -191,9 +191,9 @@ class Cohort(NamedTuple):
     """The nodes that a rule compares.
 
     Attributes:
-        summaries: their summaries.
-        values: shape (N, M) int64, the sums of each node over the periods, in the order of the nodes' ids.
-        left_out: number of nodes that lack a summary of one of the periods with the common ε.
+        summaries: the compared nodes' summaries.
+        values: shape (N, M) int64, the sums of each compared node over the periods, in the order of the nodes' ids.
+        left_out: number of nodes that are not compared: they lack a summary with the common ε for one of the periods.
     """
 
     summaries: list[Summary]
@@ -209,10 +209,10 @@ def robust_statistics(
     rejected: Mapping[str, int] | None = None,
     periods: str = "all",
 ) -> Statistics:
-    """Return statistics by a robust rule. Run by the aggregator.
+    """Return statistics of summaries that are combined by a robust rule. Run by the aggregator.
 
-    ``summaries`` are those of the chosen periods that count, at most one per node and period; ``rejected`` and
-    ``periods`` are attributes of the returned source.
+    ``summaries`` are those of the chosen periods that count, at most one per node and period. ``rejected`` and
+    ``periods`` become attributes of the result's source (:class:`.federation.Federation`).
 
     Raises:
         InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so
@@ -257,7 +257,7 @@ def robust_statistics(
 
 
 def _without_intervals(found: Statistics) -> Statistics:
-    """Return the same estimates without any interval."""
+    """Return statistics with the same estimates, and without any interval."""
     return replace(found, questions=tuple(one.without_interval() for one in found.questions))
 
 

@@ -109,7 +109,7 @@ class Totals:
         self._periods[summary.period].add(np.array([summary.sums], np.int64), 1)
 
     def remove(self, summary: Summary) -> None:
-        """Take out a summary that was added, for example when another summary of the node contradicts it.
+        """Subtract a summary that was added before, for example when another summary of the node contradicts it.
 
         Raises:
             InputError: ``summary_unknown``: the totals hold no summary of that node, period and ε.
@@ -137,11 +137,11 @@ class Totals:
 
     @property
     def periods(self) -> tuple[int, ...]:
-        """Numbers of the periods with summaries, rising."""
+        """The periods that have summaries, rising."""
         return tuple(sorted(self._periods))
 
     def total(self, periods: range | None = None) -> Total:
-        """Return the sum over the periods with these numbers; None for all periods."""
+        """Return the sum of the summaries of some periods, or of all periods (None)."""
         nodes: set[bytes] = set()
         epsilons: Counter[int] = Counter()
         records: dict[int, int] = {}

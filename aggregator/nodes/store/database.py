@@ -93,7 +93,7 @@ class RowSum(NamedTuple):
         return RowSum(self.rows + sign, (self.digests + sign * _digest(table, row)) % (1 << _BITS))
 
     def check(self, number: int, digests: int) -> None:
-        """Raise ``store_damaged`` unless so many rows, with this sum of digests (before mod), fit the stored sum."""
+        """Raise ``store_damaged`` unless a number of rows, and the sum of their digests, are those of this sum."""
         if self != (number, digests % (1 << _BITS)):
             raise _changed()
 
@@ -142,7 +142,7 @@ class Database(databases.Database):
                 self._sums = {}
 
     def _sum_of(self, table: str) -> RowSum:
-        """Return the sum of a table's rows, with the changes of the present transaction."""
+        """Return the number and digest sum of a table's rows, with the changes of the present transaction."""
         if table not in self._sums:
             found = self._run("SELECT number, digests FROM row_sums WHERE name = ?", (table,))
             if len(found) != 1 or not isinstance(found[0][1], bytes):

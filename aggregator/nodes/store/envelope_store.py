@@ -158,11 +158,11 @@ class EnvelopeStore(ABC):
             return database.documents()
 
     def list_bytes(self) -> bytes | None:
-        """Return the signed list of nodes that the store goes by; None if it was given none."""
+        """Return the file of the newest list of nodes that the store was given, or None if it was given none."""
         return self.documents().get("list")
 
     def node_list(self) -> NodeList:
-        """Return the list of nodes that the store goes by.
+        """Return the newest list of nodes that the store was given.
 
         Raises:
             InputError: ``nodes_unknown``: the store was given none.
@@ -272,7 +272,7 @@ class EnvelopeStore(ABC):
 
 
 def content_of(file: str | os.PathLike[str]) -> bytes | Unreadable:
-    """Return the content of a file or URL, decompressed, or the reason why it can not be read.
+    """Return the decompressed content of a file or URL, or the reason why it can not be read.
 
     ``too_large`` is the reason for content of more than :data:`MAX_FILE_BYTES`.
     """
@@ -288,7 +288,7 @@ class _Writer:
     """Judges the pieces (envelopes and unreadable parts) of files, and writes the results into a store.
 
     Attributes:
-        outcomes: number of envelopes by what became of them (:meth:`aggregator.nodes.store.database.Database.put`).
+        outcomes: result of :meth:`aggregator.nodes.store.database.Database.put` → number of envelopes.
         rejected: number of refused pieces by reason.
     """
 

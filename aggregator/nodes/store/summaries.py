@@ -59,7 +59,7 @@ class NodeStore(EnvelopeStore):
         return Totals.of(self.campaign, self.counted())
 
     def sums(self, periods: range, rule: Rule | None, *, rejected: Mapping[str, int], words: str) -> Statistics:
-        """Return statistics by plain addition, or by a robust rule."""
+        """Return the statistics of the summaries of some periods, by plain addition, or by a robust rule if given."""
         if rule is None:
             return federated(self.campaign, self.totals().total(periods), rejected=rejected, periods=words)
         found = (summary for summary in self.counted() if summary.period in periods)

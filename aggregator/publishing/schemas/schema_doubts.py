@@ -313,6 +313,6 @@ def _numbered_classes(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _said_missing(missing: Collection[str]) -> str:
-    """Return the options of ``hearsay schema`` that give these texts of missing values."""
+    """Return the options of ``hearsay schema`` with which these texts count as missing values."""
     kept = [f"--not-missing={quote(token)}" for token in MISSING_TOKENS if token not in missing]
     return " ".join([*kept, *(f"--missing={quote(token)}" for token in missing if token not in MISSING_TOKENS)])

@@ -113,7 +113,8 @@ class _UnfitError(Exception):
 
     Attributes:
         reason: the reason of the ``InputError`` that is raised for the column.
-        what: the problem, as a sentence that begins with the column's name and holds no cell.
+        column: name of the column.
+        what: the problem, as a sentence that begins with the column's name and holds no private value.
     """
 
     def __init__(self, reason: str, column: str, what: str) -> None:
@@ -129,7 +130,7 @@ class _UnfitError(Exception):
 
 
 def _check_fit(unfit: Sequence[_UnfitError]) -> None:
-    """Refuse all columns that can not become features in one error."""
+    """Raise one error that names all columns that can not become features; do nothing if there are none."""
     if not unfit:
         return
     listed = list(unfit[:MOST_LISTED])
@@ -207,7 +208,7 @@ def _numeric_table(
     *,
     has_missing: bool,
 ) -> str:
-    """Return the table of a numeric feature."""
+    """Return the TOML table of a numeric feature."""
     low, high = outward(present[0], present[-1])
     stated = f"bins = {bins}  # of equal width; or edges = [...]"
     if equal_frequency:

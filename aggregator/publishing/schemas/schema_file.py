@@ -62,10 +62,10 @@ class SchemaFile(NamedTuple):
     """The content of a schema file.
 
     Attributes:
-        name: name of campaigns made from it.
+        name: name of campaigns made from the file.
         schema: label and all features.
-        ask: what campaigns made from it ask about; empty for all features.
-        pilots: private results of pilots that are part of it, with their cost; campaigns state them.
+        ask: what campaigns made from the file ask about; empty for all features.
+        pilots: private results of pilots that are part of the schema, with their cost, which campaigns state.
         decision: what ``hearsay design`` or ``hearsay refine`` decided; empty if neither made the file.
     """
 
@@ -133,7 +133,7 @@ def parse_schema_text(text: str) -> SchemaFile:
 
 
 def _pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:
-    """Return the tables ``[[pilots]]``."""
+    """Return the private results of pilots, with their cost, from the tables ``[[pilots]]`` of a schema file."""
     try:
         return parse_pilots(body)
     except DocumentError as error:
@@ -147,8 +147,8 @@ def equal_width_edges(name: str, low: str, high: str, bins: int) -> list[int]:
     Edges are rounded half to even, as a device scales numbers, so a number on an edge is in the upper bin.
 
     Args:
-        name: of the feature, for errors.
-        low, high: its bounds, as decimal text.
+        name: name of the feature, for errors.
+        low, high: bounds of the feature, as decimal text.
         bins: number of bins.
 
     Raises:
