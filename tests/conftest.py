@@ -52,6 +52,22 @@ def pytest_runtest_setup(item):
     NOISE.seed(os.environ.get("HEARSAY_TEST_SEED", "") + item.nodeid.partition("@")[0])
 
 
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory):
+    """The library that breaks calls to the kernel (``support.faults``)."""
+    from support.faults.shim import build
+
+    return build(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture
+def batch(tmp_path):
+    """A file to send, larger than what is read or written at once."""
+    path = tmp_path / "batch.hsr"
+    path.write_bytes(os.urandom(200_000))
+    return path
+
+
 MANY = 100
 LONGEST_NAME = 80
 

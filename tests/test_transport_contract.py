@@ -27,13 +27,6 @@ def world(request, tmp_path):
         yield made
 
 
-@pytest.fixture
-def batch(tmp_path):
-    path = tmp_path / "batch.hsr"
-    path.write_bytes(os.urandom(200_000))
-    return path
-
-
 def reason(call, *arguments):
     with pytest.raises(HearsayError) as caught:
         call(*arguments)

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.binomial import seeds, violations
+from support.failures import refusal
 from support.mechanisms import (
     EVERY,
     as_answers,
@@ -49,7 +50,6 @@ from benchmarks.shared.made_batches import NOW, batch
 from protocol import mechanisms
 from protocol.batches.report import decode_answer, encode_answer, layout_for
 from protocol.epsilon import exp_below, micro_epsilon
-from protocol.errors import HearsayError
 from protocol.mechanisms import BITS, SINGLE, FrequencyMechanism, ValueMechanism
 
 ALPHA = Fraction(1, 10**9)
@@ -65,12 +65,6 @@ of_the_table = pytest.mark.parametrize("name", mechanisms.names())
 of_values = pytest.mark.parametrize(
     "name", [name for name in kinds(ValueMechanism, EVERY) if has_whole_table(made(name))]
 )
-
-
-def reason(call, *arguments):
-    with pytest.raises(HearsayError) as caught:
-        call(*arguments)
-    return caught.value.reason
 
 
 # Parameters -----------------------------------------------------------------------------------------
@@ -100,19 +94,19 @@ def test_integers_that_are_missing_unknown_or_out_of_range_are_refused(name):
     stated = made(name).to_dict()
     own = set(stated) - {"name"}
     for key in own:
-        assert reason(mechanisms.from_dict, {k: v for k, v in stated.items() if k != key}) == "parameters_invalid"
+        assert refusal(mechanisms.from_dict, {k: v for k, v in stated.items() if k != key}) == "parameters_invalid"
         for wrong in (-1, 1 << 60, 1.0, True, "1", None):
-            assert reason(mechanisms.from_dict, {**stated, key: wrong}) in ("parameters_invalid", "size_invalid")
-    assert reason(mechanisms.from_dict, {**stated, "more": 1}) == "parameters_invalid"
+            assert refusal(mechanisms.from_dict, {**stated, key: wrong}) in ("parameters_invalid", "size_invalid")
+    assert refusal(mechanisms.from_dict, {**stated, "more": 1}) == "parameters_invalid"
 
 
 @every_mechanism
 def test_wrong_arguments_are_refused(name):
     for size in (0, -1, 1 << 17, 2.0):
-        assert reason(mechanisms.from_epsilon, name, 1, size) == "size_invalid"
+        assert refusal(mechanisms.from_epsilon, name, 1, size) == "size_invalid"
     for epsilon in ("0", "-1", "nan", "16.000001", "0.0001"):
-        assert reason(mechanisms.from_epsilon, name, epsilon, sizes(name)[0]) == "epsilon_invalid"
-    assert reason(lambda: mechanisms.from_epsilon(name, 1, sizes(name)[0], unheard=1)) == "option_unknown"
+        assert refusal(mechanisms.from_epsilon, name, epsilon, sizes(name)[0]) == "epsilon_invalid"
+    assert refusal(lambda: mechanisms.from_epsilon(name, 1, sizes(name)[0], unheard=1)) == "option_unknown"
 
 
 # Privacy --------------------------------------------------------------------------------------------
@@ -146,10 +140,10 @@ def same_order(tables):
 def test_a_refusal_never_depends_on_randomness(name):
     mechanism = made(name)
     for wrong in (None, "1", 1.5, True, 1 << 40, -(1 << 40), (1 << 40,) * mechanism.size, (0,) * (mechanism.size + 1)):
-        assert reason(mechanism.perturb, wrong, b"no seed") == "value_out_of_domain"
-        assert reason(mechanism.distribution, wrong) == "value_out_of_domain"
+        assert refusal(mechanism.perturb, wrong, b"no seed") == "value_out_of_domain"
+        assert refusal(mechanism.distribution, wrong) == "value_out_of_domain"
     for seed in (bytes(31), bytes(33), "x" * 32, None):
-        assert reason(mechanism.perturb, inputs_of(mechanism)[0], seed) == "seed_invalid"
+        assert refusal(mechanism.perturb, inputs_of(mechanism)[0], seed) == "seed_invalid"
 
 
 # Answers --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from support.faults import nodes, parties
 from support.faults.lives import SCENARIOS
 from support.faults.mutations import MUTATIONS
-from support.faults.shim import break_scenario, build
+from support.faults.shim import break_scenario
 
 pytestmark = pytest.mark.slow
 
@@ -29,11 +29,6 @@ OF_NODES = list(nodes.SCENARIOS) if DEEP else ["node summarise", "node drain"]
 """A node acknowledges and synchronises as a device does: these acts are always broken for a device alone."""
 OF_PARTIES = list(parties.SCENARIOS) if DEEP else ["party encrypt"]
 OPTIONS = (*SEEDS, "--ways", *WAYS, *TURNS) if DEEP else (*SEEDS, "--ways", *WAYS, "--turns", *TURNS)
-
-
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("shim"))
 
 
 @pytest.mark.parametrize("name", [*ACTS, *OF_NODES, *OF_PARTIES])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.examples import examples
-from support.failures import failing, failure
+from support.failures import failing, failure, refusal
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, HearsayError
@@ -39,12 +39,6 @@ def lived(tmp_path_factory):
 @pytest.fixture
 def state_dir(lived, tmp_path):
     return shutil.copytree(lived, tmp_path / "state")
-
-
-def reason(action, *arguments, **options):
-    """The stable reason of a refusal. Its context may be SQLite's error, whose text names no value of a record."""
-    error = failure(action, *arguments, **options)
-    return None if error is None else error.reason
 
 
 def change(folder, statement, *values):
@@ -108,12 +102,12 @@ def test_a_stored_document_that_is_not_the_accepted_one_is_damage(state_dir, rol
     new = other[2] if column == "envelope" else bytes(32)
     change(state_dir, f"UPDATE documents SET {column} = ? WHERE role = ?", new, role)
     with opened(state_dir) as device:
-        assert reason(device._documents.all, role) == "state_damaged"
-        assert reason(device.campaigns if role == "campaign" else device.model) == "state_damaged"
-        assert reason(device.status) == "state_damaged"
+        assert refusal(device._documents.all, role) == "state_damaged"
+        assert refusal(device.campaigns if role == "campaign" else device.model) == "state_damaged"
+        assert refusal(device.status) == "state_damaged"
         if (role, column) == ("campaign", "envelope"):
-            assert reason(device.report, campaign.id, RECORD) == "state_damaged"
-            assert reason(device._documents.payload, "campaign", campaign.id) == "state_damaged"
+            assert refusal(device.report, campaign.id, RECORD) == "state_damaged"
+            assert refusal(device._documents.payload, "campaign", campaign.id) == "state_damaged"
         assert "can not be read" in repr(device) or role == "model"
 
 
@@ -134,7 +128,7 @@ def test_a_stored_document_that_is_not_the_accepted_one_is_damage(state_dir, rol
 def test_damaged_trust_is_found_when_the_state_is_opened(state_dir, statement):
     change(state_dir, statement)
     for trust in (None, Publisher().root()):
-        assert reason(Device.provision, state_dir, trust) == "state_lost"
+        assert refusal(Device.provision, state_dir, trust) == "state_lost"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +157,7 @@ def test_a_stored_value_of_another_kind_is_damage(state_dir, tmp_path, statement
             "report": lambda: device.report(campaign_id, RECORD),
             "drain": lambda: device.drain(tmp_path / "x.hsr"),
         }
-        assert reason(steps[step]) == "state_damaged"
+        assert refusal(steps[step]) == "state_damaged"
     assert not (tmp_path / "x.hsr").exists()
 
 
@@ -195,7 +189,7 @@ def test_a_stored_value_of_another_kind_is_damage(state_dir, tmp_path, statement
 )
 def test_a_ledger_that_does_not_add_up_is_a_lost_state(state_dir, statement):
     change(state_dir, statement)
-    assert reason(opened, state_dir) == "state_lost"
+    assert refusal(opened, state_dir) == "state_lost"
 
 
 def test_damage_that_shows_while_rows_are_fetched_is_ours(state_dir):
@@ -209,8 +203,8 @@ def test_damage_that_shows_while_rows_are_fetched_is_ours(state_dir):
         raw[start : start + page] = b"\xff" * page
     (state_dir / "state.db").write_bytes(raw)
     with opened(state_dir) as device:
-        assert reason(device._state.run, "SELECT reports FROM spool") == "state_damaged"
-        assert reason(device._reporting.spool.reports) == "state_damaged"
+        assert refusal(device._state.run, "SELECT reports FROM spool") == "state_damaged"
+        assert refusal(device._reporting.spool.reports) == "state_damaged"
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 4096, 8192])
@@ -220,7 +214,7 @@ def test_a_cut_state_is_damage_and_not_a_new_device(state_dir, length):
         device = failing(Device.provision, state_dir, trust, clock=lambda: NOW)
         if isinstance(device, Device):  # the first pages may be enough to open
             with device:
-                assert reason(device.status) == "state_damaged"
+                assert refusal(device.status) == "state_damaged"
         else:
             assert device.reason == "state_lost"
     assert (state_dir / "state.db").stat().st_size == length
@@ -233,7 +227,7 @@ def test_another_programs_empty_database_is_not_taken_over(tmp_path):
     connection.execute("DROP TABLE t")
     connection.close()
     assert (tmp_path / "state.db").stat().st_size > 0
-    assert reason(Device.provision, tmp_path, Publisher().root()) == "state_damaged"
+    assert refusal(Device.provision, tmp_path, Publisher().root()) == "state_damaged"
 
 
 def test_a_new_state_has_never_been_empty(tmp_path, monkeypatch):
@@ -252,13 +246,13 @@ def test_a_new_state_has_never_been_empty(tmp_path, monkeypatch):
     assert sizes[0] > 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state.db"]
     assert (tmp_path / "state.db").stat().st_mode & 0o777 == 0o600
-    assert reason(Device.open, tmp_path) == "not_provisioned"
+    assert refusal(Device.open, tmp_path) == "not_provisioned"
     Device.provision(tmp_path, Publisher().root()).close()
 
 
 def test_a_dangling_link_in_the_place_of_the_state_is_refused(tmp_path):
     (tmp_path / "state.db").symlink_to(tmp_path / "elsewhere.db")
-    assert reason(Device.provision, tmp_path, Publisher().root()) == "io_failed"
+    assert refusal(Device.provision, tmp_path, Publisher().root()) == "io_failed"
     assert not (tmp_path / "elsewhere.db").exists()
 
 
@@ -361,7 +355,7 @@ def test_a_ledger_of_many_campaigns_opens_in_one_walk(state_dir):
     state._connection.set_progress_handler(count, 1000)
     ledger.check()
     state.run("UPDATE campaigns SET period = 7 WHERE number = 100")
-    assert reason(ledger.check) == "state_damaged"
+    assert refusal(ledger.check) == "state_damaged"
     state.close()
     assert work < 500
 
@@ -391,8 +385,8 @@ def test_an_older_copy_written_over_the_open_state_is_noticed(tmp_path, publishe
             "drain": lambda: device.drain(tmp_path / "x.hsr"),
             "enrol": lambda: device.enrol(publisher.campaign(version=2)),
         }
-        assert reason(acts[act]) == "state_lost"
-    assert reason(Device.open, folder, clock=clock) == "state_lost"
+        assert refusal(acts[act]) == "state_lost"
+    assert refusal(Device.open, folder, clock=clock) == "state_lost"
     assert Device.reset(folder, publisher.root(), clock=clock) > 0
     with Device.open(folder, clock=clock) as device:
         assert device.enrol(publisher.campaign(version=2)).id
@@ -411,7 +405,7 @@ def test_an_older_copy_is_noticed_when_it_is_opened_though_its_line_was_written_
     with Device.open(other, clock=clock) as device:
         device.report(campaign.id, RECORD)
     in_place(folder / "state.db", (other / "state.db").read_bytes())
-    assert reason(Device.open, folder, clock=clock) == "state_lost"
+    assert refusal(Device.open, folder, clock=clock) == "state_lost"
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -428,9 +422,9 @@ def test_an_older_copy_is_noticed_though_another_process_saw_the_newer_line(tmp_
         in_place(folder / "state.db", older)
         noted = (folder / "highest").read_bytes()
         for act in (lambda: stale.report(campaign.id, RECORD), lambda: stale.drain(tmp_path / "x.hsr")):
-            assert reason(act) == "state_lost"
+            assert refusal(act) == "state_lost"
         assert (folder / "highest").read_bytes() == noted
-    assert reason(Device.open, folder, clock=clock) == "state_lost"
+    assert refusal(Device.open, folder, clock=clock) == "state_lost"
 
 
 def test_the_note_of_the_highest_line_is_not_taken_back_by_who_is_behind(tmp_path, publisher, clock):

@@ -10,11 +10,10 @@ import stat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.failures import failure
+from support.failures import failure, refusal
 
 from edge_sdk.carriers import open_transport
 from edge_sdk.transport.folder import Folder, _same
-from protocol.errors import HearsayError
 
 PLACE = "campaigns/mushrooms.hsc"
 
@@ -27,25 +26,12 @@ def tree(tmp_path):
     return root
 
 
-@pytest.fixture
-def batch(tmp_path):
-    path = tmp_path / "batch.hsr"
-    path.write_bytes(os.urandom(200_000))
-    return path
-
-
 @pytest.fixture(autouse=True)
 def impatient():
     """A device that reads from a pipe could wait for ever."""
     signal.alarm(20)
     yield
     signal.alarm(0)
-
-
-def refusal(call, *arguments):
-    with pytest.raises(HearsayError) as caught:
-        call(*arguments)
-    return caught.value.reason
 
 
 def names(folder):

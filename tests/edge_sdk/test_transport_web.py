@@ -15,12 +15,12 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.failures import failure
+from support.failures import failure, refusal
 from support.servers import drip, read_request, reply, scripted, tree_server
 
 from edge_sdk.carriers import open_transport, read_token
 from edge_sdk.transport.http import MAX_REDIRECTS, RetryPolicy, Web, _why_untrusted, parse_url
-from protocol.errors import DocumentError, HearsayError, InputError, StorageError
+from protocol.errors import DocumentError, InputError, StorageError
 
 QUICK = RetryPolicy(seconds=20, idle=5)
 PLACE = "campaigns/mushrooms.hsc"
@@ -48,19 +48,6 @@ def web(naps):
         return Web(address, **options)
 
     return make
-
-
-@pytest.fixture
-def batch(tmp_path):
-    path = tmp_path / "batch.hsr"
-    path.write_bytes(os.urandom(100_000))
-    return path
-
-
-def refusal(call, *arguments):
-    with pytest.raises(HearsayError) as caught:
-        call(*arguments)
-    return caught.value.reason
 
 
 # Fetching -------------------------------------------------------------------------------------------

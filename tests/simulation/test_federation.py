@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from support.commands import invoke, told
 from support.failures import reason
 from support.two_features import people
 
-from aggregator.cli.app import hearsay
 from aggregator.models.encoding import label_codes, observe
 from aggregator.nodes.statistics.federation import federated
 from aggregator.nodes.statistics.totals import Totals
@@ -34,22 +34,8 @@ from simulation.local import records_of
 DAY = 86_400
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "a.csv"
-    people().to_csv(path, index=False)
-    return path
-
-
-def simulate(data, *arguments):
-    given = ["simulate", str(data), "--label", "label", "--trust", "federated", *map(str, arguments)]
-    return CliRunner().invoke(hearsay, given)
-
-
-def result_of(data, *arguments):
-    result = simulate(data, *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+simulate = partial(invoke, "simulate", "--label", "label", "--trust", "federated")
+result_of = partial(told, "simulate", "--label", "label", "--trust", "federated")
 
 
 @pytest.mark.parametrize("engine", ["device", "vector"])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from statistics import fmean, stdev
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from support.commands import invoke, told
 from support.failures import reason
 from support.reference import need_reference
 from support.two_features import people
 
-from aggregator.cli.app import hearsay
 from aggregator.common.tables import read_table
 from aggregator.nodes.campaigns.campaigns import Masking, masked_terms
 from aggregator.publishing.models import publish_model
@@ -40,22 +39,8 @@ FALSE_ALARM = 5.5
 """Standard deviations: with 200 cells, a right sampler fails with probability below 200·4e-8 = 8e-6."""
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "a.csv"
-    people().to_csv(path, index=False)
-    return path
-
-
-def simulate(data, *arguments):
-    given = ["simulate", str(data), "--label", "label", "--trust", "distributed", *map(str, arguments)]
-    return CliRunner().invoke(hearsay, given)
-
-
-def result_of(data, *arguments):
-    result = simulate(data, *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+simulate = partial(invoke, "simulate", "--label", "label", "--trust", "distributed")
+result_of = partial(told, "simulate", "--label", "label", "--trust", "distributed")
 
 
 def laplace(rate, reach):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
+from support.commands import invoke, told
 from support.reference import need_reference
 
 from aggregator.cli.app import hearsay
@@ -35,14 +37,8 @@ def few(tmp_path_factory):
     return mushrooms(tmp_path_factory.mktemp("few"), 100)
 
 
-def simulate(data, *arguments):
-    return CliRunner().invoke(hearsay, ["simulate", str(data), "--label", "label", *arguments])
-
-
-def result_of(data, *arguments):
-    result = simulate(data, *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+simulate = partial(invoke, "simulate", "--label", "label")
+result_of = partial(told, "simulate", "--label", "label")
 
 
 @pytest.mark.parametrize(

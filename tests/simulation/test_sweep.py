@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
+from functools import partial
 from statistics import fmean
 from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
+from support.commands import invoke, told
 
 from aggregator.cli.app import hearsay
 from aggregator.common.tables import read_table, typed
@@ -33,16 +34,8 @@ def records(tmp_path_factory):
     return path
 
 
-def simulate(data, *arguments):
-    return CliRunner().invoke(
-        hearsay, ["simulate", str(data), "--label", "label", "--engine", "vector", *map(str, arguments)]
-    )
-
-
-def result_of(data, *arguments):
-    result = simulate(data, *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+simulate = partial(invoke, "simulate", "--label", "label", "--engine", "vector")
+result_of = partial(told, "simulate", "--label", "label", "--engine", "vector")
 
 
 @pytest.mark.slow

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from click.testing import CliRunner
 
@@ -33,6 +34,11 @@ def run(*arguments: object, status: int = 0) -> Result:
     result = invoke(*arguments)
     assert result.exit_code in (REFUSED if status == 1 else (status,)), result.output
     return result
+
+
+def told(*arguments: object) -> Any:
+    """What a command prints with ``--json``. Its exit status must be 0."""
+    return json.loads(run(*arguments, "--json").stdout)
 
 
 def mushrooms(*, name: str = "mushrooms", label: str = "class", missing: str = "", bins: int = 0) -> str:

@@ -33,6 +33,13 @@ def reason(function: Callable[..., Any], *arguments: Any, **options: Any) -> str
     return error.reason
 
 
+def refusal(function: Callable[..., Any], *arguments: Any, **options: Any) -> str:
+    """The stable reason of the error that a call must raise. Unlike that of :func:`reason` it may have a cause."""
+    error = failure(function, *arguments, **options)
+    assert error is not None, "it is not refused"
+    return error.reason
+
+
 def everything_said(error: BaseException) -> str:
     """All texts that a log or crash report could show of an error, its causes and its contexts."""
     parts = []

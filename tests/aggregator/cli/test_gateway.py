@@ -2,11 +2,12 @@
 
 import gzip
 import json
+from functools import partial
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from support.commands import REFUSED
+from support import commands
 from support.publisher import Publisher
 from support.reports import batch, opened, report
 
@@ -15,11 +16,7 @@ from aggregator.cli.app import hearsay
 RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)
 
-
-def run(*arguments, status=0):
-    result = CliRunner().invoke(hearsay, ["merge", *map(str, arguments)])
-    assert result.exit_code in (REFUSED if status == 1 else (status,)), result.output
-    return result
+run = partial(commands.run, "merge")
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ import csv
 import gzip
 import json
 import math
+from functools import partial
 from io import StringIO
 
 import pytest
-from click.testing import CliRunner
-from support.commands import REFUSED
+from support import commands
 from support.publisher import NOW, Publisher
 
-from aggregator.cli.app import hearsay
 from aggregator.common.spreadsheets import csv_text
 from aggregator.models.scoring import Model, predict_file
 from aggregator.publishing.workspace import create_workspace
@@ -23,6 +22,7 @@ from protocol.documents.model import parse_model
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 
+run = partial(commands.run, "predict")
 DATA = "odor,width,label,other\nn,3,e,x\nf,?,p,y\n,7.5,e,z\nn,abc,,x\nf,1e1,unheard,x\n"
 
 
@@ -39,12 +39,6 @@ def work(tmp_path):
     (tmp_path / "m.hsm").write_bytes(Publisher().model())
     (tmp_path / "root.hst").write_bytes(Publisher().root())
     return tmp_path
-
-
-def run(*arguments, status=0):
-    result = CliRunner().invoke(hearsay, ["predict", *map(str, arguments)])
-    assert result.exit_code in (REFUSED if status == 1 else (status,)), result.output
-    return result
 
 
 def test_the_classes_are_those_that_a_device_finds(work):

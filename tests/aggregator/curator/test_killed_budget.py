@@ -9,7 +9,7 @@ import os
 
 import pytest
 from support.faults.curator import MUTATIONS, SCENARIOS
-from support.faults.shim import break_scenario, build
+from support.faults.shim import break_scenario
 
 pytestmark = pytest.mark.slow
 
@@ -17,11 +17,6 @@ DEEP = os.environ.get("HEARSAY_FAULT_SEEDS", "")
 SEEDS = ("--seeds", DEEP or "1")
 WAYS, TURNS = ("kill", "tear", "short"), ("EIO", "ENOSPC", "restart")
 OPTIONS = (*SEEDS, "--ways", *WAYS, *TURNS) if DEEP else (*SEEDS, "--ways", *WAYS, "--turns", *TURNS)
-
-
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("shim"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

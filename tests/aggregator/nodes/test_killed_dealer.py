@@ -9,7 +9,7 @@ import os
 
 import pytest
 from support.faults.dealers import MUTATIONS, SCENARIOS
-from support.faults.shim import break_scenario, build
+from support.faults.shim import break_scenario
 
 pytestmark = pytest.mark.slow
 
@@ -18,11 +18,6 @@ SEEDS = ("--seeds", DEEP or "1")
 WAYS, TURNS = ("kill", "tear", "short"), ("EIO", "ENOSPC", "restart")
 OPTIONS = (*SEEDS, "--ways", *WAYS, *TURNS) if DEEP else (*SEEDS, "--ways", "kill", "--turns", *TURNS)
 """Without seeds fewer ways: a release takes two long powers, so this harness is slower than others."""
-
-
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("shim"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS if DEEP else ["dealer release"])

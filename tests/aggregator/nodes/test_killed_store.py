@@ -6,17 +6,12 @@ The acts are those of ``support.faults.summaries``; ``edge_sdk/test_killed.py`` 
 from __future__ import annotations
 
 import pytest
-from support.faults.shim import break_scenario, build
+from support.faults.shim import break_scenario
 from support.faults.summaries import MUTATIONS, SCENARIOS
 
 pytestmark = pytest.mark.slow
 
 OPTIONS = ("--seeds", "1", "--ways", "kill", "--turns", "EIO", "ENOSPC", "restart")
-
-
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("shim"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

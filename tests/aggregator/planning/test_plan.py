@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from support.failures import refusal
 from support.plans import SCHEMA
 
 import aggregator
@@ -25,7 +26,7 @@ from aggregator.planning.power_analysis.study import Design, Study, with_bins
 from aggregator.planning.power_analysis.targets import Curve, for_accuracy, rising
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol import mechanisms
-from protocol.errors import HearsayError, InputError
+from protocol.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -53,12 +54,6 @@ def files(tmp_path):
     )
     pilot.to_csv(tmp_path / "p.csv", index=False)
     return tmp_path
-
-
-def reason(call, *arguments, **named):
-    with pytest.raises(HearsayError) as caught:
-        call(*arguments, **named)
-    return caught.value.reason
 
 
 @pytest.mark.slow
@@ -192,14 +187,14 @@ def test_a_design_of_a_projection_is_fitted_on_the_folds_that_answer(files):
     ],
 )
 def test_numbers_outside_their_range_are_refused(files, wrong):
-    assert reason(aggregator.plan, files / "s.toml", **{"epsilon": 1, "devices": 100, **wrong}) == "plan_invalid"
+    assert refusal(aggregator.plan, files / "s.toml", **{"epsilon": 1, "devices": 100, **wrong}) == "plan_invalid"
 
 
 def test_an_effect_beside_a_pilot_and_a_small_pilot_are_refused(files):
     common = {"epsilon": 1, "devices": 100}
-    assert reason(aggregator.plan, files / "s.toml", pilot=files / "p.csv", effect=1.0, **common) == "plan_invalid"
+    assert refusal(aggregator.plan, files / "s.toml", pilot=files / "p.csv", effect=1.0, **common) == "plan_invalid"
     pd.read_csv(files / "p.csv").head(19).to_csv(files / "few.csv", index=False)
-    assert reason(aggregator.plan, files / "s.toml", pilot=files / "few.csv", **common) == "pilot_too_small"
+    assert refusal(aggregator.plan, files / "s.toml", pilot=files / "few.csv", **common) == "pilot_too_small"
 
 
 QUICK = {
@@ -242,7 +237,7 @@ def test_shares_of_groups_of_values_are_planned_as_the_campaign_asks(files):
 )
 def test_shares_that_no_campaign_can_have_are_refused(files, changed, expected):
     (files / "w.toml").write_text(SCHEMA + "[ask.colour]\nshare = 2\n[ask.width]\n", "utf-8")
-    assert reason(aggregator.plan, files / "w.toml", pilot=files / "p.csv", **{**QUICK, **changed}) == expected
+    assert refusal(aggregator.plan, files / "w.toml", pilot=files / "p.csv", **{**QUICK, **changed}) == expected
 
 
 def test_a_plan_asks_for_the_class_alone_unless_it_is_told_not_to(files):
@@ -260,8 +255,8 @@ def test_a_plan_asks_for_the_class_alone_unless_it_is_told_not_to(files):
     assert {family for family, _, _ in codings(study, Scope())} == {"discrete"}
     wrong = {**QUICK, "class_question": False}
     gaussian = {**wrong, "mechanism": "bits"}
-    assert reason(aggregator.plan, files / "s.toml", **gaussian) == "not_fittable"
-    assert reason(aggregator.plan, files / "s.toml", **wrong, postprocess="paper") == "not_fittable"
+    assert refusal(aggregator.plan, files / "s.toml", **gaussian) == "not_fittable"
+    assert refusal(aggregator.plan, files / "s.toml", **wrong, postprocess="paper") == "not_fittable"
     planned = plan_campaign(files / "s.toml", epsilon=1, mechanism="auto", family="auto", class_question=False)
     assert (planned.terms.family, planned.forecast) == ("discrete", None)
 
@@ -313,7 +308,7 @@ def test_a_pilot_without_a_column_of_a_feature_is_refused(files, column):
     """Its records would count as missing everywhere, and the plan would be about another fleet."""
     pd.read_csv(files / "p.csv").drop(columns=column).to_csv(files / "narrow.csv", index=False)
     call = {"epsilon": 1, "devices": 100, "pilot": files / "narrow.csv"}
-    assert reason(aggregator.plan, files / "s.toml", **call) == "columns_missing"
+    assert refusal(aggregator.plan, files / "s.toml", **call) == "columns_missing"
 
 
 @pytest.mark.parametrize(
@@ -328,7 +323,7 @@ def test_a_pilot_without_a_column_of_a_feature_is_refused(files, column):
     ],
 )
 def test_parameters_of_no_campaign_are_refused(files, given, expected):
-    assert reason(aggregator.plan, files / "s.toml", **{"epsilon": 1, "devices": 100, **given}) == expected
+    assert refusal(aggregator.plan, files / "s.toml", **{"epsilon": 1, "devices": 100, **given}) == expected
 
 
 def test_rising_pools_what_falls():
@@ -519,7 +514,7 @@ def test_one_projection_can_be_asked_for(files):
     found = aggregator.plan(files / "s2.toml", pilot=files / "p2.csv", **common)
     assert {one.design.reduction for one in found.ranked} == {"dca:1"}
     assert {one.design.family for one in found.ranked} == {"discrete", "gaussian"}
-    assert reason(aggregator.plan, files / "s2.toml", **common) == "plan_invalid"
+    assert refusal(aggregator.plan, files / "s2.toml", **common) == "plan_invalid"
 
 
 class Runner:

@@ -14,7 +14,7 @@ from aggregator.publishing.campaigns import (
 )
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.privacy import periods, privacy_sheet
-from aggregator.publishing.workspace import create_workspace, open_workspace
+from aggregator.publishing.workspace import open_workspace
 from edge_sdk import Device
 from protocol.document import DAY_SECONDS, read_payload
 from protocol.documents import campaign
@@ -24,11 +24,6 @@ from protocol.epsilon import MICRO
 TERMS = CampaignParameters(
     "mushrooms", MICRO, "direct", purpose="why", contact="who", period_seconds=3600, min_batch_size=9
 )
-
-
-@pytest.fixture
-def work(tmp_path):
-    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
 
 
 def publish(work, now=NOW, **changes):

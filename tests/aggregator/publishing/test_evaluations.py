@@ -6,7 +6,6 @@ import pytest
 from support.publisher import NOW, Publisher, small_schema
 
 from aggregator.publishing.campaigns import EvaluationParameters, publish_evaluation
-from aggregator.publishing.workspace import create_workspace
 from edge_sdk import Device
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
@@ -25,11 +24,6 @@ SCHEMAS = {
         Projection((1,), ((65536,),), (0,), 16, (Component("PC1", -65536, 65536, (0,)),)),
     ),
 }
-
-
-@pytest.fixture
-def work(tmp_path):
-    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
 
 
 def signed(work, name):

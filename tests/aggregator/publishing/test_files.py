@@ -7,21 +7,15 @@ import threading
 from contextlib import suppress
 
 import pytest
+from support.failures import refusal
 
 from aggregator.common import files
 from aggregator.common.files import ORDINARY, PRIVATE, check_outputs, open_output, read_file, write_output
 from aggregator.publishing.schemas.schema_file import MAX_FILE_BYTES, load_schema
-from protocol.errors import HearsayError
 
 
 def names(folder):
     return [path.name for path in folder.iterdir()]
-
-
-def reason_of(function, *arguments, **options):
-    with pytest.raises(HearsayError) as refused:
-        function(*arguments, **options)
-    return refused.value.reason
 
 
 def test_a_file_is_written_with_its_mode_and_nothing_else_is_left(tmp_path):
@@ -63,7 +57,7 @@ def test_a_file_has_its_mode_from_its_first_byte_on(tmp_path, monkeypatch, write
 
 def test_an_existing_file_is_replaced_only_by_force(tmp_path):
     write_output(tmp_path / "a", b"old")
-    assert reason_of(write_output, tmp_path / "a", b"new") == "output_exists"
+    assert refusal(write_output, tmp_path / "a", b"new") == "output_exists"
     assert (tmp_path / "a").read_bytes() == b"old"
     write_output(tmp_path / "a", b"new", force=True)
     assert (tmp_path / "a").read_bytes() == b"new"
@@ -71,14 +65,14 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path):
 
 def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "check_output", lambda *_, **__: (tmp_path / "a").write_bytes(b"theirs"))
-    assert reason_of(write_output, tmp_path / "a", b"ours") == "output_exists"
+    assert refusal(write_output, tmp_path / "a", b"ours") == "output_exists"
     assert (tmp_path / "a").read_bytes() == b"theirs"
     assert names(tmp_path) == ["a"]
 
 
 def test_a_folder_and_a_missing_folder_are_refused(tmp_path):
-    assert reason_of(write_output, tmp_path, b"") == "output_invalid"
-    assert reason_of(write_output, tmp_path / "b" / "a", b"") == "output_invalid"
+    assert refusal(write_output, tmp_path, b"") == "output_invalid"
+    assert refusal(write_output, tmp_path / "b" / "a", b"") == "output_invalid"
 
 
 def make_socket(path, monkeypatch):
@@ -142,12 +136,12 @@ def test_what_is_no_regular_file_is_never_replaced(tmp_path, monkeypatch, kind, 
             NO_FILES[kind](place, monkeypatch)
             before.update((name, each) for name, each in seen(tmp_path).items() if not name.endswith(".tmp"))
 
-        assert reason_of(write_slowly, place, appear, force=force) == "output_invalid"
+        assert refusal(write_slowly, place, appear, force=force) == "output_invalid"
     else:
         NO_FILES[kind](place, monkeypatch)
         before = seen(tmp_path)
-        assert reason_of(write_output, place, b"new", force=force) == "output_invalid"
-        assert reason_of(check_outputs, [place], force=force, inputs=[]) == "output_invalid"
+        assert refusal(write_output, place, b"new", force=force) == "output_invalid"
+        assert refusal(check_outputs, [place], force=force, inputs=[]) == "output_invalid"
     assert seen(tmp_path) == before
 
 
@@ -156,7 +150,7 @@ def test_a_file_that_appears_late_is_kept_where_there_are_no_hard_links(tmp_path
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    assert reason_of(write_slowly, tmp_path / "a", lambda: (tmp_path / "a").write_bytes(b"theirs")) == "output_exists"
+    assert refusal(write_slowly, tmp_path / "a", lambda: (tmp_path / "a").write_bytes(b"theirs")) == "output_exists"
     assert (tmp_path / "a").read_bytes() == b"theirs"
 
 
@@ -180,7 +174,7 @@ def test_a_failing_disk_leaves_the_old_content(tmp_path, monkeypatch, step, forc
         write_output(tmp_path / "a", b"new", force=force)
         assert (tmp_path / "a").read_bytes() == b"new"
         return
-    assert reason_of(write_output, tmp_path / "a", b"new", force=force) == "disk_full"
+    assert refusal(write_output, tmp_path / "a", b"new", force=force) == "disk_full"
     assert names(tmp_path) == (["a"] if force else [])
     if force:
         assert (tmp_path / "a").read_bytes() == b"old"
@@ -200,7 +194,7 @@ def test_a_pipe_is_read_up_to_the_limit(tmp_path, read):
 
     writer = threading.Thread(target=write)
     writer.start()
-    refused = reason_of(read, tmp_path / "pipe")
+    refused = refusal(read, tmp_path / "pipe")
     writer.join()
     assert (refused, sum(written) < 2 * MAX_FILE_BYTES) == ("too_large", True)
 
@@ -216,6 +210,6 @@ def test_what_comes_through_a_pipe_is_as_in_a_file(tmp_path):
 def test_reading_is_bounded(tmp_path):
     (tmp_path / "a").write_bytes(b"12345")
     assert read_file(tmp_path / "a", 5) == b"12345"
-    assert reason_of(read_file, tmp_path / "a", 4) == "too_large"
-    assert reason_of(read_file, tmp_path / "absent", 4) == "file_not_found"
-    assert reason_of(read_file, tmp_path, 4) == "unreadable"
+    assert refusal(read_file, tmp_path / "a", 4) == "too_large"
+    assert refusal(read_file, tmp_path / "absent", 4) == "file_not_found"
+    assert refusal(read_file, tmp_path, 4) == "unreadable"

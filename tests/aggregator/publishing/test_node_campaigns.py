@@ -15,7 +15,7 @@ from aggregator.nodes.campaigns.sheet import is_refused, node_sheet, node_warnin
 from aggregator.operations.campaigns import make_campaign
 from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.endings import end_campaign
-from aggregator.publishing.workspace import create_workspace, open_workspace
+from aggregator.publishing.workspace import open_workspace
 from protocol import SCALE
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
@@ -24,11 +24,6 @@ from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 
 CATEGORIES = build_schema(Label("label", ["e", "p"]), [Categorical("odor", ["a", "n", "f"])])
-
-
-@pytest.fixture
-def work(tmp_path):
-    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
 
 
 def make(work, schema=None, **changes):

@@ -10,7 +10,7 @@ from aggregator.nodes.campaigns.lists import add_nodes, current_list, make_node_
 from aggregator.publishing.roots import ALL, RootChange, change_root, gather_copies, resign
 from aggregator.publishing.signatures import check_payload, signed
 from aggregator.publishing.tree import write_tree
-from aggregator.publishing.workspace import create_workspace, open_workspace
+from aggregator.publishing.workspace import open_workspace
 from protocol.document import DAY_SECONDS
 from protocol.documents import trust
 from protocol.documents.envelope import keyid, read_envelope, write_envelope
@@ -18,11 +18,6 @@ from protocol.nodes import summary as node_list
 
 FIRST, SECOND, THIRD = (key(number).public for number in (21, 22, 23))
 YEAR = 365 * DAY_SECONDS
-
-
-@pytest.fixture
-def work(tmp_path):
-    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
 
 
 def key_file(folder, public, role="node"):

@@ -33,11 +33,6 @@ TERMS = CampaignParameters("mushrooms", MICRO, "direct")
 YEAR = 365 * DAY_SECONDS
 
 
-@pytest.fixture
-def work(tmp_path):
-    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
-
-
 def again(work):
     return open_workspace(work.path, work.passphrase)
 

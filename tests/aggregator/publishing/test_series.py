@@ -6,7 +6,6 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import stores
@@ -22,16 +21,10 @@ from aggregator.operations.report_store import create_store
 from aggregator.operations.status import status
 from aggregator.publishing.privacy import most_answered, periods
 from aggregator.publishing.series import SeriesShare, series_share
-from aggregator.publishing.workspace import create_workspace
 from aggregator.reports.fleet import FleetIds, IdReader, Roster, fleet_ids, members, write_ids
 from aggregator.reports.intake.enrolment import enrolled_from_rosters
 from protocol.documents.campaign import WHOLE, Series
 from protocol.documents.envelope import read_envelope
-
-
-@pytest.fixture
-def work(tmp_path):
-    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
 
 
 def make(work, name, share=None, series="pilot", now=NOW, **options):

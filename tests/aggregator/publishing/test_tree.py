@@ -2,7 +2,6 @@
 
 import shutil
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import reason
@@ -20,11 +19,6 @@ from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 
 YEAR = 365 * DAY_SECONDS
-
-
-@pytest.fixture
-def work(tmp_path):
-    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
 
 
 def publish(work, name="mushrooms", now=NOW):

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from support.failures import refusal
 from support.publisher import NOW, Publisher, key, small_schema
 
 from aggregator.estimates.reports import estimate
@@ -20,7 +21,7 @@ from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
-from protocol.errors import DocumentError, HearsayError, InputError, StorageError
+from protocol.errors import DocumentError, InputError, StorageError
 
 TERMS = CampaignParameters("mushrooms", MICRO, "direct")
 
@@ -32,12 +33,6 @@ def entropy(size):
 
 def make(path, **options):
     return create_workspace(path, **{"name": "workspace", "now": NOW, **options})
-
-
-def reason_of(function, *arguments, **options):
-    with pytest.raises(HearsayError) as refused:
-        function(*arguments, **options)
-    return refused.value.reason
 
 
 def publish(workspace, now=NOW, **changes):
@@ -76,7 +71,7 @@ def test_what_exists_is_never_touched(tmp_path, kind):
     else:
         path.symlink_to(tmp_path / "nowhere")
     before = sorted((str(p), p.is_file() and p.read_bytes()) for p in tmp_path.rglob("*"))
-    assert reason_of(make, path) == "workspace_exists"
+    assert refusal(make, path) == "workspace_exists"
     assert sorted((str(p), p.is_file() and p.read_bytes()) for p in tmp_path.rglob("*")) == before
 
 
@@ -90,14 +85,14 @@ def test_a_failure_while_making_one_leaves_nothing(tmp_path, monkeypatch):
         raise StorageError("io_failed", "the disk is full")
 
     monkeypatch.setattr(rooms, "history_bytes", fail)
-    assert reason_of(make, tmp_path / "work") == "io_failed"
+    assert refusal(make, tmp_path / "work") == "io_failed"
     assert list(tmp_path.iterdir()) == []
-    assert reason_of(make, tmp_path / "absent" / "work") == "io_failed"
+    assert refusal(make, tmp_path / "absent" / "work") == "io_failed"
 
 
 def test_a_name_has_to_print(tmp_path):
     for name in ("", "two\nlines", "x" * 2000):
-        assert reason_of(make, tmp_path / "work", name=name) == "name_invalid"
+        assert refusal(make, tmp_path / "work", name=name) == "name_invalid"
 
 
 def test_versions_rise_per_name_and_survive_reopening(tmp_path):
@@ -126,8 +121,8 @@ def test_two_publishers_at_once_never_share_a_version(tmp_path):
 
 def test_a_document_that_devices_would_refuse_uses_up_no_version(tmp_path):
     made = make(tmp_path / "work", lifetime_seconds=10 * DAY_SECONDS)
-    assert reason_of(publish, made, now=NOW + 10 * DAY_SECONDS) == "expired"
-    assert reason_of(publish, made, mechanism="nonsense") == "mechanism_unknown"
+    assert refusal(publish, made, now=NOW + 10 * DAY_SECONDS) == "expired"
+    assert refusal(publish, made, mechanism="nonsense") == "mechanism_unknown"
     assert made.history() == []
     assert header_of(publish(made)).version == 1
 
@@ -154,7 +149,7 @@ def test_a_document_that_devices_would_refuse_uses_up_no_version(tmp_path):
 def test_damage_is_told_and_nothing_is_signed(tmp_path, file, content, reason):
     make(tmp_path / "work")
     (tmp_path / "work" / file).write_bytes(content)
-    assert reason_of(lambda: publish(open_workspace(tmp_path / "work"))) == reason
+    assert refusal(lambda: publish(open_workspace(tmp_path / "work"))) == reason
     assert list((tmp_path / "work" / "published").iterdir()) == []
 
 
@@ -163,7 +158,7 @@ def test_a_lost_history_is_not_a_new_beginning(tmp_path):
     made = make(tmp_path / "work")
     publish(made)
     (tmp_path / "work" / "history.json").unlink()
-    assert reason_of(publish, made) == "workspace_damaged"
+    assert refusal(publish, made) == "workspace_damaged"
 
 
 def test_a_crash_before_the_record_leaves_a_document_that_the_next_lock_records(tmp_path, monkeypatch):
@@ -185,13 +180,13 @@ def test_a_crash_before_the_record_leaves_a_document_that_the_next_lock_records(
 def test_a_workspace_that_can_not_be_written(tmp_path):
     made = make(tmp_path / "work")
     (tmp_path / "work" / "lock").mkdir()
-    assert reason_of(publish, made) == "io_failed"
+    assert refusal(publish, made) == "io_failed"
     assert made.history() == []
 
 
 def test_other_folders_are_no_workspace(tmp_path):
-    assert reason_of(open_workspace, tmp_path) == "not_a_workspace"
-    assert reason_of(open_workspace, tmp_path / "absent") == "not_a_workspace"
+    assert refusal(open_workspace, tmp_path) == "not_a_workspace"
+    assert refusal(open_workspace, tmp_path / "absent") == "not_a_workspace"
 
 
 def test_a_campaign_counts_as_signed_whatever_its_dates():
@@ -207,7 +202,7 @@ def test_a_campaign_that_is_not_signed_is_not_parsed():
         signed_campaign(publisher.root(), forged)
     assert refused.value.reason == "bad_signature"
     unknown = publisher.campaign({"crit": ["later"]})
-    assert reason_of(signed_campaign, publisher.root(), unknown) == "unknown_crit"
+    assert refusal(signed_campaign, publisher.root(), unknown) == "unknown_crit"
 
 
 def test_terms_become_the_campaign():
@@ -247,7 +242,7 @@ def test_the_question_about_the_class_alone_can_be_left_out():
     found = estimate(made, Tally(made.id, tuple(sum(one) for one in counts), counts))
     assert np.exp(fit(found).log_prior)[0] > 0.8
     for changes in ({"postprocess": "paper"}, {"family": "gaussian", "mechanism": "bits"}):
-        assert reason_of(build_campaign, small_schema(), TERMS._replace(class_question=False, **changes), 1, NOW) == (
+        assert refusal(build_campaign, small_schema(), TERMS._replace(class_question=False, **changes), 1, NOW) == (
             "not_fittable"
         )
     with pytest.raises(InputError) as refused:

@@ -32,13 +32,6 @@ CAMPAIGNS = {name: opened(raw) for name, raw in RAWS.items()}
 FIRST = CAMPAIGNS["direct"].period_at(NOW)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _no_flushing():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
-        yield
-
-
 def reports(devices, campaign, periods=range(FIRST, FIRST + 4)):
     return [report(campaign, device, device, period=period) for device in devices for period in periods]
 

@@ -31,13 +31,6 @@ CAMPAIGN = opened(RAW)
 PRESENT = CAMPAIGN.period_at(NOW)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _no_flushing():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
-        yield
-
-
 def files_of(folder, *contents):
     paths = []
     for number, content in enumerate(contents):

@@ -24,13 +24,6 @@ CAMPAIGN = opened(RAW)
 FIRST = CAMPAIGN.period_at(NOW)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _no_flushing():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
-        yield
-
-
 def stored(folder, *contents, raw=RAW):
     return stores.stored(folder, raw, *contents, now=LATER)
 

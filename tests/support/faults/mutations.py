@@ -17,15 +17,15 @@ from edge_sdk import Device
 from protocol import database
 
 
-def _no_synchronisation() -> None:
+def without_synchronisation() -> None:
     database.SYNCHRONOUS = "OFF"
 
 
-def _less_synchronisation() -> None:
+def with_less_synchronisation() -> None:
     database.SYNCHRONOUS = "NORMAL"
 
 
-def _no_journal() -> None:
+def without_journal() -> None:
     database.JOURNAL = "OFF"
 
 
@@ -110,9 +110,9 @@ def _unsettled() -> None:
 
 
 MUTATIONS = {
-    "no synchronisation": _no_synchronisation,
-    "less synchronisation": _less_synchronisation,
-    "no journal": _no_journal,
+    "no synchronisation": without_synchronisation,
+    "less synchronisation": with_less_synchronisation,
+    "no journal": without_journal,
     "two transactions": _two_transactions,
     "series apart": _series_apart,
     "no flush of folders": _no_flush_of_folders,
