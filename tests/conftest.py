@@ -20,6 +20,7 @@ from collections import Counter
 
 import pytest
 from hypothesis import settings
+from support.publisher import Publisher
 
 from aggregator.curator.binning import bin_records
 from aggregator.curator.fitting import fit_records
@@ -50,6 +51,11 @@ for _function in (bin_records, design_records, fit_records, project_records):
 def pytest_runtest_setup(item):
     """Begin the stream of a curator's noise anew. pytest-xdist puts a group's name behind that of the test."""
     NOISE.seed(os.environ.get("HEARSAY_TEST_SEED", "") + item.nodeid.partition("@")[0])
+
+
+@pytest.fixture
+def publisher():
+    return Publisher()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from support.commands import unknown_options
 from support.publisher import DAY, NOW, Publisher
+from support.watched import wait_for
 
 from aggregator.serving import TreeServer
 from edge_sdk import Device
@@ -169,14 +170,6 @@ def test_a_thread_works_beside_the_application_and_ends_with_its_block(make, mod
         wait_for(lambda: sent(tree) == 1)
     assert "hearsay" not in {thread.name for thread in threading.enumerate()}
     assert loop.device.status().spooled == 0
-
-
-def wait_for(holds):
-    for _ in range(6000):
-        if holds():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it does not come to that")
 
 
 def test_other_tasks_go_on_while_a_sync_waits_for_its_server(make, modules):

@@ -31,6 +31,7 @@ from support.failures import failure
 from support.nodes import PERIOD, node_campaign, summary_of
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, report
+from support.watched import wait_for
 
 from aggregator.operations.report_store import create_store
 from edge_sdk import Device, DocumentError, Node, Policy, StorageError
@@ -74,11 +75,6 @@ def kill(process):
     process.kill()
     process.wait()
     process.stdout.close()
-
-
-@pytest.fixture
-def publisher():
-    return Publisher()
 
 
 @pytest.fixture
@@ -294,14 +290,6 @@ def test_a_batch_that_can_not_be_kept_stays_with_the_broker_and_the_device(folde
     gateway = start_gateway()
     wait_for(lambda: list((folder / "inbox").iterdir()))  # the broker's copy comes without the device
     assert member.sync(seconds=10) == []
-
-
-def wait_for(holds):
-    for _ in range(3000):
-        if holds():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it does not come to that")
 
 
 def test_where_nobody_listens_the_brokers_receipt_is_not_believed(tmp_path, publisher, member):

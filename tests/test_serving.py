@@ -16,13 +16,12 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
+from support.commands import run
 from support.masked import book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import DAY, Publisher
 
 from aggregator import serving
-from aggregator.cli.app import hearsay
 from aggregator.publishing.tree import file_name
 from aggregator.serving import Limits, TreeServer
 from edge_sdk import Device, Node, Policy
@@ -381,8 +380,7 @@ def test_others_are_let_in_only_with_a_warning(tree, monkeypatch):
     monkeypatch.setattr(TreeServer, "serve_forever", lambda _: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     for host, warned in (("127.0.0.1", False), ("0.0.0.0", True), ("localhost", False)):
-        result = CliRunner().invoke(hearsay, ["serve", str(tree), "--host", host, "--port", "0"])
-        assert result.exit_code == 0, result.output
+        result = run("serve", tree, "--host", host, "--port", "0")
         assert ("not for the internet" in result.stderr) == warned
 
 

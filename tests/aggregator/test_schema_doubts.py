@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from support.commands import invoke
 
 from aggregator.cli.app import hearsay
 from aggregator.common.tables import COMMA_OF_THOUSANDS, DECIMAL_COMMA, EITHER_COMMA, advice_on_commas
@@ -206,7 +207,7 @@ def test_the_advice_about_a_marker_is_a_command_that_helps(tmp_path):
     first = CliRunner().invoke(hearsay, asked)
     (line,) = [line for line in first.stderr.splitlines() if line.startswith("warning: ")]
     options = shlex.split(line.split("if so: hearsay schema ")[1])
-    again = CliRunner().invoke(hearsay, [*asked, *options])
+    again = invoke(*asked, *options)
     assert (again.exit_code, "warning" in again.stderr) == (0, False)
     age, kind = tomllib.loads((tmp_path / "s.toml").read_text("utf-8"))["features"]
     assert float(age["low"]) >= 20
@@ -246,7 +247,7 @@ def test_words_for_missing_values_are_told_and_the_advice_helps(word, tmp_path):
     assert [line.split("'")[1] for line in told] == ["kind"]
     options = shlex.split(told[0].split("if so: hearsay schema ")[1])
     asked = ["schema", str(tmp_path / "p.csv"), "--label", "y", "-o", str(tmp_path / "s.toml")]
-    found = CliRunner().invoke(hearsay, [*asked, *options])
+    found = invoke(*asked, *options)
     assert (found.exit_code, "warning" in found.stderr) == (0, False), found.output
     kind, size = tomllib.loads((tmp_path / "s.toml").read_text("utf-8"))["features"]
     assert (kind["values"], kind["missing"], size["missing"]) == (["a", "b", "c"], "code", "code")
@@ -264,7 +265,7 @@ def test_numbers_with_a_unit_are_told(texts, tmp_path):
     )
     rows = "".join(f"{'ep'[i % 2]},{i / 4} mm\n" for i in range(300))
     (tmp_path / "p.csv").write_text(f"y,width\n{rows}")
-    found = CliRunner().invoke(hearsay, ["schema", str(tmp_path / "p.csv"), "--label", "y", "-o", str(tmp_path / "s")])
+    found = invoke("schema", tmp_path / "p.csv", "--label", "y", "-o", tmp_path / "s")
     assert "has 300 different texts, numbers with a unit (write the number alone" in found.stderr
 
 
@@ -322,7 +323,7 @@ def pilot(tmp_path):
 
 
 def test_the_draft_and_the_command_say_it_where_the_author_looks(pilot, tmp_path):
-    run = CliRunner().invoke(hearsay, ["schema", str(pilot), "--label", "label", "-o", str(tmp_path / "s.toml")])
+    run = invoke("schema", pilot, "--label", "label", "-o", tmp_path / "s.toml")
     assert run.exit_code == 0, run.output
     warned = [line.split(";")[0] for line in run.stderr.splitlines() if line.startswith("warning: ")]
     assert [line.split("'")[1] for line in warned] == ["serial", "when", "label"]
@@ -331,9 +332,7 @@ def test_the_draft_and_the_command_say_it_where_the_author_looks(pilot, tmp_path
     assert doubted == ['"serial"', '"when"']
     assert [each["name"] for each in tomllib.loads(text)["features"]] == ["serial", "when", "odor"]
     asked = ["--drop", "serial", "--drop", "when", "--json", "--force"]
-    again = CliRunner().invoke(
-        hearsay, ["schema", str(pilot), "--label", "label", "-o", str(tmp_path / "s.toml"), *asked]
-    )
+    again = invoke("schema", pilot, "--label", "label", "-o", tmp_path / "s.toml", *asked)
     assert [line.split("'")[1] for line in json.loads(again.stdout)["doubts"]] == ["label"]
 
 

@@ -7,14 +7,13 @@ from io import StringIO
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support import stores
+from support.commands import run
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.cli.app import hearsay
 from aggregator.common.spreadsheets import csv_text, from_cell, to_cell
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -63,15 +62,13 @@ def test_estimates_of_a_hostile_campaign_are_no_formulas(tmp_path):
     store = stores.stored(
         tmp_path, raw, batch(campaign, [report(campaign, device, 0) for device in range(30)]), now=NOW
     )
-    said = CliRunner().invoke(hearsay, ["estimate", "--store", str(store.path), "--csv"])
-    assert said.exit_code == 0
+    said = run("estimate", "--store", store.path, "--csv")
     rows = list(csv.reader(StringIO(said.stdout)))
     texts = [cell for row in rows for cell in row if cell.startswith(RUNS)]
     assert all(float(cell) == float(cell) for cell in texts)
     assert any("@SUM(1)" in cell for row in rows for cell in row)
     out = tmp_path / "o.csv"
-    done = CliRunner().invoke(hearsay, ["export", "--store", str(store.path), "--format", "csv", "-o", str(out)])
-    assert done.exit_code == 0
+    run("export", "--store", store.path, "--format", "csv", "-o", out)
     with out.open(newline="") as file:
         assert not [cell for row in csv.reader(file) for cell in row if cell.startswith(RUNS)]
 

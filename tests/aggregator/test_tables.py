@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from support.commands import invoke
 
 from aggregator.cli.app import hearsay
 from aggregator.common import tables
@@ -266,7 +267,7 @@ PLAIN = {
 
 
 def converted(path, *options, status=0):
-    result = CliRunner().invoke(hearsay, ["table", str(path), *options, "-o", str(path.parent / "out.csv"), "--force"])
+    result = invoke("table", path, *options, "-o", path.parent / "out.csv", "--force")
     assert result.exit_code == status, result.output
     return result.stderr if status else read_table(path.parent / "out.csv").to_dict("list")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.publisher import NOW, Publisher
+from support.publisher import NOW
 
 from edge_sdk import Device
 
@@ -21,11 +21,6 @@ class Clock:
 @pytest.fixture
 def clock():
     return Clock()
-
-
-@pytest.fixture
-def publisher():
-    return Publisher()
 
 
 @pytest.fixture

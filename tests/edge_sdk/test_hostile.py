@@ -18,6 +18,7 @@ import msgpack
 import pytest
 from support.examples import part
 from support.failures import reason
+from support.hostile import every_bit
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
 from vectors.makers import wild
 from vectors.runner import load_all
@@ -405,12 +406,6 @@ def test_the_limit_of_memory_is_felt(tmp_path):
     done = subprocess.run(command, input="crowded-install", capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "MemoryError" in done.stderr
-
-
-def every_bit(raw):
-    for position in range(len(raw)):
-        for bit in range(8):
-            yield raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :]
 
 
 DAMAGE = {"malformed", "unsupported_version", "wrong_role", "bad_signature"}

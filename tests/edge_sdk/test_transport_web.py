@@ -478,8 +478,8 @@ def test_an_upload_follows_only_redirects_that_keep_it(web, batch):
     with scripted(reply(307, Location="/bucket"), reply(200)) as server:
         web(server.url).send("reports/a.hsr", str(batch))
     assert [(request.path, len(request.body)) for request in server.requests] == [
-        ("/reports/a.hsr", 100_000),
-        ("/bucket", 100_000),
+        ("/reports/a.hsr", 200_000),
+        ("/bucket", 200_000),
     ]
 
 

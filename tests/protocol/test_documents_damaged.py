@@ -8,6 +8,7 @@ from copy import deepcopy
 import pytest
 from support.examples import part
 from support.failures import reason
+from support.hostile import every_bit
 from support.publisher import CAMPAIGN_KEY, NOW, Publisher
 
 from protocol import canonical
@@ -35,12 +36,6 @@ def arrive(state, raw, role):
         return trust.install_roots(state, [raw], NOW)
     understood = {"campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD}[role]
     return trust.verify(state, raw, role, NOW, understood).state
-
-
-def every_bit(raw):
-    for position in range(len(raw)):
-        for bit in range(8):
-            yield raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :]
 
 
 FILES = [("campaign", PUBLISHER.campaign()), ("model", PUBLISHER.model()), ("root", NEXT_ROOT)]

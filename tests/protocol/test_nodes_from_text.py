@@ -6,7 +6,8 @@ import ast
 from hashlib import sha256
 
 import pytest
-from nacl import bindings, exceptions
+from nacl import bindings
+from support.ed25519 import is_signed
 from support.nodes import NODE_KEYS, PERIOD, node_campaign, summary_of
 from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
 from vectors import nodes_from_text as text
@@ -26,13 +27,6 @@ THREE = [one.public for one in NODE_KEYS[:3]]
 
 def named(kind):
     return [pytest.param(case, id=name) for name, case in CASES.items() if case["kind"] == kind]
-
-
-def is_signed(public, message, signature):
-    try:
-        return bindings.crypto_sign_open(signature + message, public) == message
-    except exceptions.BadSignatureError:
-        return False
 
 
 def facts(raw):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
-import numpy as np
-import pandas as pd
 import pytest
-from click.testing import CliRunner
+from support.commands import invoke, told
 from support.failures import reason
 
-from aggregator.cli.app import hearsay
 from aggregator.curator.methods.table import METHODS
 from simulation import simulate_campaign
 from simulation.curator import CentralTrust
@@ -18,18 +16,8 @@ from simulation.local import LocalTrust
 from simulation.settings import ALIEN, Settings
 from simulation.trust import Trial
 
-ROWS = 600
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    generator = np.random.default_rng(1)
-    kind = generator.integers(0, 2, ROWS)
-    odor = np.array(["n", "f"])[np.where(generator.random(ROWS) < 0.9, kind, 1 - kind)]
-    width = np.clip(generator.normal(3 + 4 * kind, 1), 0.1, 9.9).round(2)
-    path = tmp_path_factory.mktemp("data") / "a.csv"
-    pd.DataFrame({"odor": odor, "width": width, "label": np.array(["e", "p"])[kind]}).to_csv(path, index=False)
-    return path
+simulate = partial(invoke, "simulate", "--label", "label")
+result_of = partial(told, "simulate", "--label", "label", "--trust", "central")
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +29,6 @@ def schema(tmp_path_factory):
         '[[features]]\nname = "width"\nkind = "numeric"\nlow = 0\nhigh = 10\nbins = 4\n'
     )
     return path
-
-
-def simulate(data, *arguments):
-    return CliRunner().invoke(hearsay, ["simulate", str(data), "--label", "label", *map(str, arguments)])
-
-
-def result_of(data, *arguments):
-    result = simulate(data, "--trust", "central", *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.commands import REFUSED
+from support.commands import REFUSED, invoke, run
 
 from aggregator import open_store
 from aggregator.cli.app import hearsay
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.xdist_group("demo")  # made once
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "out"
     arguments = ["--output", str(folder), "--devices", "1200", "--epsilon", "8", "--json"]
-    result = CliRunner().invoke(hearsay, ["demo", *arguments])
-    assert result.exit_code == 0, result.output
+    result = run("demo", *arguments)
     return folder, json.loads(result.stdout)
 
 
@@ -40,8 +39,7 @@ def test_every_device_is_counted_once_though_files_arrive_twice_and_cut(demo):
 @pytest.mark.parametrize(("mechanism", "devices"), [("direct", 10), ("oue", 37), ("she", 25)])
 def test_the_file_that_is_cut_short_is_always_noticed(tmp_path, mechanism, devices):
     arguments = ["--mechanism", mechanism, "--devices", str(devices), "--output", str(tmp_path / "out")]
-    result = CliRunner().invoke(hearsay, ["demo", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
+    result = run("demo", *arguments, "--json")
     outcome = json.loads(result.stdout)
     assert outcome["reports"] == devices
     assert outcome["rejected"] == {"report_replayed": 2 * devices, "truncated": 1}
@@ -113,7 +111,7 @@ def test_an_earlier_demo_is_replaced_and_nothing_else_is(demo, tmp_path):
 
 @pytest.mark.parametrize("epsilon", ["0", "nan", "17", "-1", "ten"])
 def test_a_wrong_epsilon_is_one_line(tmp_path, epsilon):
-    result = CliRunner().invoke(hearsay, ["demo", "--output", str(tmp_path / "x"), "--epsilon", epsilon])
+    result = invoke("demo", "--output", tmp_path / "x", "--epsilon", epsilon)
     assert result.exit_code == 1
     assert result.stderr.startswith("epsilon_invalid: ")
     assert result.stderr.count("\n") == 1

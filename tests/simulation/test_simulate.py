@@ -7,11 +7,9 @@ import json
 from functools import partial
 
 import pytest
-from click.testing import CliRunner
-from support.commands import invoke, told
+from support.commands import invoke, run, told
 from support.reference import need_reference
 
-from aggregator.cli.app import hearsay
 from benchmarks.models.accuracy import measure
 from benchmarks.shared.reference import discrete_cases
 
@@ -170,8 +168,7 @@ def test_a_seed_gives_the_same_splits_whatever_the_mechanism_and_engine(few):
 
 
 def test_a_schema_for_another_label_and_two_ways_to_split_are_refused(records, tmp_path):
-    other = CliRunner().invoke(hearsay, ["schema", str(records), "--label", "odor", "-o", str(tmp_path / "s.toml")])
-    assert other.exit_code == 0
+    run("schema", records, "--label", "odor", "-o", tmp_path / "s.toml")
     refused = simulate(records, "--epsilon", "1", "--schema", str(tmp_path / "s.toml"))
     assert refused.stderr.startswith("label_missing: the schema predicts 'odor'")
     for extra in (["--test", str(records)], ["--test-share", "0.5"]):
@@ -180,11 +177,10 @@ def test_a_schema_for_another_label_and_two_ways_to_split_are_refused(records, t
 
 def test_the_label_is_that_of_the_schema_unless_it_is_said(records, tmp_path):
     schema = str(tmp_path / "s.toml")
-    assert CliRunner().invoke(hearsay, ["schema", str(records), "--label", "odor", "-o", schema]).exit_code == 0
+    assert invoke("schema", records, "--label", "odor", "-o", schema).exit_code == 0
     wanted = ["--epsilon", "1", "--engine", "vector", "--json"]
-    found = CliRunner().invoke(hearsay, ["simulate", str(records), "--schema", schema, *wanted])
-    assert found.exit_code == 0, found.output
-    assert CliRunner().invoke(hearsay, ["simulate", str(records), *wanted]).exit_code == 2
+    run("simulate", records, "--schema", schema, *wanted)
+    assert invoke("simulate", records, *wanted).exit_code == 2
 
 
 @pytest.mark.parametrize("engine", ["device", "vector"])

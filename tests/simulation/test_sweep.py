@@ -8,10 +8,8 @@ from statistics import fmean
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner
 from support.commands import invoke, told
 
-from aggregator.cli.app import hearsay
 from aggregator.common.tables import read_table, typed
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.schemas.schema_draft import draft_schema
@@ -208,7 +206,7 @@ def test_the_model_that_is_kept_is_verified_by_the_root_beside_it(records, tmp_p
     found = simulate(records, "--epsilon", 4, "--repeats", 2, "--out", model)
     assert found.exit_code == 0, found.output
     assert "give it to no device" in found.stderr
-    verified = CliRunner().invoke(hearsay, ["verify", str(model), "--trust", str(root)])
+    verified = invoke("verify", model, "--trust", root)
     assert (verified.exit_code, "verified: model 'simulation'" in verified.stdout) == (0, True)
     assert simulate(records, "--epsilon", 4, "--out", model).stderr.startswith("output_exists: ")
     model.unlink()
@@ -218,7 +216,7 @@ def test_the_model_that_is_kept_is_verified_by_the_root_beside_it(records, tmp_p
 
 def test_cells_that_a_given_schema_does_not_know_are_warned_of(records, tmp_path):
     schema = tmp_path / "s.toml"
-    made = CliRunner().invoke(hearsay, ["schema", str(records), "--label", "label", "-o", str(schema)])
+    made = invoke("schema", records, "--label", "label", "-o", schema)
     assert made.exit_code == 0
     strange = tmp_path / "strange.csv"
     strange.write_text(records.read_text() + "Zq7secret,Zq7secret,e\n,,p\n")

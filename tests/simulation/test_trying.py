@@ -7,10 +7,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from support.commands import run
 
 import simulation
-from aggregator.cli.app import hearsay
 from aggregator.common.tables import read_table
 from aggregator.publishing.schemas.schema_draft import draft_schema
 from aggregator.publishing.schemas.schema_file import parse_schema_text
@@ -37,8 +36,7 @@ def data(tmp_path_factory):
 )
 def test_the_result_is_the_commands(data, options, settings):
     fixed = ["--label", "<b>", "--epsilon", "2", "--engine", "vector", "--seed", "3", "--json"]
-    said = CliRunner().invoke(hearsay, ["simulate", str(data), *fixed, *options])
-    assert said.exit_code == 0, said.output
+    said = run("simulate", data, *fixed, *options)
     for given in (data, str(data), read_table(data)):
         tried = simulation.simulate_campaign(given, "<b>", epsilon=2, engine="vector", seed=3, **settings)
         assert json.loads(json.dumps(tried.result)) == json.loads(said.stdout)

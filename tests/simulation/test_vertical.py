@@ -8,11 +8,10 @@ from statistics import fmean, stdev
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from support.commands import invoke, run
 from support.failures import reason
 from support.reference import need_reference
 
-from aggregator.cli.app import hearsay
 from aggregator.models.encoding import recognise
 from benchmarks.federated.data import Data, Split
 from benchmarks.masked.figures import vertical_accuracy
@@ -175,16 +174,13 @@ def test_the_command_counts_cost_and_products(records, engine):
 
 def test_the_printed_lines_and_the_warning_of_slow_engines(records):
     given = ["simulate", str(records), "--label", "label", "--trust", "vertical", "--nodes", "3", "--epsilon", "1.4"]
-    found = CliRunner().invoke(hearsay, [*given, "--engine", "vector"])
-    assert found.exit_code == 0, found.output
+    found = run(*given, "--engine", "vector")
     assert "1.4 for adding or removing a record, 2.8 for changing one; 0.2 per count" in found.stdout
     assert "3 of 2 features, with 1382 records in common" in found.stdout
     assert "powers" not in found.stderr
-    swept = CliRunner().invoke(hearsay, [*given, "--engine", "vector", "--sweep", "nodes=2,6", "--json"])
+    swept = invoke(*given, "--engine", "vector", "--sweep", "nodes=2,6", "--json")
     assert swept.exit_code == 2, "nodes given and swept"
-    swept = CliRunner().invoke(
-        hearsay, [*given[:6], "--epsilon", "1.4", "--engine", "vector", "--sweep", "nodes=2,6", "--json"]
-    )
+    swept = invoke(*given[:6], "--epsilon", "1.4", "--engine", "vector", "--sweep", "nodes=2,6", "--json")
     assert [point["nodes"] for point in json.loads(swept.stdout)["points"]] == [2, 6]
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from hashlib import sha512
 
+from nacl import bindings, exceptions
+
 P = 2**255 - 19
 L = 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
@@ -97,3 +99,11 @@ def verifies(public, message, signature, *, without=(), cofactored=False):
         return False
     left, right = times(s, BASE), add(r[0], times(challenge(point, public, message), key[0]))
     return times(8, left) == times(8, right) if cofactored else left == right
+
+
+def is_signed(public, message, signature):
+    """Whether libsodium accepts a signature."""
+    try:
+        return bindings.crypto_sign_open(signature + message, public) == message
+    except exceptions.BadSignatureError:
+        return False

@@ -1,4 +1,4 @@
-"""Models with hostile cards, and schemas with hostile names."""
+"""Models with hostile cards, schemas with hostile names, and damaged bytes."""
 
 from __future__ import annotations
 
@@ -79,3 +79,10 @@ def wide(features, values, classes, name="feature"):
             for number in range(features)
         ],
     )
+
+
+def every_bit(raw):
+    """The bytes with each of their bits turned, one at a time."""
+    for position in range(len(raw)):
+        for bit in range(8):
+            yield raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :]

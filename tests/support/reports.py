@@ -29,6 +29,12 @@ def made(**options) -> Campaign:
     return opened(Publisher().campaign(**options))
 
 
+RAW = Publisher().campaign()
+CAMPAIGN = opened(RAW)
+PERIOD = CAMPAIGN.period_at(NOW)
+"""A campaign of the tests' publisher as a signed file and parsed, and its present period."""
+
+
 def digest(*parts: object) -> bytes:
     """32 bytes that depend on all parts: secrets and seeds of the tests."""
     return sha256(repr(parts).encode()).digest()

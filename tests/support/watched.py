@@ -1,6 +1,8 @@
-"""Bytes that count the operations on them, so that tests measure work without a clock."""
+"""Bytes that count the operations on them, so that tests measure work without a clock; and waiting for what comes."""
 
 from __future__ import annotations
+
+import time
 
 
 class Watched(bytes):
@@ -32,3 +34,12 @@ class Watched(bytes):
         found = super().__getitem__(key)
         Watched.steps += len(found) if isinstance(key, slice) else 1
         return found
+
+
+def wait_for(holds):
+    """Wait until a condition holds, for a minute at most."""
+    for _ in range(6000):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it does not come to that")

@@ -11,13 +11,12 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from support.commands import invoke
 from support.mechanisms import inputs_of
 from support.publisher import CAMPAIGN_KEY, DAY
 
 from aggregator.cards.alarms import LEVEL, SHARES, two_sided
 from aggregator.cards.set_bits import OneBitCount, one_bit_p_value, power, set_bits_law
-from aggregator.cli.app import hearsay
 from aggregator.estimates.cells import cell_names
 from aggregator.estimates.homogeneity import chi_square_tail
 from aggregator.operations.report_store import create_store
@@ -164,10 +163,10 @@ SMALL_PAYLOAD = bench.payload_of(SETTING)
 def test_status_tells_the_alarms_and_forgotten_periods_keep_theirs(lied):
     found = status(lied)
     assert found.alarms.raised
-    answer = CliRunner().invoke(hearsay, ["status", "--store", str(lied.path)])
+    answer = invoke("status", "--store", lied.path)
     assert "smallest corrected p-value" in answer.output
     assert "warning: honest devices hardly ever send such reports" in answer.output
-    shown = json.loads(CliRunner().invoke(hearsay, ["status", "--store", str(lied.path), "--json"]).stdout)["alarms"]
+    shown = json.loads(invoke("status", "--store", lied.path, "--json").stdout)["alarms"]
     assert shown["correction"].startswith("Bonferroni")
     assert shown["raised"][0]["corrected_p"] < shown["level"] == LEVEL
     before = {kind: each for kind, each in found.alarms.kinds.items() if kind != "set bits"}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
+from support.commands import invoke
 from support.publisher import DAY, NOW, Publisher
 
 from aggregator.cards.guarantee import guarantee_sheet, spending
-from aggregator.cli.app import hearsay
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from protocol import canonical
 from protocol.documents.campaign import parse_campaign
@@ -100,7 +99,7 @@ def test_wrong_arguments_are_refused(wrong):
 
 
 def run(*arguments):
-    return CliRunner().invoke(hearsay, ["guarantee", *map(str, arguments)])
+    return invoke("guarantee", *arguments)
 
 
 def test_the_command_prints_the_sheet_and_the_same_as_json(tmp_path):

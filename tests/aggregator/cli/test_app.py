@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from support.commands import REFUSED
+from support.commands import REFUSED, invoke
 from support.publisher import Publisher
 
 from aggregator import cli, entry
@@ -115,7 +115,7 @@ def all_commands():
 
 @pytest.mark.parametrize("words", list(all_commands()), ids=" ".join)
 def test_every_help_has_an_example_and_every_printer_takes_json(words):
-    text = CliRunner().invoke(hearsay, [*words, "--help"]).stdout
+    text = invoke(*words, "--help").stdout
     assert f"Example:\n    hearsay {' '.join(words)} " in text
     assert "--json" in text
 
@@ -197,7 +197,7 @@ def test_the_list_imports_a_plugin_whose_line_is_not_its_docstring(name):
 
 
 def test_an_unknown_command_is_wrong_usage():
-    result = CliRunner().invoke(hearsay, ["no-such"])
+    result = invoke("no-such")
     assert (result.exit_code, result.stderr) == (2, "usage: No such command 'no-such'; see hearsay --help\n")
 
 
@@ -224,9 +224,9 @@ def test_help_loads_no_heavy_library():
 
 
 def test_without_a_command_the_whole_help_is_shown_with_status_2():
-    result = CliRunner().invoke(hearsay, [])
+    result = invoke()
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == CliRunner().invoke(hearsay, ["--help"]).stdout
+    assert result.stderr == invoke("--help").stdout
     assert len(result.stderr.splitlines()) > 15
 
 
@@ -324,7 +324,7 @@ def test_the_glossary_has_every_mechanism_post_processing_and_method_and_help_sh
     assert set(options.MECHANISMS) == set(mechanisms.names())
     assert set(options.POSTPROCESSINGS) == set(POSTPROCESSES)
     assert set(options.CENTRAL_METHODS) == set(METHODS)
-    shown = CliRunner().invoke(hearsay, ["simulate", "--help"]).stdout
+    shown = invoke("simulate", "--help").stdout
     for table in (options.MECHANISMS, options.POSTPROCESSINGS, options.CENTRAL_METHODS):
         assert all(re.search(rf"^ +{name} +\S", shown, re.MULTILINE) for name in table)
 

@@ -8,13 +8,9 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support import commands
-from support.publisher import Publisher
-from support.reports import batch, opened, report
+from support.reports import CAMPAIGN, RAW, batch, report
 
 from aggregator.cli.app import hearsay
-
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
 
 run = partial(commands.run, "merge")
 

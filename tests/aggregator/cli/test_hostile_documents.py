@@ -5,6 +5,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from support.commands import invoke, run
 from support.masked import DEALER, any_ciphertexts, book_of, masked_campaign, message_of
 from support.nodes import PERIOD, node_campaign, summary_of
 from support.publisher import Publisher
@@ -27,8 +28,7 @@ def with_card(card):
 def test_keys_of_a_card_forge_no_line_and_reach_no_terminal(tmp_path):
     forged = "x\n\x1b[2J\x1b[31mverified: model 'good'"
     (tmp_path / "m.hsm").write_bytes(with_card({forged: "v", forged.replace("\n", "\t"): "w", "é": "\x9bK"}))
-    result = CliRunner().invoke(hearsay, ["show", str(tmp_path / "m.hsm")])
-    assert result.exit_code == 0
+    result = run("show", tmp_path / "m.hsm")
     assert not any(line.startswith("verified") for line in result.stdout.splitlines())
     assert all(char.isprintable() or char == "\n" for char in result.stdout)
     assert sorted(line.split()[-1] for line in result.stdout.splitlines() if "[2J" in line) == ["v", "w"]
@@ -39,7 +39,7 @@ def verified(tmp_path, publisher, *options, **terms):
     (tmp_path / "t.hst").write_bytes(publisher.root())
     (tmp_path / "c.hsc").write_bytes(publisher.campaign(**terms))
     paths = [str(tmp_path / "c.hsc"), "--trust", str(tmp_path / "t.hst")]
-    return CliRunner().invoke(hearsay, ["verify", *paths, "--privacy", *options])
+    return invoke("verify", *paths, "--privacy", *options)
 
 
 @pytest.mark.parametrize("epsilon_micro", [3_000_000, 900_000_000])

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.commands import invoke, run
 from support.examples import examples
 from support.fleets import honest, sealed
 from support.mechanisms import inputs_of, sizes
@@ -124,7 +125,7 @@ def test_folders_in_a_folder_that_were_not_looked_into_are_named(inbox):
 def test_the_names_of_many_unread_files_are_cut_and_counted(inbox):
     for number in range(60):
         (inbox / "in" / f"{number:02d}{'x' * 200}.hsr").write_bytes(b"")
-    said = CliRunner().invoke(hearsay, ["ingest", "c.hsc", "in", "--store", "s"])
+    said = invoke("ingest", "c.hsc", "in", "--store", "s")
     assert said.stdout.count("it holds nothing") == 40
     assert max(map(len, said.stdout.splitlines())) < 250
     assert "and 20 more that were not read; --json names all" in said.stderr
@@ -346,8 +347,7 @@ def test_names_from_a_real_pipe(inbox):
 
 def test_empty_files_are_in_the_quarantine_by_name_and_can_be_removed(inbox):
     def quarantine(*arguments):
-        result = CliRunner().invoke(hearsay, ["quarantine", *arguments, "--store", "s", "--json"])
-        assert result.exit_code == 0, result.output
+        result = run("quarantine", *arguments, "--store", "s", "--json")
         return json.loads(result.stdout)
 
     for name in ("e1.hsr", "e2.hsr", "e3.hsr.gz"):
@@ -370,7 +370,7 @@ def test_empty_files_are_in_the_quarantine_by_name_and_can_be_removed(inbox):
 @pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
 def test_what_a_compressed_file_holds_is_shown_within_the_bounds_of_an_ingest(inbox, pack):
     def said(name, status=0):
-        result = CliRunner().invoke(hearsay, ["show", name, "--json"])
+        result = invoke("show", name, "--json")
         assert result.exit_code == status, result.output
         return result.stderr.split(":")[0] if status else json.loads(result.stdout)
 
@@ -389,5 +389,5 @@ def test_what_a_compressed_file_holds_is_shown_within_the_bounds_of_an_ingest(in
     (inbox / "other.packed").write_bytes(pack(b"no report"))
     assert said("other.packed", 1) == "unknown_file"
     (inbox / "root.hst").write_bytes(Publisher().root())
-    verified = CliRunner().invoke(hearsay, ["verify", "x.packed", "--trust", "root.hst"])
+    verified = invoke("verify", "x.packed", "--trust", "root.hst")
     assert verified.stderr.startswith("not_signed: ")

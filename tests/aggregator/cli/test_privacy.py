@@ -15,6 +15,7 @@ from hashlib import sha256
 
 import pytest
 from click.testing import CliRunner
+from support.commands import invoke
 from support.failures import reason
 from support.publisher import NOW, Publisher
 
@@ -152,7 +153,7 @@ def test_a_campaign_that_lies_about_epsilon_is_refused_whatever_its_signature(tm
 
 def test_show_tells_that_devices_refuse_it(tmp_path):
     (tmp_path / "c.hsc").write_bytes(lying())
-    result = CliRunner().invoke(hearsay, ["show", str(tmp_path / "c.hsc")])
+    result = invoke("show", tmp_path / "c.hsc")
     assert result.exit_code == 0
     assert "REFUSED BY DEVICES  epsilon_understated" in result.stdout
 
@@ -254,5 +255,5 @@ def test_the_sheet_of_an_evaluation_names_the_model_that_decides_what_is_read(tm
     assert said.exit_code == 0
     assert f"what this model reads and predicts: {digest}" in said.stdout
     assert "what is read of a record is not in this file" in said.stderr
-    assert json.loads(CliRunner().invoke(hearsay, [*command, "--json"]).stdout)["privacy"]["model"] == digest
-    assert f"model {digest}" in " ".join(CliRunner().invoke(hearsay, ["show", str(tmp_path / "c.hsc")]).stdout.split())
+    assert json.loads(invoke(*command, "--json").stdout)["privacy"]["model"] == digest
+    assert f"model {digest}" in " ".join(invoke("show", tmp_path / "c.hsc").stdout.split())

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
-from support.commands import REFUSED, mushrooms
+from support.commands import REFUSED, invoke, mushrooms
 from support.failures import reason
 from support.publisher import Publisher
 
@@ -243,7 +243,7 @@ def test_passphrases_are_asked_twice_where_keys_are_made(tmp_path, monkeypatch):
     assert result.exit_code == 0
     assert json.loads(result.stdout[result.stdout.index("{") :])["encrypted"] is True
     monkeypatch.setattr(asking, "is_terminal", lambda: False)
-    result = CliRunner().invoke(hearsay, ["init", str(tmp_path / "v")])
+    result = invoke("init", tmp_path / "v")
     assert (result.exit_code, result.stderr.split(":")[0]) == (1, "passphrase_missing")
     assert not (tmp_path / "v").exists()
 

@@ -6,13 +6,12 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from support.asked import ASK, answered, people
+from support.commands import invoke, run
 from support.publisher import NOW, Publisher
 from support.reports import made
 
 import aggregator
-from aggregator.cli.app import hearsay
 from aggregator.estimates.reports import estimate
 from aggregator.models.comparison import (
     QUANTILES,
@@ -175,7 +174,7 @@ def test_values_that_are_asked_in_groups_are_compared_in_groups(tmp_path):
 )
 def test_options_that_would_do_nothing_are_refused(tmp_path, options):
     (tmp_path / "a.hsm").write_bytes(Publisher().model())
-    refused = CliRunner().invoke(hearsay, ["diff", str(tmp_path / "a.hsm"), str(tmp_path / "a.hsm"), *options])
+    refused = invoke("diff", tmp_path / "a.hsm", tmp_path / "a.hsm", *options)
     assert refused.exit_code == 2
     assert "give --" in refused.stderr
 
@@ -201,10 +200,9 @@ def test_a_model_of_fewer_features_is_compared_in_what_both_have():
 def test_the_command_prints_the_rows(tmp_path):
     (tmp_path / "a.hsm").write_bytes(Publisher().model())
     (tmp_path / "b.hsm").write_bytes(Publisher().model())
-    result = CliRunner().invoke(hearsay, ["diff", str(tmp_path / "a.hsm"), str(tmp_path / "b.hsm"), "--json"])
-    assert result.exit_code == 0, result.output
+    result = run("diff", tmp_path / "a.hsm", tmp_path / "b.hsm", "--json")
     body = json.loads(result.stdout)
     assert body["significant"] == 0
     assert {row["new"] - row["old"] for row in body["changes"]} == {0.0}
-    shown = CliRunner().invoke(hearsay, ["diff", str(tmp_path / "a.hsm"), str(tmp_path / "b.hsm")])
+    shown = invoke("diff", tmp_path / "a.hsm", tmp_path / "b.hsm")
     assert "no intervals: --store counts" in shown.stderr

@@ -8,11 +8,10 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from support.commands import invoke
 from support.pilots import SCHEMA
 
 import aggregator
-from aggregator.cli.app import hearsay
 from aggregator.common.tables import read_table
 from aggregator.planning.feature_selection import codings, forward_selection, from_pilot
 from aggregator.planning.feature_selection.schema_text import schema_text
@@ -44,7 +43,7 @@ def files(tmp_path, monkeypatch):
 
 def ran(files, *more):
     command = ["design", str(files / "p.csv"), "--schema", str(files / "s.toml"), "--epsilon", "1"]
-    return CliRunner().invoke(hearsay, [*command, "-o", str(files / "o.toml"), *more])
+    return invoke(*command, "-o", files / "o.toml", *more)
 
 
 @pytest.mark.slow

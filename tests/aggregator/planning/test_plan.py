@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from support.commands import invoke
 from support.failures import refusal
 from support.plans import SCHEMA
 
@@ -91,7 +92,7 @@ def test_the_same_seed_gives_the_same_plan_and_the_command_the_same_as_python(fi
     known = aggregator.plan(files / "s.toml", **common)
     command = ["plan", str(files / "s.toml"), "--epsilon", "2", "--devices", "500", "--mechanism", "oue"]
     command += ["--coding", "schema"]
-    ran = CliRunner().invoke(hearsay, [*command, "--pilot", str(files / "p.csv"), "--json"])
+    ran = invoke(*command, "--pilot", files / "p.csv", "--json")
     assert ran.exit_code == 0, ran.output
     assert json.loads(ran.stdout) == json.loads(json.dumps(known.to_json()))
     other = aggregator.plan(files / "s.toml", **common, seed=1)
@@ -100,13 +101,13 @@ def test_the_same_seed_gives_the_same_plan_and_the_command_the_same_as_python(fi
 
 def test_the_command_prints_one_table_and_draws_a_plot(files):
     command = ["plan", str(files / "s.toml"), "--epsilon", "2", "--devices", "500", "--coding", "schema"]
-    ran = CliRunner().invoke(hearsay, [*command, "--statistics", "--plot", str(files / "o.svg")])
+    ran = invoke(*command, "--statistics", "--plot", files / "o.svg")
     assert ran.exit_code == 0, ran.output
     assert "assumed: classes of the same share" in ran.stdout
     assert "cell colour" in ran.stdout
     assert "note: without a pilot" in ran.stderr
     ET.fromstring((files / "o.svg").read_text("utf-8"))
-    again = CliRunner().invoke(hearsay, [*command, "--plot", str(files / "o.svg")])
+    again = invoke(*command, "--plot", files / "o.svg")
     assert again.exit_code == 1
     assert again.stderr.startswith("output_exists")
 
@@ -123,7 +124,7 @@ def test_invented_records_are_read_by_the_bins_of_each_design(files):
 
 def test_a_plan_that_is_worse_than_the_largest_class_warns(files):
     command = ["plan", str(files / "s.toml"), "--epsilon", "0.1", "--devices", "20", "--coding", "schema"]
-    ran = CliRunner().invoke(hearsay, [*command, "--effect", "0.01", "--family", "discrete"])
+    ran = invoke(*command, "--effect", "0.01", "--family", "discrete")
     assert ran.exit_code == 0, ran.output
     expected = aggregator.plan(
         files / "s.toml", epsilon=0.1, devices=20, coding="schema", effect=0.01, family="discrete"
@@ -244,7 +245,7 @@ def test_a_plan_asks_for_the_class_alone_unless_it_is_told_not_to(files):
     """As ``hearsay campaign``: with the question by default; without it only discrete campaigns."""
     asked = aggregator.plan(files / "s.toml", **QUICK)
     command = ["plan", str(files / "s.toml"), "--epsilon", "1", "--devices", "600", "--coding", "schema", "--json"]
-    ran = CliRunner().invoke(hearsay, [*command, "--no-class-question", "--answers", "one", "--mechanism", "direct"])
+    ran = invoke(*command, "--no-class-question", "--answers", "one", "--mechanism", "direct")
     assert ran.exit_code == 0, ran.output
     found = json.loads(ran.stdout)
     assert [one.question for one in asked.precision[:2]] == ["class", "cell colour"]
@@ -272,7 +273,7 @@ def test_intervals_of_a_plan_are_not_wider_than_shares_and_means_can_be(files):
     widths = {one["question"]: one["width"] for one in gaussian}
     assert [width for name, width in widths.items() if "moment" in name] == [2, 1]
     command = ["plan", str(files / "s.toml"), "--epsilon", "1", "--devices", "1", "--coding", "schema", "--statistics"]
-    ran = CliRunner().invoke(hearsay, [*command, "--mechanism", "direct"])
+    ran = invoke(*command, "--mechanism", "direct")
     rows = [line.split() for line in ran.stdout.splitlines() if line.startswith(("class  ", "cell"))]
     assert rows
     assert {row[-1] for row in rows} == {"1"}

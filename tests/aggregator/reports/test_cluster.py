@@ -14,16 +14,15 @@ import distributed
 import fsspec
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from support.commands import invoke
 from support.dying import Replacing, count_partition_and_die, read_share_and_die
 from support.examples import examples
 from support.fleets import honest, sealed
 from support.publisher import DAY, NOW, Publisher
-from support.reports import batch, digest, opened, report
+from support.reports import CAMPAIGN, PERIOD, RAW, batch, digest, opened, report
 
-from aggregator.cli.app import hearsay
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.operations.status import status
 from aggregator.reports import cluster as cluster_room
@@ -39,9 +38,6 @@ from aggregator.reports.tally.counting import count_partition
 from aggregator.reports.tally.scope import EVERYTHING, scope_of
 from protocol.errors import InputError, PolicyError, StorageError
 
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
-PERIOD = CAMPAIGN.period_at(NOW)
 TODAY = NOW + 3 * DAY
 NO_PORT = "127.0.0.1:0"
 """For Dask's pages: any port, since a fixed one may be taken."""
@@ -496,7 +492,7 @@ def test_urls_that_nothing_here_reads(tmp_path, monkeypatch, url, reason):
 def test_a_store_is_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("s3://bucket/store", "file:///tmp/store"):
-        result = CliRunner().invoke(hearsay, ["estimate", "--store", name])
+        result = invoke("estimate", "--store", name)
         assert (result.exit_code, result.stderr.split(":")[0]) == (1, "store_not_folder")
         with pytest.raises(InputError, match="store_not_folder"):
             create_store(name, RAW)
@@ -532,15 +528,13 @@ def test_commands_on_a_cluster_print_the_same(tmp_path):
     outputs = []
     for extra in ([], ["--cluster", "local:1"]):
         store = str(tmp_path / f"s{len(extra)}")
-        run = CliRunner().invoke(
-            hearsay, ["ingest", str(tmp_path / "c.hsc"), *files, "--store", store, "--json", *extra]
-        )
+        run = invoke("ingest", tmp_path / "c.hsc", *files, "--store", store, "--json", *extra)
         assert run.exit_code == 0, run.output
-        shown = CliRunner().invoke(hearsay, ["estimate", "--store", store, "--json", *extra])
+        shown = invoke("estimate", "--store", store, "--json", *extra)
         assert shown.exit_code == 0, shown.output
         outputs.append((run.stdout, shown.stdout))
     assert outputs[0] == outputs[1]
-    usage = CliRunner().invoke(hearsay, ["estimate", "--store", store, "--cluster", "nowhere"])
+    usage = invoke("estimate", "--store", store, "--cluster", "nowhere")
     assert (usage.exit_code, usage.stderr.split(":")[0]) == (2, "usage")
 
 
@@ -550,7 +544,7 @@ def test_an_ingest_without_one_readable_file_leaves_no_store(tmp_path, monkeypat
     (tmp_path / "empty.hsr").write_bytes(b"")
     files = ["absent.hsr", "empty.hsr", f"file://{tmp_path}/no*.hsr"]
     for extra in ([], ["--cluster", "local:1"]):
-        run = CliRunner().invoke(hearsay, ["ingest", "c.hsc", *files, "--store", "s", "--json", *extra])
+        run = invoke("ingest", "c.hsc", *files, "--store", "s", "--json", *extra)
         assert run.exit_code == 1
         assert run.stderr.splitlines()[-1].startswith("unreadable: none of 3 files")
         found = [(each["file"], each["reason"]) for each in json.loads(run.stdout)["unreadable"]]
@@ -562,7 +556,7 @@ def test_a_cluster_that_is_not_there_leaves_no_store(tmp_path):
     (tmp_path / "c.hsc").write_bytes(RAW)
     (tmp_path / "a.hsr").write_bytes(sealed(CAMPAIGN, honest(CAMPAIGN, 10, PERIOD, 1)))
     named = ["ingest", str(tmp_path / "c.hsc"), str(tmp_path / "a.hsr"), "--store", str(tmp_path / "s")]
-    run = CliRunner().invoke(hearsay, [*named, "--cluster", "tls://127.0.0.1:1"])
+    run = invoke(*named, "--cluster", "tls://127.0.0.1:1")
     assert run.stderr.splitlines()[-1].startswith("cluster_unreachable")
     assert not (tmp_path / "s").exists()
 

@@ -17,9 +17,9 @@ import distributed  # noqa: F401 - brings the defaults of its configuration
 import pytest
 import yaml
 from click.testing import CliRunner
-from support.commands import mushrooms, run
-from support.publisher import NOW, Publisher
-from support.reports import batch, opened, report
+from support.commands import invoke, mushrooms, run
+from support.publisher import NOW
+from support.reports import CAMPAIGN, RAW, batch, report
 
 from aggregator.cli.app import hearsay
 from aggregator.reports.cluster import open_cluster
@@ -27,8 +27,6 @@ from protocol.errors import StorageError
 
 pytestmark = pytest.mark.slow
 
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
 TEXT = (Path(__file__).parents[3] / "docs" / "how-to" / "cluster.md").read_text()
 COMMANDS, AUTHORITY, MEMBER = re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL)
 START_SECONDS = 90
@@ -196,7 +194,7 @@ def test_an_open_cluster_is_said_to_be_open(tmp_path):
         command = ["estimate", "--store", str(tmp_path / "s"), "--cluster", f"tcp://127.0.0.1:{port}"]
         (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 1)]))
         (tmp_path / "c.hsc").write_bytes(RAW)
-        CliRunner().invoke(hearsay, ["ingest", str(tmp_path / "c.hsc"), str(tmp_path / "a.hsr"), *command[1:3]])
+        invoke("ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", *command[1:3])
         done = CliRunner().invoke(hearsay, command)
     first, second = done.stderr.splitlines()
     assert first.startswith("warning: anybody who reaches tcp://127.0.0.1:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.mixtures import mixed_payload
 from support.publisher import NOW, Publisher
-from support.reports import batch, opened, report
+from support.reports import CAMPAIGN, RAW, batch, opened, report
 
 from aggregator.operations.report_store import create_store
 from aggregator.reports.decoding.decode import Decoder
@@ -14,8 +14,6 @@ from protocol.batches.framing import TRAILER_BYTES
 from protocol.batches.report import decode_report
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
 RECORDS = [report(CAMPAIGN, device, device) for device in range(4)]
 WHOLE = batch(CAMPAIGN, RECORDS)
 FOREIGN = b"\x00\xff\xd8not of here"

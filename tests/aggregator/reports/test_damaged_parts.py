@@ -11,15 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.publisher import NOW, Publisher
-from support.reports import batch, opened, report
+from support.publisher import NOW
+from support.reports import CAMPAIGN, RAW, batch, report
 
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.reports.storage.manifest import read_manifest, sealed
 from protocol.errors import StorageError
-
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
 
 
 @pytest.fixture

@@ -7,16 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 from support.fleets import honest, sealed
-from support.publisher import NOW, Publisher
-from support.reports import opened
+from support.publisher import NOW
+from support.reports import CAMPAIGN, PERIOD, RAW
 
 from aggregator.operations.report_store import create_store
 from aggregator.reports.tally.scope import Scope
 from protocol.batches.batch import TRAILER_BYTES
 
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
-PERIOD = CAMPAIGN.period_at(NOW)
 REPORTS, REPEATS, DAMAGED, CONFLICTS = 1_000_000, 50_000, 10_000, 1_000
 
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pytest
 from support.fleets import honest, sealed
-from support.publisher import DAY, NOW, Publisher
-from support.reports import digest, opened
+from support.publisher import DAY, NOW
+from support.reports import CAMPAIGN, PERIOD, RAW, digest
 
 from aggregator.operations.report_store import create_store
 from aggregator.reports.fleet import Roster
@@ -15,10 +15,6 @@ from aggregator.reports.intake.enrolment import enrolled_from_rosters
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import read_manifest
 from protocol.errors import InputError, PolicyError
-
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
-PERIOD = CAMPAIGN.period_at(NOW)
 
 
 class Pool:

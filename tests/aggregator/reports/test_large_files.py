@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.publisher import NOW, Publisher
-from support.reports import batch, opened, report
+from support.publisher import NOW
+from support.reports import CAMPAIGN, RAW, batch, report
 
 from aggregator.cli.inputs import WHY_NOT
 from aggregator.common.files import read_regular
@@ -20,9 +20,6 @@ from aggregator.reports.decoding.content import FileShortenedError, LargeFile
 from aggregator.reports.decoding.decode import Decoder
 from aggregator.reports.intake import sources
 from aggregator.reports.storage import parts as writing
-
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
 
 
 def write(path, devices):

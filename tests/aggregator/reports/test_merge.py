@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.publisher import NOW, Publisher
-from support.reports import batch, header, opened, report
+from support.reports import CAMPAIGN, RAW, batch, header, opened, report
 
 from aggregator.operations.report_store import create_store
 from aggregator.reports import gateway as merge
@@ -26,8 +26,6 @@ from protocol.errors import InputError, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
 RAW_UNARY = Publisher().campaign(mechanism="oue")
 UNARY = opened(RAW_UNARY)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.publisher import DAY, NOW, Publisher
-from support.reports import batch, digest, opened, report
+from support.publisher import DAY, NOW
+from support.reports import CAMPAIGN, RAW, batch, digest, report
 
 from aggregator.operations import report_store as store
 from aggregator.operations import retry
@@ -26,8 +26,6 @@ from aggregator.reports.storage.manifest import read_manifest
 from aggregator.reports.storage.quarantine import Quarantine
 from protocol.errors import PolicyError, StorageError
 
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
 PRESENT = CAMPAIGN.period_at(NOW)
 
 

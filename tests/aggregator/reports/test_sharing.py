@@ -16,8 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.fleets import honest, sealed
-from support.publisher import DAY, NOW, Publisher
-from support.reports import opened
+from support.publisher import DAY, NOW
+from support.reports import CAMPAIGN, PERIOD, RAW
 
 from aggregator.operations import report_store as store
 from aggregator.reports.decoding import decode, rules
@@ -32,9 +32,6 @@ from aggregator.reports.tally.counting import Counted, count_partition, load, pa
 from aggregator.reports.tally.scope import Scope
 from protocol.batches.framing import digest_of
 
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
-PERIOD = CAMPAIGN.period_at(NOW)
 LENGTH = CAMPAIGN.layout.record_length
 
 

@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
-from support.reports import batch, made, opened, report
+from support.reports import CAMPAIGN, RAW, batch, made, opened, report
+from support.sources import Cut
 
 import aggregator
 from aggregator.operations.report_store import create_store, open_store
@@ -36,16 +37,8 @@ from aggregator.reports.tally.scope import Scope
 from protocol.batches.report import decode_answer, decode_report
 from protocol.errors import DocumentError, PolicyError, StorageError
 
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
 RAW_UNARY = Publisher().campaign(mechanism="oue")
 UNARY = opened(RAW_UNARY)
-
-
-@pytest.fixture(autouse=True)
-def _no_flushing(monkeypatch):
-    """Skip flushing to the disk: the tests check the order of steps, and none cuts the power."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def write(folder: Path, name: str, data: bytes) -> Path:
@@ -290,11 +283,11 @@ def test_a_long_ingest_is_committed_in_steps_that_a_kill_does_not_undo(tmp_path,
     def commit(manifest):
         commits.append(manifest)
         if len(commits) == 3:
-            raise Crash
+            raise Cut
         type(killed).commit(killed, manifest)
 
     killed.commit = commit
-    with pytest.raises(Crash):
+    with pytest.raises(Cut):
         killed.ingest(paths, now=NOW)
     assert open_store(killed.path).tally_report().reports == 7
     again = open_store(killed.path).ingest(paths, now=NOW)
@@ -671,14 +664,10 @@ def test_waiting_ends_when_the_other_is_done(tmp_path):
 # --- crashes ---
 
 
-class Crash(BaseException):
-    """The process ends here."""
-
-
 STEPS = ("replace", "mkdir", "unlink")
 
 
-def failing(monkeypatch, at: int, error: OSError | type[Crash]) -> list[str]:
+def failing(monkeypatch, at: int, error: OSError | type[Cut]) -> list[str]:
     """Make the operating system's ``at``-th step fail. Return the list of steps, which grows as steps are made.
 
     After a crash no further step succeeds; after another failure all further steps do.
@@ -690,8 +679,8 @@ def failing(monkeypatch, at: int, error: OSError | type[Crash]) -> list[str]:
             if not counts(*args):
                 return original(*args, **kwargs)
             made_steps.append(name)
-            if len(made_steps) == at or (len(made_steps) > at and error is Crash):
-                raise error() if error is Crash else error
+            if len(made_steps) == at or (len(made_steps) > at and error is Cut):
+                raise error() if error is Cut else error
             return original(*args, **kwargs)
 
         return step
@@ -744,10 +733,10 @@ def test_an_ingest_that_ends_at_any_step_leaves_the_old_store_or_the_new_one(tmp
     for at in range(1, 1000):
         shutil.copytree(template, tmp_path / f"s{at}")
         made_store = open_store(tmp_path / f"s{at}")
-        error = Crash if kind == "crash" else OSError(errno.ENOSPC, "no space")
+        error = Cut if kind == "crash" else OSError(errno.ENOSPC, "no space")
         with monkeypatch.context() as patch:
             steps = failing(patch, at, error)
-            with suppress(Crash) if kind == "crash" else full_unless_past(at, steps):
+            with suppress(Cut) if kind == "crash" else full_unless_past(at, steps):
                 made_store.ingest([second], now=NOW)
         if len(steps) < at:
             break
@@ -770,8 +759,8 @@ def test_an_ingest_that_ends_at_any_step_leaves_the_old_store_or_the_new_one(tmp
 def test_a_store_whose_making_was_interrupted_is_made_by_the_next_attempt(tmp_path, monkeypatch):
     for at in range(1, 100):
         with monkeypatch.context() as patch:
-            steps = failing(patch, at, Crash)
-            with suppress(Crash):
+            steps = failing(patch, at, Cut)
+            with suppress(Cut):
                 create_store(tmp_path / f"s{at}", RAW)
         assert create_store(tmp_path / f"s{at}", RAW).campaign.id == CAMPAIGN.id
         if len(steps) < at:
@@ -794,7 +783,7 @@ def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
     flushed = []
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda number: flushed.append(Path(f"/proc/self/fd/{number}").readlink()))
-        steps = failing(patch, 10_000, Crash)
+        steps = failing(patch, 10_000, Cut)
         made_store.ingest([path], now=NOW)
     manifest = read_manifest(made_store.path)
     names = [path.relative_to(made_store.path).as_posix() for path in flushed]

@@ -20,6 +20,7 @@ from support.examples import examples
 from support.fleets import records, sealed
 from support.publisher import DAY, NOW
 from support.reports import opened
+from support.sources import Cut
 
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.operations.retry import retry as judge_again
@@ -51,10 +52,6 @@ CUTS = st.sampled_from([0, 0, 44])
 SETS = st.lists(st.sets(st.integers(0, CELLS - 1), max_size=30), max_size=4)
 
 
-class Crash(BaseException):
-    """The process ends here."""
-
-
 def reports(numbers):
     """Report i: cell i, period i mod 4, and a unique id for the cell's question."""
     numbers = np.array(sorted(numbers), np.int64)
@@ -75,7 +72,7 @@ class crashing:  # noqa: N801 - used as a with
             self.steps += bool(counts(*args))
             if self.steps >= self.at and counts(*args):
                 self.happened = True
-                raise Crash
+                raise Cut
             return original(*args, **kwargs)
 
         return step
@@ -90,7 +87,7 @@ class crashing:  # noqa: N801 - used as a with
 
     def __exit__(self, kind, error, traceback):
         self._patch.undo()
-        return kind is Crash
+        return kind is Cut
 
 
 class Operator(RuleBasedStateMachine):

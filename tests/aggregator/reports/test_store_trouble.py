@@ -10,17 +10,13 @@ from pathlib import Path
 
 import pytest
 from support.fleets import honest, sealed
-from support.publisher import NOW, Publisher
-from support.reports import batch, opened, report
+from support.publisher import NOW
+from support.reports import CAMPAIGN, PERIOD, RAW, batch, report
 
 from aggregator.operations import report_store as room
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.reports.storage.manifest import read_manifest
 from protocol.errors import StorageError
-
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
-PERIOD = CAMPAIGN.period_at(NOW)
 
 
 @pytest.fixture

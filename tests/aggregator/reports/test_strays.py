@@ -6,11 +6,10 @@ import json
 import tracemalloc
 
 import pytest
-from click.testing import CliRunner
-from support.publisher import NOW, Publisher
-from support.reports import batch, header, opened, report
+from support.commands import invoke
+from support.publisher import NOW
+from support.reports import CAMPAIGN, RAW, batch, header, report
 
-from aggregator.cli.app import hearsay
 from aggregator.cli.publishing.show import MAX_DAMAGE
 from aggregator.operations.report_store import create_store
 from aggregator.reports.decoding.decode import MAX_PIECES, Decoder
@@ -18,8 +17,6 @@ from aggregator.reports.gateway import merge_files
 from aggregator.reports.storage.quarantine import Quarantine
 from protocol.batches import batch as batches
 
-RAW = Publisher().campaign()
-CAMPAIGN = opened(RAW)
 RECORDS = [report(CAMPAIGN, device, device) for device in range(500)]
 
 
@@ -49,11 +46,11 @@ def test_a_batch_in_pieces_is_ingested_merged_and_shown_as_one(tmp_path):
     assert store.tally_report().superseded == 500, "every piece knows of which batch it is a copy"
     summary = merge_files([path], tmp_path / "m.hsr")
     assert (summary.unproven, summary.rejected) == (500, {"invalid_message": 499})
-    shown = json.loads(CliRunner().invoke(hearsay, ["show", str(path), "--json"]).stdout)
+    shown = json.loads(invoke("show", path, "--json").stdout)
     assert [entry["reports"] for entry in shown["batches"] if "reports" in entry] == [500]
     assert len(shown["batches"]) == 1 + MAX_DAMAGE
     assert (shown["damaged_stretches"], shown["damaged_bytes"]) == (499, 499)
-    assert "399 stretches of bytes" in CliRunner().invoke(hearsay, ["show", str(path)]).stdout
+    assert "399 stretches of bytes" in invoke("show", path).stdout
 
 
 def peak(work):

@@ -6,8 +6,9 @@ import ast
 from hashlib import sha256
 
 import pytest
-from nacl import bindings, exceptions
+from nacl import bindings
 from nacl.public import PrivateKey, SealedBox
+from support.ed25519 import is_signed
 from support.masked import DEALER, MODULUS, P, masked_campaign, secret_of
 from support.nodes import NODE_KEYS, PERIOD
 from vectors import masked_from_text as text
@@ -28,13 +29,6 @@ SHAPES = ("malformed", "unsupported_version", "wrong_role")
 
 def named(kind):
     return [pytest.param(case, id=name.replace("/", " ")) for name, case in CASES.items() if case["kind"] == kind]
-
-
-def is_signed(public, message, signature):
-    try:
-        return bindings.crypto_sign_open(signature + message, public) == message
-    except exceptions.BadSignatureError:
-        return False
 
 
 def campaign_of(raw):

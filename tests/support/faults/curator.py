@@ -14,9 +14,8 @@ from aggregator.common import databases
 from aggregator.curator import budget as budget_file
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile
-from protocol import database
 from protocol.errors import HearsayError
-from support.faults.harness import Harness
+from support.faults.harness import Harness, with_less_synchronisation, without_journal, without_synchronisation
 from support.faults.lives import Scenario
 
 if TYPE_CHECKING:
@@ -169,18 +168,6 @@ class CuratorHarness(Harness):
         return problems
 
 
-def _without_synchronisation() -> None:
-    database.SYNCHRONOUS = "OFF"
-
-
-def _with_less_synchronisation() -> None:
-    database.SYNCHRONOUS = "NORMAL"
-
-
-def _without_journal() -> None:
-    database.JOURNAL = "OFF"
-
-
 def _released_before_paid() -> None:
     """The number leaves, and then is paid."""
     plain = CuratorLife.spend
@@ -205,9 +192,9 @@ def _file_in_place() -> None:
 
 
 MUTATIONS = {
-    "budget without synchronisation": _without_synchronisation,
-    "budget with less synchronisation": _with_less_synchronisation,
-    "budget without journal": _without_journal,
+    "budget without synchronisation": without_synchronisation,
+    "budget with less synchronisation": with_less_synchronisation,
+    "budget without journal": without_journal,
     "budget paid too late": _released_before_paid,
     "budget file in place": _file_in_place,
 }

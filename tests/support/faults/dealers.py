@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from aggregator.nodes.dealer import issuing, journal
 from aggregator.nodes.dealer import issuing as releasing
 from aggregator.nodes.dealer.dealer import Dealer
-from protocol import database
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.errors import HearsayError, PolicyError
 from protocol.masked.release import build_request
-from support.faults.harness import Harness
+from support.faults.harness import Harness, with_less_synchronisation, without_journal, without_synchronisation
 from support.faults.lives import Scenario
 from support.masked import MODULUS, TERMS, masked_payload
 from support.nodes import NODE_KEYS, PERIOD, signed_list
@@ -156,18 +155,6 @@ class DealerHarness(Harness):
         return problems
 
 
-def _without_synchronisation() -> None:
-    database.SYNCHRONOUS = "OFF"
-
-
-def _with_less_synchronisation() -> None:
-    database.SYNCHRONOUS = "NORMAL"
-
-
-def _without_journal() -> None:
-    database.JOURNAL = "OFF"
-
-
 def _released_before_recorded() -> None:
     """The release leaves, and then its set is recorded."""
     plain = releasing.build_release
@@ -214,9 +201,9 @@ def _book_of_fresh_boxes() -> None:
 
 
 MUTATIONS = {
-    "dealer without synchronisation": _without_synchronisation,
-    "dealer with less synchronisation": _with_less_synchronisation,
-    "dealer without journal": _without_journal,
+    "dealer without synchronisation": without_synchronisation,
+    "dealer with less synchronisation": with_less_synchronisation,
+    "dealer without journal": without_journal,
     "dealer releases too early": _released_before_recorded,
     "dealer with fresh boxes": _book_of_fresh_boxes,
 }

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from protocol import database
 from protocol.errors import HearsayError
 from support.faults.disk import MARK, WRITE, Call, Disk, read_log, read_tree, write_tree
 from support.faults.lives import SCENARIOS, Life, Scenario, folders, summary, warm_up
@@ -277,3 +278,18 @@ class Harness:
 
     def _violation(self, where: str, problem: str) -> None:
         self.findings.violations.append(f"{where}: {problem}")
+
+
+def without_synchronisation() -> None:
+    """A mistake of every owner of a database: nothing waits for the disk."""
+    database.SYNCHRONOUS = "OFF"
+
+
+def with_less_synchronisation() -> None:
+    """A mistake of every owner of a database: a commit does not wait for the disk."""
+    database.SYNCHRONOUS = "NORMAL"
+
+
+def without_journal() -> None:
+    """A mistake of every owner of a database: nothing can be rolled back."""
+    database.JOURNAL = "OFF"

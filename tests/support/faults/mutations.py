@@ -14,19 +14,7 @@ import edge_sdk.storage.database
 import edge_sdk.storage.ledger
 import edge_sdk.transport.folder
 from edge_sdk import Device
-from protocol import database
-
-
-def without_synchronisation() -> None:
-    database.SYNCHRONOUS = "OFF"
-
-
-def with_less_synchronisation() -> None:
-    database.SYNCHRONOUS = "NORMAL"
-
-
-def without_journal() -> None:
-    database.JOURNAL = "OFF"
+from support.faults.harness import with_less_synchronisation, without_journal, without_synchronisation
 
 
 def _two_transactions() -> None:

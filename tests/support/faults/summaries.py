@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from aggregator.nodes.store.opening import make_envelope_store
 from aggregator.nodes.store.summaries import NodeStore
 from aggregator.reports.storage.manifest import read_campaign
-from protocol import database
 from protocol.errors import HearsayError
-from support.faults.harness import Harness
+from support.faults.harness import Harness, without_journal, without_synchronisation
 from support.faults.lives import Scenario
 from support.nodes import NODE_KEYS, node_payload, signed_list, summary_of
 from support.publisher import NOW, Publisher
@@ -126,15 +125,7 @@ class AggregatorHarness(Harness):
         return problems
 
 
-def _without_synchronisation() -> None:
-    database.SYNCHRONOUS = "OFF"
-
-
-def _without_journal() -> None:
-    database.JOURNAL = "OFF"
-
-
 MUTATIONS = {
-    "summaries without synchronisation": _without_synchronisation,
-    "summaries without journal": _without_journal,
+    "summaries without synchronisation": without_synchronisation,
+    "summaries without journal": without_journal,
 }
