@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import unknown_options
 
 from aggregator import Model, open_store
 from edge_sdk import Device, Node
@@ -211,3 +212,11 @@ def test_clinics_without_an_aggregator_end_with_equal_sums(tmp_path):
     assert "every clinic has the same file of 12 summaries" in done.stdout
     assert done.stdout.endswith("12 clinics know the same sums, none off by more than 0\n")
     assert len({(tmp_path / "clinics" / f"{number}.hsn").read_bytes() for number in range(12)}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", ["loop", "mqtt"])
+def test_the_commands_of_the_readme_have_their_options(example):
+    readme = (EXAMPLES / example / "README.md").read_text("utf-8")
+    assert unknown_options(readme, EXAMPLES / example) == []
+    assert unknown_options(readme.replace("--campaign", "--campain"), EXAMPLES / example) != []

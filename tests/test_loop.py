@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import unknown_options
 from support.publisher import DAY, NOW, Publisher
 from support.watched import wait_for
 
@@ -265,10 +264,3 @@ def test_the_readme_names_what_is_there():
     assert [name for name, _ in named] == ["Loop", "Background", "run"]
     for name, file in named:
         assert re.search(rf"^(class|def|async def) {name}\b", (EXAMPLE / file).read_text("utf-8"), re.MULTILINE)
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_readme_have_their_options():
-    readme = (EXAMPLE / "README.md").read_text("utf-8")
-    assert unknown_options(readme, EXAMPLE) == []
-    assert unknown_options(readme.replace("--campaign", "--campain"), EXAMPLE) != []

@@ -26,18 +26,15 @@ from support.broker import (
     need_mosquitto,
     unfinished_messages,
 )
-from support.commands import unknown_options
 from support.failures import failure
 from support.nodes import PERIOD, node_campaign, summary_of
 from support.publisher import DAY, NOW, Publisher
-from support.reports import batch, report
+from support.reports import batch, opened, report
 from support.watched import wait_for
 
 from aggregator.operations.report_store import create_store
 from edge_sdk import Device, DocumentError, Node, Policy, StorageError
 from edge_sdk.sync import sync
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
 from protocol.nodes.summary import read_summaries
 
 sys.path.insert(0, str(EXAMPLE))
@@ -167,7 +164,7 @@ def member(tmp_path, publisher, broker):
 
 def batch_of(publisher, reports):
     """A batch of these reports, as `drain` seals it."""
-    return batch(parse_campaign(read_envelope(campaign_of(publisher), "campaign").payload), reports)
+    return batch(opened(campaign_of(publisher)), reports)
 
 
 def tally_of(folder, publisher, files):
@@ -457,13 +454,6 @@ def test_the_readme_names_what_is_there():
         assert re.search(rf"^(class|def) {name}\b", (EXAMPLE / file).read_text("utf-8"), re.MULTILINE)
 
 
-@pytest.mark.slow
-def test_the_commands_of_the_readme_have_their_options():
-    readme = (EXAMPLE / "README.md").read_text("utf-8")
-    assert unknown_options(readme, EXAMPLE) == []
-    assert unknown_options(readme.replace("--campaign", "--campain"), EXAMPLE) != []
-
-
 def test_a_gateway_whose_broker_is_down_says_so_in_one_line(tmp_path):
     command = [sys.executable, "gateway.py", "--broker", "localhost:1", "--inbox", str(tmp_path / "inbox")]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLE)
@@ -534,7 +524,7 @@ def test_a_larger_outbox_than_the_broker_takes_arrives_in_parts(tmp_path, folder
     broker.start()
     gateway = run_gateway(broker, folder, EXAMPLE / "gateway.py")
     try:
-        campaign = parse_campaign(read_envelope(campaign_of(publisher), "campaign").payload)
+        campaign = opened(campaign_of(publisher))
         records = [report(campaign, number, number) for number in range(500)]
         sealed = tmp_path / "batch.hsr"
         sealed.write_bytes(batch_of(publisher, records))

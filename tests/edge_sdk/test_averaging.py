@@ -20,13 +20,13 @@ from support.binomial import window
 from support.failures import reason
 from support.mixtures import mixed_payload, tiny_schema
 from support.publisher import DAY, NOW, Publisher, installed
+from support.reports import opened
 
 from edge_sdk import Device, Policy, PolicyError
 from edge_sdk.answering.answer import answer
 from protocol import canonical, mechanisms
 from protocol.batches.report import decode_answer, decode_report
 from protocol.documents import campaign as campaigns
-from protocol.documents.envelope import read_envelope
 from protocol.features import Categorical
 from protocol.questions import CLASS, Subject, build_questions
 from protocol.schema import Label, build_schema
@@ -175,7 +175,7 @@ def test_the_test_rejects_a_device_without_a_lifetime_limit():
 
 def test_the_test_rejects_a_device_that_answers_a_period_with_fresh_noise():
     """The reports of a broken device that forgets its answers: the same question many times in one period."""
-    campaign = campaigns.parse_campaign(read_envelope(label_campaign(), "campaign").payload)
+    campaign = opened(label_campaign())
     right = 0
     for number in range(DEVICES):
         truth = number % len(LABELS)

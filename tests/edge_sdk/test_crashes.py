@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from support import children
+from support.children import LOOKS, Steps
 from support.publisher import NOW, Publisher, installed
 
 import edge_sdk.storage.atomic_files
@@ -26,25 +26,10 @@ from protocol.batches import batch
 if TYPE_CHECKING:
     from pathlib import Path
 
-LOOKS = ("SELECT", "PRAGMA")
-"""Statements that change nothing. A kill between two changes has the same effect at each of them."""
 RECORD = {"odor": "n", "width": 3.2}
 ROOT = Publisher().root()
 CAMPAIGN = Publisher().campaign()
 MODEL = Publisher().model()
-
-
-class Steps:
-    """Counts steps; kills the process at one of them."""
-
-    def __init__(self, kill_at: int) -> None:
-        self.count = 0
-        self.kill_at = kill_at
-
-    def __call__(self, *_: object) -> None:
-        self.count += 1
-        if self.count == self.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def refused(*_: object) -> None:

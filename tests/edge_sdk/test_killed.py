@@ -8,27 +8,19 @@ every fault in a complete life.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from support.faults import nodes, parties
 from support.faults.lives import SCENARIOS
 from support.faults.mutations import MUTATIONS
-from support.faults.shim import break_scenario
+from support.faults.shim import DEEP, OPTIONS, SEEDS, TURNS, WAYS, break_scenario
 
 pytestmark = pytest.mark.slow
 
 WHOLE = "a whole life"
 ACTS = [name for name in SCENARIOS if name != WHOLE]
-WAYS = ("kill", "tear", "short")
-TURNS = ("EIO", "ENOSPC", "restart")
-DEEP = os.environ.get("HEARSAY_FAULT_SEEDS", "")
-"""Random power cuts per kill point, for ``make faults``."""
-SEEDS = ("--seeds", DEEP or "1")
 OF_NODES = list(nodes.SCENARIOS) if DEEP else ["node summarise", "node drain"]
 """A node acknowledges and synchronises as a device does: these acts are always broken for a device alone."""
 OF_PARTIES = list(parties.SCENARIOS) if DEEP else ["party encrypt"]
-OPTIONS = (*SEEDS, "--ways", *WAYS, *TURNS) if DEEP else (*SEEDS, "--ways", *WAYS, "--turns", *TURNS)
 
 
 @pytest.mark.parametrize("name", [*ACTS, *OF_NODES, *OF_PARTIES])

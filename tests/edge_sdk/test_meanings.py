@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import logging
 import subprocess
 import sys
 import warnings
-from contextlib import redirect_stderr, redirect_stdout
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+from support.commands import edge
 from support.failures import failure
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device
 from edge_sdk.answering.answer import MOST_CAMPAIGNS, Meanings
-from edge_sdk.cli.main import main
 from protocol.features import Categorical, Numeric, as_number, as_text
 from protocol.schema import FROM_RECORD, Check, Label, build_schema
 
@@ -163,23 +161,15 @@ def test_the_label_of_what_is_no_record_is_not_asked_for(device):
     assert failure(device.report, campaign.id, SECRET).reason == "record_invalid"
 
 
-def run(state, *arguments, text=""):
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        status = main(["--state", str(state), *arguments])
-    return status, out.getvalue(), err.getvalue()
-
-
 def test_the_command_line_checks_and_reports_nothing(tmp_path):
     publisher, state = Publisher(schema=SCHEMA, now=1), tmp_path / "state"
     for name, raw in (("r.hst", publisher.root(lifetime=1 << 33)), ("c.hsc", publisher.campaign(lifetime=1 << 33))):
         (tmp_path / name).write_bytes(raw)
-    assert run(state, "provision", str(tmp_path / "r.hst"))[0] == 0
-    assert run(state, "enrol", str(tmp_path / "c.hsc"))[0] == 0
+    assert edge("--state", state, "provision", str(tmp_path / "r.hst"))[0] == 0
+    assert edge("--state", state, "enrol", str(tmp_path / "c.hsc"))[0] == 0
     record = json.dumps({"status": SECRET, "age": "31", "label": SECRET, SECRET: 1})
     report = ("report", "--campaign", "mushrooms")
-    status, out, err = run(state, *report, "--check", "--json", text=record)
+    status, out, err = edge("--state", state, *report, "--check", "--json", text=record)
     assert (status, err) == (1, "record_doubtful: check: 1 missing, 2 unlisted\n")
     assert json.loads(out) == {
         "campaign": "mushrooms",
@@ -189,7 +179,7 @@ def test_the_command_line_checks_and_reports_nothing(tmp_path):
         "hints": [],
         "refusals": [{"step": "check", "reason": "record_doubtful", "detail": "1 missing, 2 unlisted", "status": 1}],
     }
-    status, out, err = run(state, *report, "--check", "--label", "e", text=record)
+    status, out, err = edge("--state", state, *report, "--check", "--label", "e", text=record)
     assert (status, err) == (1, "record_doubtful: check: 1 missing, 1 unlisted\n")
     assert [line.split(maxsplit=1) for line in out.splitlines()] == [
         ["campaign", "'mushrooms'"],
@@ -198,11 +188,11 @@ def test_the_command_line_checks_and_reports_nothing(tmp_path):
         ["ignored", "1"],
         ["hints", "none"],
     ]
-    _, out, _ = run(state, *report, "--check", text='{"age": "3,5", "status": 1, "cap": "x", "label": "e"}')
+    _, out, _ = edge("--state", state, *report, "--check", text='{"age": "3,5", "status": 1, "cap": "x", "label": "e"}')
     assert out.endswith("hints     'age': a decimal comma is not read; write a point\n")
     assert SECRET not in out
-    assert run(state, "history", "--json")[1].startswith('{"answers": []')
-    assert "unread" not in json.loads(run(state, "status", "--json")[1])
+    assert edge("--state", state, "history", "--json")[1].startswith('{"answers": []')
+    assert "unread" not in json.loads(edge("--state", state, "status", "--json")[1])
 
 
 RECORDS = [

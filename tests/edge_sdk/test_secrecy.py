@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import traceback
-from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
+from support.commands import edge
 from support.mechanisms import made
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, HearsayError, Policy, StorageError
-from edge_sdk.cli.main import main
 from protocol import mechanisms
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
@@ -146,22 +144,14 @@ def test_mechanisms_never_name_their_input():
                     assert_silent(str(error), repr(error))
 
 
-def run(arguments, text=""):
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        status = main(arguments)
-    return status, out.getvalue(), err.getvalue()
-
-
 def test_the_command_line_never_quotes_a_record(tmp_path):
     publisher = Publisher(schema=refuse_schema(), now=1)
     state = str(tmp_path / "state")
     for name, raw in (("r.hst", publisher.root(lifetime=1 << 33)), ("c.hsc", publisher.campaign(lifetime=1 << 33))):
         (tmp_path / name).write_bytes(raw)
-    assert run(["--state", state, "provision", str(tmp_path / "r.hst")])[0] == 0
+    assert edge("--state", state, "provision", str(tmp_path / "r.hst"))[0] == 0
     (tmp_path / "state" / "policy.toml").write_text("allow_refuse = true\n")
-    assert run(["--state", state, "enrol", str(tmp_path / "c.hsc")])[0] == 0
+    assert edge("--state", state, "enrol", str(tmp_path / "c.hsc"))[0] == 0
     for text in (
         json.dumps({"odor": MARK, "label": "e"}),
         json.dumps({"odor": "a", "width": MARK}),
@@ -173,7 +163,7 @@ def test_the_command_line_never_quotes_a_record(tmp_path):
         "[" * 100_000 + MARK,
     ):
         for command in (["report", "--campaign", "mushrooms"], ["predict"]):
-            status, out, err = run(["--state", state, *command], text)
+            status, out, err = edge("--state", state, *command, text=text)
             assert status == 1
             assert err.count("\n") == 1
             assert_silent(out, err)
@@ -187,7 +177,7 @@ def test_an_unexpected_error_is_one_line_without_values(tmp_path, monkeypatch):
         raise RuntimeError(MARK)
 
     monkeypatch.setattr("edge_sdk.cli.commands.Device.open", broken)
-    status, out, err = run(["--state", str(tmp_path / "s"), "status"])
+    status, out, err = edge("--state", str(tmp_path / "s"), "status")
     assert (status, out) == (1, "")
     assert err.startswith("internal_error: RuntimeError at test_secrecy.py:")
     assert_silent(err)

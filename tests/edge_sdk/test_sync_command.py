@@ -7,6 +7,7 @@ import json
 import time
 
 import pytest
+from support.commands import edge
 from support.publisher import DAY, Publisher
 from support.servers import reply, scripted, tree_server
 
@@ -46,36 +47,29 @@ def tree(tmp_path, now_publisher):
     return folder
 
 
-def run(capsys, *arguments):
-    capsys.readouterr()
-    status = main([str(argument) for argument in arguments])
-    printed = capsys.readouterr()
-    return status, printed.out, printed.err
-
-
-def test_a_whole_life_over_the_web(state, tree, tmp_path, capsys):
+def test_a_whole_life_over_the_web(state, tree, tmp_path):
     token = tmp_path / "token"
     token.write_text("secret\n")
     record = tmp_path / "record.json"
     record.write_text(RECORD)
     with tree_server(tree) as (url, log):
-        status, out, err = run(capsys, "--state", state, "sync", url, "--campaign", "mushrooms", "--json")
+        status, out, err = edge("--state", state, "sync", url, "--campaign", "mushrooms", "--json")
         assert (status, err) == (0, "")
         first = json.loads(out)
         assert first["campaigns"] == [{"name": "mushrooms", "version": 1}]
         assert (first["root_version"], first["sent"], first["refusals"]) == (2, 0, [])
-        assert run(capsys, "--state", state, "report", "--campaign", "mushrooms", record)[0] == 0
-        status, out, err = run(capsys, "--state", state, "sync", url, "--post", "--token", token, "--seconds", "20")
+        assert edge("--state", state, "report", "--campaign", "mushrooms", record)[0] == 0
+        status, out, err = edge("--state", state, "sync", url, "--post", "--token", token, "--seconds", "20")
         assert (status, err) == (0, "")
         assert "released      1" in out
     assert [method for method, _, _ in log].count("POST") == 1
     assert len(list((tree / "reports").iterdir())) == 1
 
 
-def test_refusals_are_listed_and_the_status_is_the_firsts(state, tree, capsys):
+def test_refusals_are_listed_and_the_status_is_the_firsts(state, tree):
     (tree / "campaigns" / "mushrooms.hsc").write_bytes(b"damaged")
     arguments = ("--state", state, "sync", tree, "--campaign", "mushrooms", "--campaign", "nowhere")
-    status, out, err = run(capsys, *arguments, "--json")
+    status, out, err = edge(*arguments, "--json")
     assert status == DocumentError.status == 3
     assert [line.split(":")[:2] for line in err.splitlines()] == [
         ["malformed", " campaigns/mushrooms.hsc"],
@@ -83,24 +77,24 @@ def test_refusals_are_listed_and_the_status_is_the_firsts(state, tree, capsys):
     ]
     assert [each["reason"] for each in json.loads(out)["refusals"]] == ["malformed", "not_published"]
     assert json.loads(out)["root_version"] == 2
-    status, out, err = run(capsys, *arguments)
+    status, out, err = edge(*arguments)
     assert (status, "refusals" in out, len(err.splitlines())) == (3, False, 2)
 
 
-def test_the_status_is_the_first_that_is_not_0(state, tree, now_publisher, capsys):
+def test_the_status_is_the_first_that_is_not_0(state, tree, now_publisher):
     """A document of yesterday has status 0, and hides no other refusal."""
     (tree / "campaigns" / "mushrooms.hsc").write_bytes(
         Publisher(now=now_publisher.now - 10 * DAY).campaign(lifetime=5 * DAY)
     )
     arguments = ("--state", state, "sync", tree, "--campaign", "mushrooms")
-    assert run(capsys, *arguments)[0] == 0
-    status, out, _ = run(capsys, *arguments, "--campaign", "nowhere", "--json")
+    assert edge(*arguments)[0] == 0
+    status, out, _ = edge(*arguments, "--campaign", "nowhere", "--json")
     refusals = {each["reason"]: each["status"] for each in json.loads(out)["refusals"]}
     assert (refusals, status) == ({"expired": 0, "not_published": 1}, 1)
 
 
 @pytest.mark.parametrize("way", ["folder", "web"])
-def test_an_unchanged_source_under_an_expired_root_is_refused_too(tmp_path, capsys, way):
+def test_an_unchanged_source_under_an_expired_root_is_refused_too(tmp_path, way):
     """As a changed one is. The device takes nothing more, so somebody has to look."""
     long_ago = Publisher(now=int(time.time()) - 30 * DAY)
     state, tree = tmp_path / "state", tmp_path / "tree"
@@ -112,7 +106,7 @@ def test_an_unchanged_source_under_an_expired_root_is_refused_too(tmp_path, caps
             assert sync(device, open_transport(source), campaigns=["mushrooms"]).refusals == ()
         told = []
         for _ in ("unchanged", "not known"):
-            status, out, _ = run(capsys, "--state", state, "sync", source, "--json")
+            status, out, _ = edge("--state", state, "sync", source, "--json")
             told.append((status, json.loads(out)["refusals"], json.loads(out)["unchanged"]))
             (state / FETCHED_FILE).unlink(missing_ok=True)
     assert told[0] == told[1]
@@ -121,8 +115,8 @@ def test_an_unchanged_source_under_an_expired_root_is_refused_too(tmp_path, caps
     assert [(each["step"], each["reason"]) for each in refusals] == [("campaigns/mushrooms.hsc", "expired")]
 
 
-def test_a_stick_that_is_not_there(state, tmp_path, capsys):
-    status, _, err = run(capsys, "--state", state, "sync", tmp_path / "stick")
+def test_a_stick_that_is_not_there(state, tmp_path):
+    status, _, err = edge("--state", state, "sync", tmp_path / "stick")
     assert status == 5
     assert {line.split(":")[0] for line in err.splitlines()} == {"unreachable"}
 
@@ -137,33 +131,33 @@ def test_a_stick_that_is_not_there(state, tmp_path, capsys):
         (["TREE", "--campaign", ""], "argument_invalid"),
     ],
 )
-def test_what_can_not_be_begun(state, tree, tmp_path, capsys, more, reason):
+def test_what_can_not_be_begun(state, tree, tmp_path, more, reason):
     (tmp_path / "TOKEN").write_text("secret")
     (tmp_path / "EMPTY").write_text("")
     places = {name: str(tmp_path / name) for name in ("TOKEN", "NONE", "EMPTY")} | {"TREE": str(tree)}
-    status, out, err = run(capsys, "--state", state, "sync", *(places.get(each, each) for each in more))
+    status, out, err = edge("--state", state, "sync", *(places.get(each, each) for each in more))
     assert (status, out, err.split(":")[0]) == (1, "", reason)
     assert "secret" not in err
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "x", "1e9", "1_0", "\u0663"])
-def test_wrong_usage(state, tree, capsys, seconds):
+def test_wrong_usage(state, tree, seconds):
     with pytest.raises(SystemExit) as caught:
-        run(capsys, "--state", state, "sync", tree, "--seconds", seconds)
+        edge("--state", state, "sync", tree, "--seconds", seconds)
     assert caught.value.code == 2
 
 
-def test_a_slow_server_ends_when_the_command_says(state, capsys):
+def test_a_slow_server_ends_when_the_command_says(state):
     with scripted(lambda connection, _: connection.recv(1)) as server:
         began = time.monotonic()
-        status, _, err = run(capsys, "--state", state, "sync", server.url, "--seconds", "0.3")
+        status, _, err = edge("--state", state, "sync", server.url, "--seconds", "0.3")
         assert (status, err.split(":")[0]) == (5, "unreachable")
         assert time.monotonic() - began < 9  # the server waits for 10
 
 
-def test_what_a_server_says_is_not_repeated(state, capsys):
+def test_what_a_server_says_is_not_repeated(state):
     with scripted(reply(403, b"\x1b[2J")) as server:
-        _, _, err = run(capsys, "--state", state, "sync", server.url)
+        _, _, err = edge("--state", state, "sync", server.url)
     assert err == "refused_by_server: roots/2.hst: the server answers with status 403\n"
 
 

@@ -8,11 +8,11 @@ that changes the disk, a request to the source, or a sending to it.
 from __future__ import annotations
 
 import os
-import signal
 from contextlib import suppress
 
 import pytest
 from support import children
+from support.children import LOOKS, Steps
 from support.publisher import NOW, Publisher, installed
 
 import edge_sdk.storage.atomic_files
@@ -22,8 +22,6 @@ from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
 
-LOOKS = ("SELECT", "PRAGMA")
-"""Statements that change nothing. A kill between two changes has the same effect at each of them."""
 RECORD = {"odor": "n", "width": 3.2}
 PUBLISHER = Publisher()
 ROOT = PUBLISHER.root()
@@ -33,28 +31,6 @@ TREE = {
     "campaigns/mushrooms.hsc": PUBLISHER.campaign(),
     "models/mushrooms.hsm": PUBLISHER.model(),
 }
-
-
-class Steps:
-    """Counts steps; kills the process at one of them."""
-
-    def __init__(self, kill_at):
-        self.count = 0
-        self.kill_at = kill_at
-
-    def __call__(self, *_):
-        self.count += 1
-        if self.count == self.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def around(self, owner, name):
-        plain = getattr(owner, name)
-
-        def counted(*arguments, **options):
-            self()
-            return plain(*arguments, **options)
-
-        setattr(owner, name, counted)
 
 
 def live(folder, kill_at):

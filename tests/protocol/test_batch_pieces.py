@@ -6,11 +6,12 @@ Once, a stray byte between any two records made the reader keep a run and a stre
 from __future__ import annotations
 
 import random
-import tracemalloc
+from collections import deque
+from functools import partial
 from hashlib import sha256
 
 import pytest
-from support.watched import Watched
+from support.watched import Watched, peak
 
 from protocol.batches import batch
 from protocol.batches.batch import MAX_PIECES, Batch, Damage, Header, read_batches, trailer, write_batch
@@ -96,19 +97,12 @@ def test_a_piece_is_bounded_and_knows_what_the_trailer_states(end):
     assert sum(isinstance(item, Damage) for item in items) == count - 1
 
 
-def peak(data):
-    """Peak memory of reading, in bytes."""
-    tracemalloc.start()
-    for _ in read_batches(data, KNOWN):
-        pass
-    found = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return found
-
-
 def test_the_memory_does_not_grow_with_the_file(monkeypatch):
     monkeypatch.setattr(batch, "MAX_PIECES", 1 << 11)
-    few, many = (peak(strayed(count << 11, end=trailer(1, bytes(32)))) for count in (1, 5))
+    few, many = (
+        peak(partial(deque, read_batches(strayed(count << 11, end=trailer(1, bytes(32))), KNOWN), maxlen=0))
+        for count in (1, 5)
+    )
     assert many < 1.2 * few + 12_500
 
 

@@ -10,13 +10,13 @@ from nacl import bindings
 from support.ed25519 import is_signed
 from support.nodes import NODE_KEYS, PERIOD, node_campaign, summary_of
 from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
+from support.reports import opened
 from vectors import nodes_from_text as text
 from vectors import runner
 
 from aggregator.nodes.statistics.totals import Totals
 from protocol.document import Header
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope, seal
+from protocol.documents.envelope import seal
 from protocol.nodes.summary import build_node_list, read_summary
 
 CASES = {name: case for name, case in runner.load_all() if name.startswith(("nodes/", "summaries/"))}
@@ -32,7 +32,7 @@ def named(kind):
 def facts(raw):
     """What the campaign of a vector says: id, vectors, ε, largest number of records. The parser of campaigns is the
     project's; campaigns are not the subject of this test."""
-    campaign = parse_campaign(read_envelope(bytes.fromhex(raw), "campaign").payload)
+    campaign = opened(bytes.fromhex(raw))
     features = [
         (part.to_dict()["kind"], part.size, part.to_dict()["substitute"] is None) for part in campaign.stated.features
     ]

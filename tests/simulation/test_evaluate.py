@@ -9,6 +9,7 @@ import pytest
 from numpy.random import default_rng
 from support.commands import REFUSED, invoke
 from support.failures import failure
+from support.reports import opened
 
 import aggregator
 from aggregator.models.measured_accuracy import rank
@@ -18,7 +19,6 @@ from aggregator.publishing.campaigns import CampaignParameters, EvaluationParame
 from aggregator.publishing.workspace import open_workspace
 from edge_sdk.classifier import Classifier
 from protocol.document import read_payload
-from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import build_payload, parse_model
 from protocol.schema import Label
@@ -56,7 +56,7 @@ def test_the_round_of_an_evaluation(demo, tmp_path):
     assert asked.exit_code == 0, asked.output
     assert json.loads(asked.stdout)["name"] == "tumours-outcome"
     raw, root = (tmp_path / "o.hsc").read_bytes(), (demo / "workspace" / "root.hst").read_bytes()
-    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    campaign = opened(raw)
     frame, schema = load_records()
     rows = frame.to_dict("records")
     people = [(row, row["diagnosis"]) for row in rows]
@@ -159,7 +159,7 @@ def test_the_round_of_a_comparison(demo, models, tmp_path):
     told = json.loads(made.stdout)
     assert (told["name"], list(told["models"])) == ("tumours-comparison", list(models))
     raw, root = (tmp_path / "c.hsc").read_bytes(), (demo / "workspace" / "root.hst").read_bytes()
-    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    campaign = opened(raw)
     frame, _ = load_records()
     people = [(row, row["diagnosis"]) for row in frame.iloc[::3].to_dict("records")]
     installed = [file.read_bytes() for file in files]

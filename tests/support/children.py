@@ -11,6 +11,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+LOOKS = ("SELECT", "PRAGMA")
+"""Statements that change nothing. A kill between two changes has the same effect at each of them."""
+
+
+class Steps:
+    """Counts steps; kills the process at one of them."""
+
+    def __init__(self, kill_at: int) -> None:
+        self.count = 0
+        self.kill_at = kill_at
+
+    def __call__(self, *_: object) -> None:
+        self.count += 1
+        if self.count == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, owner, name):
+        """Make each call of a function of ``owner`` a step."""
+        plain = getattr(owner, name)
+
+        def counted(*arguments, **options):
+            self()
+            return plain(*arguments, **options)
+
+        setattr(owner, name, counted)
+
+
 def in_child(work: Callable[[], int]) -> int | None:
     """The function's result, or None if the child was killed."""
     read_end, write_end = os.pipe()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from click.testing import CliRunner
 
 from aggregator.cli.app import hearsay
+from edge_sdk.cli.main import main
 
 EDGE = (sys.executable, "-m", "edge_sdk.cli.main")
 HEARSAY = (sys.executable, "-m", "aggregator.entry")
@@ -39,6 +43,15 @@ def run(*arguments: object, status: int = 0) -> Result:
 def told(*arguments: object) -> Any:
     """What a command prints with ``--json``. Its exit status must be 0."""
     return json.loads(run(*arguments, "--json").stdout)
+
+
+def edge(*arguments: object, text: str = "") -> tuple[int, str, str]:
+    """Run a command of ``hearsay-edge`` with this input: its status and what it wrote to both outputs."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        status = main([str(argument) for argument in arguments])
+    return status, out.getvalue(), err.getvalue()
 
 
 def mushrooms(*, name: str = "mushrooms", label: str = "class", missing: str = "", bins: int = 0) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.publishing.workspace import create_workspace
-from protocol.documents.campaign import GAUSSIAN, Campaign, parse_campaign
-from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
+from protocol.documents.campaign import GAUSSIAN, Campaign
+from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, seal
 from protocol.nodes.summary import build_node_list
 from support.node_fleets import keys, summaries_of
 from support.nodes import node_payload
 from support.publisher import NOW, Publisher
+from support.reports import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ def round_of(folder: Path, nodes: int = 8, family: str = GAUSSIAN, records: int 
         "campaign", "wards", NOW, lambda version, _: node_payload(publisher, family, version=version, **options)
     )
     (folder / "c.hsc").write_bytes(campaign_file)
-    document = parse_campaign(read_envelope(campaign_file, "campaign").payload)
+    document = opened(campaign_file)
     holders = keys(nodes)
     signers = [each.open(workspace.passphrase) for each in workspace.signing_keys("campaign")]
     payload = build_node_list(publisher.header("wards"), [each.public for each in holders])

@@ -40,6 +40,7 @@ from support.killed import left_before_death
 from support.masked import MODULUS, TERMS, masked_payload
 from support.nodes import NODE_KEYS, signed_list
 from support.publisher import DAY, NOW, Publisher, key, small_schema
+from support.reports import opened
 
 if TYPE_CHECKING:
     import random
@@ -227,7 +228,7 @@ MASKED = PUBLISHER.sign(
     "campaign",
     masked_payload(PUBLISHER, "discrete", masked=TERMS._replace(dealer=DEALER_KEY.public, honest_micro=500_000)),
 )
-MASKED_CAMPAIGN = parse_campaign(read_envelope(MASKED, "campaign").payload)
+MASKED_CAMPAIGN = opened(MASKED)
 PARTIES = ((0, 1, 2, 3), (1, 2, 3, 4), (0, 1, 2, 3, 4), (0, 2, 3), (0, 1, 2, 4), (1, 2, 3))
 LISTS = [signed_list(PUBLISHER, [NODE_KEYS[i] for i in each], n) for n, each in enumerate(PARTIES * 5, 1)]
 IDS = [keyid(each.public) for each in NODE_KEYS]

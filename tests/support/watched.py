@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 
 class Watched(bytes):
@@ -43,3 +44,12 @@ def wait_for(holds):
             return
         time.sleep(0.01)
     raise AssertionError("it does not come to that")
+
+
+def peak(work):
+    """The most memory that a call has in use at once, in bytes."""
+    tracemalloc.start()
+    work()
+    found = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found

@@ -21,7 +21,7 @@ from support.examples import examples
 from support.fleets import honest, sealed
 from support.mechanisms import inputs_of, sizes
 from support.publisher import NOW, Publisher
-from support.reports import digest
+from support.reports import digest, opened
 
 from aggregator.cli.app import hearsay
 from aggregator.reports.intake import sources as compressed
@@ -30,12 +30,10 @@ from aggregator.reports.storage import quarantine
 from protocol import mechanisms
 from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import encode_answer, encode_report, layout_for
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
 
 DAY = 86_400
 RAW = Publisher(now=NOW - 40 * 365 * DAY).campaign(lifetime=60 * 365 * DAY)
-CAMPAIGN = parse_campaign(read_envelope(RAW, "campaign").payload)
+CAMPAIGN = opened(RAW)
 PERIOD = (NOW - 39 * 365 * DAY) // DAY
 
 

@@ -11,8 +11,8 @@ import pytest
 from support.commands import mushrooms, run
 from support.masked import MODULUS
 from support.publisher import key
+from support.reports import opened
 
-from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.masked.costs import ciphertexts_of
 from protocol.masked.message import build_message
@@ -42,7 +42,7 @@ def campaign(folder, *more):
 
 
 def parsed(path):
-    return parse_campaign(read_envelope(path.read_bytes(), "campaign").payload)
+    return opened(path.read_bytes())
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import time
 import pytest
 from support.commands import mushrooms, run
 from support.publisher import key
+from support.reports import opened
 
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import SigningKey, keyid, read_envelope
+from protocol.documents.envelope import SigningKey, keyid
 from protocol.nodes.summary import build_summary
 from protocol.nodes.terms import ranges, released_vectors
 
@@ -41,7 +41,7 @@ def campaign(folder, *more):
 
 
 def asked(folder):
-    return parse_campaign(read_envelope((folder / "c.hsc").read_bytes(), "campaign").payload)
+    return opened((folder / "c.hsc").read_bytes())
 
 
 def summary(folder, node, first=5):

@@ -8,6 +8,7 @@ import time
 import pytest
 from support.commands import mushrooms, run
 from support.nodes import NODE_KEYS
+from support.reports import opened
 
 from aggregator.publishing import endings as endings_module
 from aggregator.publishing.endings import RENEWABLE, endings, renew
@@ -19,7 +20,6 @@ from edge_sdk import Device
 from edge_sdk.carriers import open_transport
 from edge_sdk.sync import sync
 from protocol.document import read_payload
-from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 
 DAY = 86_400
@@ -189,5 +189,5 @@ def test_what_was_signed_meanwhile_is_not_undone(place, later, monkeypatch, chan
     assert (done.version, "meanwhile" in done.problem) == (None, True)
     last = open_workspace("work").latest("campaign", "mushrooms")
     assert last.version == 2
-    asked = parse_campaign(read_envelope(open_workspace("work").copy(last), "campaign").payload)
+    asked = opened(open_workspace("work").copy(last))
     assert asked.ended == (change == "end")

@@ -10,13 +10,11 @@ import pytest
 from support.commands import run
 from support.fleets import honest, sealed
 from support.publisher import NOW, Publisher
-
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
+from support.reports import opened
 
 DAY = 86_400
 RAW = Publisher(now=NOW - 40 * 365 * DAY).campaign(lifetime=60 * 365 * DAY)
-CAMPAIGN = parse_campaign(read_envelope(RAW, "campaign").payload)
+CAMPAIGN = opened(RAW)
 PERIOD = (NOW - 39 * 365 * DAY) // DAY
 REPORTS = 20
 FULL = Path("/dev/full")

@@ -5,18 +5,11 @@ The acts are those of ``support.faults.curator``; ``edge_sdk/test_killed.py`` ex
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from support.faults.curator import MUTATIONS, SCENARIOS
-from support.faults.shim import break_scenario
+from support.faults.shim import OPTIONS, break_scenario
 
 pytestmark = pytest.mark.slow
-
-DEEP = os.environ.get("HEARSAY_FAULT_SEEDS", "")
-SEEDS = ("--seeds", DEEP or "1")
-WAYS, TURNS = ("kill", "tear", "short"), ("EIO", "ENOSPC", "restart")
-OPTIONS = (*SEEDS, "--ways", *WAYS, *TURNS) if DEEP else (*SEEDS, "--ways", *WAYS, "--turns", *TURNS)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -171,13 +171,9 @@ def acceptable(covered):
     return low <= covered <= high
 
 
-def test_intervals_of_conditional_probabilities_hold_the_truth_as_often_as_they_say():
+@pytest.mark.parametrize("coverage", [coverage, coverage_with_others])
+def test_intervals_of_conditional_probabilities_hold_the_truth_as_often_as_they_say(coverage):
     covered = coverage()
-    assert acceptable(covered), f"{covered} of {REPEATS}; false alarm ≤ {float(ALPHA):.0e}"
-
-
-def test_intervals_hold_the_truth_as_often_where_other_questions_know_the_class():
-    covered = coverage_with_others()
     assert acceptable(covered), f"{covered} of {REPEATS}; false alarm ≤ {float(ALPHA):.0e}"
 
 

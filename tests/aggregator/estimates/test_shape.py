@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.estimated import summed
 from support.publisher import NOW, Publisher
-from support.reports import made
+from support.reports import made, opened
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
@@ -20,7 +20,6 @@ from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import create_workspace
 from aggregator.reports.tally.tally import Tally
-from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError, PolicyError
@@ -49,7 +48,7 @@ def test_a_node_s_sums_are_fitted_and_shown_without_any_report():
 def test_a_model_of_a_node_s_sums_is_signed_with_the_source_s_own_card(tmp_path):
     workspace = create_workspace(tmp_path / "work", name="w", now=NOW)
     raw = publish_campaign(workspace, Publisher().schema, CampaignParameters("sums", 1_000_000, "direct"), NOW)
-    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    campaign = opened(raw)
     sums = [np.full(question.size, N / question.size) for question in campaign.questions]
     statistics = summed(campaign, sums, N)
     document = parse_model(read_envelope(publish_model(workspace, statistics, raw, NOW), "model").payload)
@@ -64,7 +63,7 @@ def test_a_model_is_signed_for_the_campaign_of_its_statistics_alone(tmp_path):
     raws = [
         publish_campaign(workspace, schema, CampaignParameters(name, 1_000_000, "direct"), NOW) for name in ("a", "b")
     ]
-    first = parse_campaign(read_envelope(raws[0], "campaign").payload)
+    first = opened(raws[0])
     statistics = estimate(first, Tally.zero(first))
     with pytest.raises(PolicyError, match=r"^batch_too_small"):
         publish_model(workspace, statistics, raws[0], NOW)

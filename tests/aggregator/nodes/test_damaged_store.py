@@ -12,13 +12,12 @@ from support.failures import reason
 from support.node_fleets import keys, list_of, summaries_of
 from support.nodes import PERIOD, node_payload
 from support.publisher import DAY, NOW, Publisher
+from support.reports import opened
 
 from aggregator.nodes.store.database import Database
 from aggregator.nodes.store.opening import make_envelope_store, open_envelope_store
 from aggregator.nodes.store.status import status
 from aggregator.nodes.store.summaries import NodeStore
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
 from protocol.errors import StorageError
 
 REASONS = {"store_damaged", "store_newer", "store_older"}
@@ -30,7 +29,7 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     publisher, nodes = Publisher(), keys(5)
     campaign_file = publisher.sign("campaign", node_payload(publisher))
-    campaign = parse_campaign(read_envelope(campaign_file, "campaign").payload)
+    campaign = opened(campaign_file)
     store = make_envelope_store(NodeStore, folder / "store", campaign_file)
     store.give_list(list_of(publisher, nodes))
     raws = [*summaries_of(campaign, nodes, period=PERIOD + 1, seed=2), *summaries_of(campaign, nodes)]

@@ -11,11 +11,11 @@ import pytest
 from support.masked import MODULUS, TERMS, masked_payload
 from support.nodes import NODE_KEYS, PERIOD, node_payload, signed_list
 from support.publisher import DAY, NOW, Publisher, key
+from support.reports import opened
 
 from aggregator.common import sealing
 from aggregator.nodes.dealer.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, Dealer
 from aggregator.nodes.dealer.issuing import party_secret
-from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.documents.masked_terms import unfit_modulus
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
@@ -38,7 +38,7 @@ class World(NamedTuple):
 
     @property
     def id(self) -> bytes:
-        return parse_campaign(read_envelope(self.campaign, "campaign").payload).id
+        return opened(self.campaign).id
 
     def setup(self, keys=tuple(NODE_KEYS[:4]), **options):
         return self.dealer.setup(self.campaign, signed_list(self.publisher, keys, **options), self.root)
@@ -77,7 +77,7 @@ def refused(kind, reason, call, *arguments, **options):
 
 
 def test_parties_open_their_keys_and_exactly_the_released_set_decrypts(world):
-    campaign = parse_campaign(read_envelope(world.campaign, "campaign").payload)
+    campaign = opened(world.campaign)
     book = read_key_book(world.setup().raw, campaign)
     secrets = {keyid(each.public): own_key(book, each).secret for each in NODE_KEYS[:4]}
     parties = sorted(IDS[:3])
@@ -166,7 +166,7 @@ def test_keys_are_made_once_and_the_present_book_is_given_again(world):
 
 
 def test_a_join_and_a_leave_give_new_keys_to_few_and_no_serial_repeats(world):
-    campaign = parse_campaign(read_envelope(world.campaign, "campaign").payload)
+    campaign = opened(world.campaign)
     serials: dict[int, bytes] = {}
     boxes: dict[bytes, bytes] = {}
     lists = [NODE_KEYS[:4], NODE_KEYS[:5], NODE_KEYS[1:5], [*NODE_KEYS[:1], *NODE_KEYS[2:5]], NODE_KEYS[:5]]
@@ -189,7 +189,7 @@ def test_a_join_and_a_leave_give_new_keys_to_few_and_no_serial_repeats(world):
 
 
 def test_a_request_by_an_earlier_book_is_released_with_the_keys_of_that_book(world):
-    campaign = parse_campaign(read_envelope(world.campaign, "campaign").payload)
+    campaign = opened(world.campaign)
     old = read_key_book(world.setup().raw, campaign)
     for version in range(2, 6):
         world.rekey(NODE_KEYS[: 2 + version % 4], version)

@@ -10,6 +10,7 @@ from support.node_fleets import keys, summaries_of
 from support.node_publishing import round_of
 from support.nodes import TERMS, node_campaign
 from support.publisher import NOW
+from support.reports import opened
 
 from aggregator.nodes.campaigns.sheet import node_sheet
 from aggregator.nodes.statistics.federation import federated, noise_variances
@@ -19,7 +20,6 @@ from aggregator.nodes.store.summaries import NodeStore
 from aggregator.operations import models as gathering
 from edge_sdk.node.exchanging import exchange, totals
 from protocol import SCALE
-from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.nodes.summary import parse_node_list, read_summary
 from protocol.nodes.terms import SMOOTH, released_vectors, shares, variance_of_squares
@@ -31,7 +31,7 @@ PEERS = 4
 def gossip(made, folder, seed: int) -> list[bytes]:
     """The files of four peers that begin with two summaries each and exchange in a random order until all are equal."""
     random = Random(seed)
-    campaign = parse_campaign(read_envelope(made.campaign.read_bytes(), "campaign").payload)
+    campaign = opened(made.campaign.read_bytes())
     nodes = parse_node_list(read_envelope(made.listed.read_bytes(), "nodes").payload)
     folder.mkdir()
     own = [str(folder / f"{number}.hsn") for number in range(PEERS)]

@@ -5,17 +5,12 @@ The acts are those of ``support.faults.dealers``; ``edge_sdk/test_killed.py`` ex
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from support.faults.dealers import MUTATIONS, SCENARIOS
-from support.faults.shim import break_scenario
+from support.faults.shim import DEEP, SEEDS, TURNS, WAYS, break_scenario
 
 pytestmark = pytest.mark.slow
 
-DEEP = os.environ.get("HEARSAY_FAULT_SEEDS", "")
-SEEDS = ("--seeds", DEEP or "1")
-WAYS, TURNS = ("kill", "tear", "short"), ("EIO", "ENOSPC", "restart")
 OPTIONS = (*SEEDS, "--ways", *WAYS, *TURNS) if DEEP else (*SEEDS, "--ways", "kill", "--turns", *TURNS)
 """Without seeds fewer ways: a release takes two long powers, so this harness is slower than others."""
 

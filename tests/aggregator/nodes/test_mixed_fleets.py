@@ -12,13 +12,14 @@ from support.commands import run
 from support.node_fleets import keys, list_of, summaries_of_frames
 from support.nodes import node_payload
 from support.publisher import NOW, Publisher
+from support.reports import opened
 
 import aggregator
 from aggregator.estimates.joining import join
 from aggregator.models.scoring import Model
 from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.workspace import open_workspace
-from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
+from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal
 from protocol.errors import InputError
 from protocol.features import Categorical
@@ -47,7 +48,7 @@ def of_nodes(work, folder, frame, schema, family, name):
     publisher = Publisher(schema=schema)
     signer = open_workspace(work)
     raw = signer.publish("campaign", name, NOW, lambda *_: node_payload(publisher, family, name=name))
-    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    campaign = opened(raw)
     holders = dict(zip(keys(10), np.array_split(np.arange(len(frame)), 10), strict=True))
     content = summaries_of_frames(campaign, {key: frame.iloc[rows] for key, rows in holders.items()})
     (folder / f"{name}.hsn").write_bytes(b"".join(content))

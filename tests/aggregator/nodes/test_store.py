@@ -12,6 +12,7 @@ import pytest
 from support.node_fleets import keys, list_of, noisy, summaries_of, true_sums
 from support.nodes import PERIOD, node_campaign, node_payload
 from support.publisher import DAY, NOW, Publisher, key
+from support.reports import opened
 
 from aggregator.nodes.statistics.totals import Totals
 from aggregator.nodes.store import database
@@ -22,7 +23,6 @@ from aggregator.nodes.store.summaries import NodeStore
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.reports.tally.scope import scope_of
 from protocol import canonical
-from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope, seal
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.nodes.summary import SUMMARY_PAYLOAD_TYPE, build_summary, read_summary
@@ -30,7 +30,7 @@ from protocol.nodes.terms import ranges
 
 PUBLISHER = Publisher()
 CAMPAIGN_FILE = PUBLISHER.sign("campaign", node_payload(PUBLISHER))
-CAMPAIGN = parse_campaign(read_envelope(CAMPAIGN_FILE, "campaign").payload)
+CAMPAIGN = opened(CAMPAIGN_FILE)
 NODES = keys(4)
 LIST = list_of(PUBLISHER, NODES)
 SUMMARIES = summaries_of(CAMPAIGN, NODES)

@@ -3,6 +3,7 @@
 import pytest
 from support.failures import reason
 from support.publisher import NOW, Publisher, small_schema
+from support.reports import opened
 
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import (
@@ -17,7 +18,6 @@ from aggregator.publishing.privacy import periods, privacy_sheet
 from aggregator.publishing.workspace import open_workspace
 from edge_sdk import Device
 from protocol.document import DAY_SECONDS, read_payload
-from protocol.documents import campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 
@@ -30,14 +30,10 @@ def publish(work, now=NOW, **changes):
     return publish_campaign(work, small_schema(), TERMS._replace(**changes), now)
 
 
-def parsed(raw):
-    return campaign.parse_campaign(read_envelope(raw, "campaign").payload)
-
-
 @pytest.mark.parametrize("mechanism", ["direct", "oue", "she"])
 def test_the_end_says_what_was_said_before_and_asks_nothing(work, mechanism):
     raws = publish(work, mechanism=mechanism), end_campaign(work, "mushrooms", NOW + 5)
-    before, end = map(parsed, raws)
+    before, end = map(opened, raws)
     assert end.ended
     assert not before.ended
     assert (end.questions, end.answers, end.epsilon_micro, end.epsilon_per_answer_micro) == ((), 0, 0, 0)
@@ -54,19 +50,19 @@ def test_the_end_says_what_was_said_before_and_asks_nothing(work, mechanism):
 
 
 def test_the_end_lives_as_long_as_any_version_and_at_least_two_days(work):
-    long = parsed(publish(work, lifetime_seconds=90 * DAY_SECONDS)).header.expires
+    long = opened(publish(work, lifetime_seconds=90 * DAY_SECONDS)).header.expires
     publish(work, lifetime_seconds=3 * DAY_SECONDS)
-    assert parsed(end_campaign(work, "mushrooms", NOW + DAY_SECONDS)).header.expires == long
+    assert opened(end_campaign(work, "mushrooms", NOW + DAY_SECONDS)).header.expires == long
     publish(work, name="short", lifetime_seconds=2 * DAY_SECONDS)
     late = NOW + 7 * DAY_SECONDS
-    assert parsed(end_campaign(work, "short", late)).header.expires == late + 2 * DAY_SECONDS
+    assert opened(end_campaign(work, "short", late)).header.expires == late + 2 * DAY_SECONDS
 
 
 def test_an_evaluation_can_be_ended(work):
     model = Publisher().model()
     signed = work.publish("model", "mushrooms", NOW, lambda *_: read_envelope(model, "model").payload)
     publish_evaluation(work, signed, EvaluationParameters(MICRO), NOW)
-    end = parsed(end_campaign(work, "mushrooms-outcome", NOW))
+    end = opened(end_campaign(work, "mushrooms-outcome", NOW))
     assert end.ended
     assert end.fit.family == "outcome"
     assert end.model is not None
@@ -76,7 +72,7 @@ def test_a_comparison_can_be_ended_and_a_newer_version_of_any_model_ends_it(work
     signed = {name: named_model(work, name, 1) for name in ("one", "other")}
     publish_evaluation(work, list(signed.values()), EvaluationParameters(MICRO), NOW)
     publish_evaluation(work, list(signed.values()), EvaluationParameters(MICRO, name="kept"), NOW)
-    end = parsed(end_campaign(work, "one-comparison", NOW))
+    end = opened(end_campaign(work, "one-comparison", NOW))
     assert (end.ended, end.model_names, end.header.crit) == (True, ("one", "other"), ("models",))
     assert evaluations_ended(work, "other", NOW) == []
     named_model(work, "other", 2)
@@ -89,8 +85,8 @@ def test_a_campaign_ends_once_and_may_ask_again(work):
     assert reason(end_campaign, work, "other", NOW) == "campaign_unknown"
     end_campaign(work, "mushrooms", NOW)
     assert reason(end_campaign, work, "mushrooms", NOW) == "campaign_ended"
-    assert not parsed(publish(work)).ended
-    assert parsed(end_campaign(work, "mushrooms", NOW)).header.version == 4
+    assert not opened(publish(work)).ended
+    assert opened(end_campaign(work, "mushrooms", NOW)).header.version == 4
 
 
 def test_what_the_end_needs_must_be_there(work):
@@ -122,7 +118,7 @@ def test_a_device_takes_the_end_as_the_newest_version(work):
     end = end_campaign(work, "mushrooms", NOW)
     assert device.enrol(end).ended
     assert reason(device.enrol, first) == "rollback"
-    assert reason(device.report, parsed(first).id, {"odor": "n"}, "e") is not None
+    assert reason(device.report, opened(first).id, {"odor": "n"}, "e") is not None
     assert device.status().spooled == 0
 
 

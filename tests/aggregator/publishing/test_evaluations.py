@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from support.publisher import NOW, Publisher, small_schema
+from support.reports import opened
 
 from aggregator.publishing.campaigns import EvaluationParameters, publish_evaluation
 from edge_sdk import Device
-from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 from protocol.features import Categorical, Numeric
@@ -37,7 +37,7 @@ def answered(work, raw, models):
         for model in models:
             device.install(model)
         device.answer(device.enrol(raw).id, {"odor": "n", "weight": 2}, label="e")
-    return parse_campaign(read_envelope(raw, "campaign").payload)
+    return opened(raw)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from support.failures import reason
 from support.publisher import NOW, key, small_schema
+from support.reports import opened
 
 import aggregator
 from aggregator.nodes.campaigns.campaigns import make_node_campaign
@@ -17,8 +18,6 @@ from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.workspace import open_workspace
 from protocol import SCALE
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -88,7 +87,7 @@ def test_refusals_use_no_version(work, changes, expected):
 
 def test_a_campaign_for_nodes_ends_as_others_do(work):
     make(work)
-    ended = parse_campaign(read_envelope(end_campaign(work, "sums", NOW + 1), "campaign").payload)
+    ended = opened(end_campaign(work, "sums", NOW + 1))
     assert ended.ended
     assert ended.nodes is None
     assert reason(lambda: end_campaign(work, "sums", NOW + 2)) == "campaign_ended"

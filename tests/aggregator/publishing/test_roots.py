@@ -12,6 +12,7 @@ from support.examples import examples
 from support.failures import reason
 from support.killed import every_death
 from support.publisher import NOW, Publisher, key, small_schema
+from support.reports import opened
 
 from aggregator.common.files import write_output
 from aggregator.common.sealing import Cost
@@ -200,7 +201,7 @@ def test_a_draft_uses_up_its_version_and_waits_for_signatures(work):
     item, held = gather_copies(again(work), "campaign", [whole])
     assert (item.version, held.complete) == (1, True)
     assert accepted(work, again(work).copy(item)) is None
-    assert campaign.parse_campaign(read_envelope(publish(work), "campaign").payload).header.version == 2
+    assert opened(publish(work)).header.version == 2
     strange = Device.open(None, trust=again(work).root_bytes, clock=lambda: NOW)
     assert strange.enrol(whole).id == item.digest
 
@@ -361,7 +362,7 @@ def test_a_death_at_any_moment_of_publishing_never_makes_two_documents_of_one_ve
         deaths, attempt[0] = number, number
         copies = {item.version: again(work).copy(item) for item in again(work).history()}
         if output.exists() and output.read_bytes():
-            header = campaign.parse_campaign(read_envelope(output.read_bytes(), "campaign").payload).header
+            header = opened(output.read_bytes()).header
             assert copies[header.version] == output.read_bytes()
         assert left_the_house.items() <= copies.items()
         left_the_house = copies
@@ -430,7 +431,7 @@ def test_an_old_history_that_is_restored_alone_gives_no_version_twice(tmp_path, 
     (work.path / "published" / "notes.txt").write_text("of the publisher")
     (work.path / "published" / f"{'0' * 64}.hsc").write_bytes(left[2])
     last = publish(work, now=NOW + 1 + lacking)
-    header = campaign.parse_campaign(read_envelope(last, "campaign").payload).header
+    header = opened(last).header
     assert header.version == 2 + lacking
     assert again(work).history()[:-1] == whole
     assert {item.version: again(work).copy(item) for item in whole[1:]} == left

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.failures import refusal
 from support.publisher import NOW, Publisher, key, small_schema
+from support.reports import opened
 
 from aggregator.estimates.reports import estimate
 from aggregator.models.fitting import fit
@@ -19,7 +20,6 @@ from aggregator.reports.tally.tally import Tally
 from protocol import canonical
 from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
-from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 from protocol.errors import DocumentError, InputError, StorageError
 
@@ -40,7 +40,7 @@ def publish(workspace, now=NOW, **changes):
 
 
 def header_of(raw):
-    return campaign.parse_campaign(read_envelope(raw, "campaign").payload).header
+    return opened(raw).header
 
 
 def test_keys_are_for_their_owner_alone(tmp_path):

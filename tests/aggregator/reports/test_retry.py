@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.publisher import DAY, NOW
 from support.reports import CAMPAIGN, RAW, batch, digest, report
+from support.stores import files_of
 
 from aggregator.operations import report_store as store
 from aggregator.operations import retry
@@ -27,14 +28,6 @@ from aggregator.reports.storage.quarantine import Quarantine
 from protocol.errors import PolicyError, StorageError
 
 PRESENT = CAMPAIGN.period_at(NOW)
-
-
-def files_of(folder, *contents):
-    paths = []
-    for number, content in enumerate(contents):
-        paths.append(folder / f"{number}.hsr")
-        paths[-1].write_bytes(content)
-    return paths
 
 
 def early(devices, ahead=3):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 
 import pytest
 from support.commands import invoke
 from support.publisher import NOW
 from support.reports import CAMPAIGN, RAW, batch, header, report
+from support.watched import peak
 
 from aggregator.cli.publishing.show import MAX_DAMAGE
 from aggregator.operations.report_store import create_store
@@ -51,14 +51,6 @@ def test_a_batch_in_pieces_is_ingested_merged_and_shown_as_one(tmp_path):
     assert len(shown["batches"]) == 1 + MAX_DAMAGE
     assert (shown["damaged_stretches"], shown["damaged_bytes"]) == (499, 499)
     assert "399 stretches of bytes" in invoke("show", path).stdout
-
-
-def peak(work):
-    tracemalloc.start()
-    work()
-    found = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return found
 
 
 @pytest.mark.slow

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
-from support.commands import REFUSED
+from support.commands import REFUSED, edge
 from support.masked import TERMS, book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import key
 
 from edge_sdk import Node
-from edge_sdk.cli.main import main
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.masked_terms import DILUTED, PARTY
 
@@ -20,15 +20,11 @@ DILUTED_TERMS = TERMS._replace(noise=DILUTED, delta_pico=2_000_000)
 
 
 @pytest.fixture
-def run(tmp_path, publisher, system_time, capsys, monkeypatch):
+def run(tmp_path, publisher, system_time, monkeypatch):
     """Runs a command on a node that allows masked campaigns, with its key in a book beside it."""
     monkeypatch.chdir(tmp_path)
 
-    def command(*words):
-        status = main(["--state", "state", *words])
-        output = capsys.readouterr()
-        return status, output.out, output.err
-
+    command = partial(edge, "--state", "state")
     (tmp_path / "root.hst").write_bytes(publisher.root())
     (tmp_path / "c.hsc").write_bytes(
         publisher.sign("campaign", masked_payload(publisher, DISCRETE, masked=DILUTED_TERMS))

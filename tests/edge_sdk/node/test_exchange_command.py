@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
+from support.commands import edge
 from support.publisher import CAMPAIGN_KEY, DAY, NOW, ROOT_KEY, key
 
 from edge_sdk import Node
-from edge_sdk.cli.main import main
 from protocol.nodes.summary import build_node_list
 
 NAMES = ("north", "south", "west")
@@ -16,18 +17,14 @@ CSV = "odor,width,label\nn,3.25,e\nf,,p\nn,11,e\n"
 
 
 @pytest.fixture
-def run(tmp_path, publisher, system_time, capsys, monkeypatch):
+def run(tmp_path, publisher, system_time, monkeypatch):
     """Three nodes with a summary each in NAME-own.hsn, and the list of all three."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "root.hst").write_bytes(publisher.root())
     (tmp_path / "c.hsc").write_bytes(publisher.node_campaign(least_epsilon_micro=100_000))
     (tmp_path / "people.csv").write_text(CSV)
 
-    def command(node, *words):
-        status = main(["--state", node, *words])
-        output = capsys.readouterr()
-        return status, output.out, output.err
-
+    command = partial(edge, "--state")
     publics = []
     for name in NAMES:
         assert command(name, "provision", "root.hst")[0] == 0

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aggregator.nodes.dealer import issuing, journal
 from aggregator.nodes.dealer import issuing as releasing
 from aggregator.nodes.dealer.dealer import Dealer
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import keyid, read_envelope
+from protocol.documents.envelope import keyid
 from protocol.errors import HearsayError, PolicyError
 from protocol.masked.release import build_request
 from support.faults.harness import Harness, with_less_synchronisation, without_journal, without_synchronisation
@@ -22,6 +21,7 @@ from support.faults.lives import Scenario
 from support.masked import MODULUS, TERMS, masked_payload
 from support.nodes import NODE_KEYS, PERIOD, signed_list
 from support.publisher import NOW, Publisher, key
+from support.reports import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ CAMPAIGN = PUBLISHER.sign(
     "campaign",
     masked_payload(PUBLISHER, "discrete", masked=TERMS._replace(dealer=SIGNER.public, honest_micro=500_000)),
 )
-ID = parse_campaign(read_envelope(CAMPAIGN, "campaign").payload).id
+ID = opened(CAMPAIGN).id
 LISTS = {1: signed_list(PUBLISHER, NODE_KEYS[:4]), 2: signed_list(PUBLISHER, NODE_KEYS[1:5], 2)}
 ROOT = PUBLISHER.root()
 FIRST, OTHER = ([keyid(each.public) for each in NODE_KEYS[:number]] for number in (4, 3))
@@ -194,7 +194,7 @@ def _book_of_fresh_boxes() -> None:
             )
             for party in own.parties(own.book(row.campaign, row.version))
         ]
-        campaign = parse_campaign(read_envelope(row.document, "campaign").payload)
+        campaign = opened(row.document)
         return issuing._build(campaign, signer, row.version, row.list_version, parties)[0]
 
     issuing.signed_book = fresh

@@ -21,6 +21,12 @@ TREE = Path(__file__).parents[3]
 SOURCE = Path(__file__).with_name("shim.c")
 _LEAST_BYTES = 64 << 20
 
+WAYS, TURNS = ("kill", "tear", "short"), ("EIO", "ENOSPC", "restart")
+DEEP = os.environ.get("HEARSAY_FAULT_SEEDS", "")
+"""Random power cuts per kill point, for ``make faults``."""
+SEEDS = ("--seeds", DEEP or "1")
+OPTIONS = (*SEEDS, "--ways", *WAYS, *TURNS) if DEEP else (*SEEDS, "--ways", *WAYS, "--turns", *TURNS)
+
 
 def build(folder: Path) -> Path:
     """Compile the shim. If that is impossible, tests are skipped; in CI they fail."""
