@@ -42,12 +42,7 @@ _INCOMPLETE = re.compile(r"\.[0-9a-f]{1,64}[.a-z]*\.[0-9a-f]{16}\.tmp")
 
 
 class Limits(NamedTuple):
-    """Limits of uploads.
-
-    Attributes:
-        file_bytes: largest size of one batch file.
-        all_bytes: largest size of all files in ``reports/`` at one time.
-    """
+    """Limits of uploads: most bytes of one batch file, and of all files in ``reports/`` at one time."""
 
     file_bytes: int = 16 << 20
     all_bytes: int = 1 << 30

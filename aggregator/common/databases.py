@@ -100,10 +100,7 @@ class Database:
             write_row(self._connection, table, row, verb)
 
     def _seal(self, table: str, values: Sequence[object]) -> bytes:
-        """Return the seal (digest) of a row of ``table``, which shows a change of the row.
-
-        This software writes no floats, so a row with a float is damaged.
-        """
+        """Return the seal (digest) of a row. This software writes no floats, so a row with a float is damaged."""
         if float in map(type, values):
             raise self._schema.damaged()
         return seal(table, values)

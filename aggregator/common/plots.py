@@ -19,12 +19,7 @@ _STEPS = 5
 
 
 class Line(NamedTuple):
-    """A curve. Points that are not finite leave a gap.
-
-    Attributes:
-        name: text in the legend.
-        xs, ys: the coordinates of its points.
-    """
+    """A curve, with its name for the legend. Points that are not finite leave a gap."""
 
     name: str
     xs: Sequence[float]
@@ -32,12 +27,7 @@ class Line(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Bars of one colour.
-
-    Attributes:
-        name: text in the legend.
-        values: one value for each name on the horizontal axis.
-    """
+    """Bars of one colour, with a name for the legend: one value for each name on the horizontal axis."""
 
     name: str
     values: Sequence[float]

@@ -278,8 +278,7 @@ class _RaggedError(Exception):
 def _frame(rows: Iterator[tuple[int, list[str]]], path: Path, separator: str = ",") -> pd.DataFrame:
     """Make a frame of the rows of a file. Cells become arrays, a few rows at a time.
 
-    Arrays replace the lists of cells early, because the garbage collector visits every list again and again. This makes
-    the function three times as fast.
+    The garbage collector would visit lists of cells again and again; arrays make the function three times as fast.
     """
     _, header = next(rows, (0, []))
     names = header

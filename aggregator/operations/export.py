@@ -47,12 +47,7 @@ _LAST_SECOND = 253_402_300_799
 
 
 class Exported(NamedTuple):
-    """What an export holds.
-
-    Attributes:
-        reports: number of rows.
-        forgotten_before: the first period whose reports the store has kept; 0 if none were removed.
-    """
+    """The number of rows of an export, and the first period whose reports the store has kept; 0 if all were kept."""
 
     reports: int
     forgotten_before: int

@@ -158,11 +158,9 @@ def _opened(store: Store | EnvelopeStore | str | Path) -> Store | EnvelopeStore:
 
 
 class JoinedStatistics(NamedTuple):
-    """Statistics of one or several stores.
+    """Statistics of one or several stores together.
 
-    Attributes:
-        statistics: the statistics of all stores together.
-        homogeneity: test whether several stores are samples of one population; None for one store.
+    ``homogeneity`` tests whether several stores are samples of one population; None for one store.
     """
 
     statistics: Statistics

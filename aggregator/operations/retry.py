@@ -102,8 +102,8 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
     Only records that were set aside for ``reason`` are checked; None checks all.
 
     Raises:
-        PolicyError, InputError: the errors of :meth:`~aggregator.operations.report_store.Store.ingest`about the
-            enrolled ids.
+        PolicyError, InputError: the errors of :meth:`~aggregator.operations.report_store.Store.ingest` about enrolled
+            ids.
         StorageError: the errors of :meth:`~aggregator.operations.report_store.Store.changing`. The reports are then as
             before; or, if the error came after the manifest was replaced, the records are added and still in the
             quarantine too. Another retry removes them there.

@@ -48,7 +48,6 @@ class DayCount(NamedTuple):
     Attributes:
         day: in days since 1970, UTC.
         first, last: the day's first and last period with reports.
-        reports: number of counted reports.
         devices_at_least, devices_at_most: bounds of the number of devices; equal for one period.
     """
 

@@ -3,8 +3,8 @@
     OUT/fleet.hsf            the fleet list: all names and secrets, encrypted unless the operator asked for plain text
     OUT/devices/NAME.hsp     one provisioning file per device, to be copied to the device and then deleted here
 
-The secrets link every report to its device. ε-LDP does not rely on unlinkability, but the secrets are protected all
-the same: the operator keeps the list under a passphrase.
+The secrets link every report to its device. ε-LDP does not rely on unlinkability. Still the operator keeps the list
+under a passphrase.
 
 A mark is a digest of a report id. With a file of a fleet's marks an ingest refuses the reports of all other devices,
 and needs no secret. The file does not link reports to devices, and nobody can make a report with it, since it does not
@@ -327,12 +327,7 @@ def _marked(state: Any, identifier: bytes) -> bytes:
 
 
 class PeriodIds(NamedTuple):
-    """The report ids of one period.
-
-    Attributes:
-        period: number of the period.
-        by_index: for each of a device's answers in the period the sorted ids of all devices, (devices,) uint64.
-    """
+    """The report ids of one period: for each answer of a device the sorted ids of all devices, (devices,) uint64."""
 
     period: int
     by_index: tuple[Ids, ...]
@@ -368,10 +363,7 @@ class FleetIds:
         return ids
 
     def known(self, period: int, maker: IdMaker | None = None) -> tuple[Ids, ...]:
-        """Return the ids of all devices in a period: for each answer of a device an array, sorted, (devices,) uint64.
-
-        ``maker`` computes them; None makes a new one.
-        """
+        """Return the ids of all devices in a period: for each answer of a device a sorted array, (devices,) uint64."""
         maker = maker or self.maker()
         return tuple(np.sort(maker.ids(self._campaign_id, period, index)) for index in range(self._answers))
 

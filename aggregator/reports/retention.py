@@ -30,12 +30,7 @@ from protocol.documents.campaign import Campaign
 
 
 class Removal(NamedTuple):
-    """What :func:`forget` removed.
-
-    Attributes:
-        before: the first period whose reports are kept.
-        removed, kept: numbers of removed and of kept records, repeated ones included.
-    """
+    """What :func:`forget` removed: the records of the periods before ``before``, counted with repeated ones."""
 
     before: int
     removed: int

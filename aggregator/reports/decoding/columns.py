@@ -49,10 +49,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def join(cls, pieces: Sequence[Columns], answer_bytes: int) -> Self:
-        """Concatenate the records of all ``pieces``, in their order.
-
-        ``answer_bytes``, the length of an answer field, is used only if there are no pieces.
-        """
+        """Concatenate all ``pieces`` in their order. ``answer_bytes`` is used only if there are none."""
         columns = zip(*(pieces or [cls.empty(answer_bytes)]), strict=True)
         return cls._make(map(np.concatenate, columns))
 
@@ -92,14 +89,7 @@ _MANY_BYTES = 1 << 23
 
 
 class Matrix(NamedTuple):
-    """Adjacent records of one layout in a file, read without a copy.
-
-    Attributes:
-        data: the file.
-        start: position of the first record.
-        rows: number of records, N.
-        layout: lengths and kind of the records' fields.
-    """
+    """Adjacent records of one layout in a file, ``rows`` of them (N), the first at position ``start`` of ``data``."""
 
     data: Content
     start: int

@@ -164,10 +164,9 @@ SPAN_RECORDS = 1 << 20
 
 
 class Decoded(NamedTuple):
-    """The checked content of one file.
+    """The N good records of one file, in file order, and what was rejected.
 
     Attributes:
-        records: the N good records, in file order.
         positions: (N,) int64, byte position of each good record in the file.
         rejected: number of rejected pieces by reason, without zeros.
         pieces: rejected pieces in file order, at most :data:`MAX_PIECES`.
@@ -180,10 +179,9 @@ class Decoded(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The checked records of one span of a file.
+    """The N good records of one span of a file, in file order, and what was rejected.
 
     Attributes:
-        records: the N good records, in file order.
         positions: (N,) int64, byte position of each good record in the file.
         batch: (N,) intp, index in ``standings`` of each record's batch.
         standings: one for each batch; equal neighbours appear once.
@@ -202,10 +200,9 @@ class Block(NamedTuple):
 
 
 class WholeFiles(NamedTuple):
-    """The records of all small files that are a single complete batch of good records.
+    """The N records of all small files that are a single complete batch of good records.
 
     Attributes:
-        records: the N records.
         file: (N,) int64, index of the file of each record.
         digests: for every file the digest of its batch; empty for a file in ``left_over``.
         left_over: indices of the files that are not a single complete batch of good records.

@@ -400,9 +400,9 @@ def _claim(standing: BatchStanding) -> int:
 
 
 def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] | None:
-    """Return for N records of a block the digest that their damaged batch states: (N,) uint64, its first eight bytes.
+    """Return for N records the digest that their damaged batch states: (N,) uint64, its first eight bytes.
 
-    ``rows`` selects the records; None means all. The result is None if no batch states a digest.
+    ``rows`` selects records of the block. The result is None if no batch states a digest.
     """
     claims = np.array([_claim(standing) for standing in block.standings], np.uint64)
     if not claims.any():

@@ -125,12 +125,9 @@ class Ends(NamedTuple):
 
 
 class ListedFile(NamedTuple):
-    """A file to read.
+    """A file to read: its index among the files given, its absolute path or URL, and its ends when it was listed.
 
-    Attributes:
-        number: index of the file among the files given.
-        file: its absolute path or URL.
-        ends: its length and last bytes when it was listed; None if it was empty or could not be read.
+    ``ends`` (length and last bytes) is None if the file was empty or could not be read.
     """
 
     number: int

@@ -53,7 +53,7 @@ class Ingested(NamedTuple):
     Attributes:
         identity: digest of its content (:func:`identity`).
         tail: the last bytes of its content (:func:`tail`).
-        name: name of the file, without folders, when it was read.
+        name: without folders, when it was read.
         size_bytes: length of its content, decompressed.
         present: the latest period in which it was read. Reports of later periods were refused as too early.
         proven: number of good records in complete batches (with the right digest and count).

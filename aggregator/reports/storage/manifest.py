@@ -51,11 +51,7 @@ _SEAL = b',\n "sha256": "'
 class Part(NamedTuple):
     """A Parquet file with records of one bucket (records that agree in the low bits of their ids).
 
-    Attributes:
-        bucket: number of the bucket.
-        name: name of the file.
-        records: number of records.
-        sha256: hexadecimal digest of the file's bytes.
+    ``sha256`` is the hexadecimal digest of its bytes.
     """
 
     bucket: int
@@ -70,10 +66,7 @@ class Part(NamedTuple):
 
 
 class SideFile(NamedTuple):
-    """A Parquet file of a store that holds no records.
-
-    It holds the index of input files of an ingest, or the counts of forgotten periods.
-    """
+    """A Parquet file without records: an index of input files, or the counts of forgotten periods."""
 
     name: str
     rows: int
@@ -264,9 +257,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _parse(body: dict[str, Any]) -> Manifest:
-    """Return the manifest that ``body``, the content of a manifest's file, states.
+    """Return the manifest that a file's content states.
 
-    Raises ``ValueError``, ``KeyError`` or ``TypeError`` if it states no manifest.
+    Raises ``ValueError``, ``KeyError`` or ``TypeError`` if there is none.
     """
     campaign, buckets, forgotten = bytes.fromhex(body["campaign"]), _count(body["buckets"]), body["forgotten"]
     manifest = Manifest(

@@ -57,10 +57,7 @@ class Stored(NamedTuple):
 
     @classmethod
     def join(cls, pieces: list[Stored], answer_bytes: int) -> Stored:
-        """Concatenate the records of all ``pieces``, in their order.
-
-        ``answer_bytes``, the length of an answer field, is used only if there are no pieces.
-        """
+        """Concatenate all ``pieces`` in their order. ``answer_bytes`` is used only if there are none."""
         records = Columns.join([piece.records for piece in pieces], answer_bytes)
         if all(piece.claim is None for piece in pieces):
             return cls(records, None)
@@ -199,9 +196,8 @@ _LARGEST = 30 << 20
 def reuse_freed_memory() -> None:
     """Make glibc keep freed blocks of up to 30 MiB, and 60 MiB in all. Later calls do nothing.
 
-    Array operations on blocks allocate and free half a megabyte all the time. Before a larger block was freed, glibc
-    returns each of them to the system, and the system clears its pages for the next use. That takes a fifth of the
-    time of an ingest. Other C libraries are not affected.
+    Otherwise glibc returns each freed block to the system, which clears its pages for the next use. That takes a fifth
+    of the time of an ingest. Other C libraries are not affected.
     """
     np.empty(_LARGEST, np.uint8)  # The array is freed at once, and glibc then raises its limits.
 

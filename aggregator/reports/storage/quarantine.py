@@ -35,12 +35,9 @@ _EMPTY_TAG = b"hearsay/1/empty file\0"
 
 
 class QuarantinedFile(NamedTuple):
-    """The kept pieces of one input file.
+    """The rejected records and byte ranges that are kept of one input file.
 
-    Attributes:
-        identity: digest of the file's content, in hexadecimal.
-        file: name of the file, without folders.
-        pieces: the rejected records and byte ranges.
+    ``identity`` is the digest of the file's content in hexadecimal, ``file`` its name without folders.
     """
 
     identity: str

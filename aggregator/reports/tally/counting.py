@@ -47,7 +47,6 @@ class Partition(NamedTuple):
     further bits.
 
     Attributes:
-        bucket: number of the bucket.
         divisions: number of partitions of the bucket, a power of two.
         number: index of this partition in the bucket, from 0.
         most: number of complete records that fit into memory.
@@ -63,8 +62,6 @@ class Counted(NamedTuple):
     """The counts of some partitions of a store.
 
     Attributes:
-        tally: counts of answers by question.
-        turnout: numbers of answers by period and stratum.
         unproven: number of counted records of damaged batches.
         superseded: number of records of damaged batches that are not counted because a proven record has their id, or
             their complete batch is in the store.

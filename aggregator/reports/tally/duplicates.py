@@ -139,12 +139,7 @@ def repeated_rows(ids: Ids, known_bits: int) -> NDArray[np.intp]:
 
 
 class _Piece(NamedTuple):
-    """Some records of one division in the temporary file, column by column.
-
-    Attributes:
-        start: offset of the first byte.
-        records: number of records.
-    """
+    """Some records of one division in the temporary file, column by column, from offset ``start`` on."""
 
     start: int
     records: int
@@ -156,9 +151,8 @@ class Lots:
     All records of an id are in one of ``number`` divisions (lots), a power of two.
 
     If very many ids repeat, all records of a partition are de-duplicated, but the memory was planned for their ids
-    only. The records are therefore in a temporary file; without it, the parts of the store would be read and verified
-    once for every division. The file is in the system's folder, which ``TMPDIR`` changes. It has no name, so the system
-    removes it when the process ends, also by a crash.
+    only. The records are therefore in a temporary file, in the system's folder, which ``TMPDIR`` changes. The file has
+    no name, so the system removes it when the process ends, also by a crash.
     """
 
     def __init__(self, number: int, known_bits: int, answer_bytes: int) -> None:

@@ -1,12 +1,11 @@
 """Counts that tell honest reports from lies: set bits per report, and counts by stretch of time.
 
-The number of set bits in an honest device's row of bits has a law that does not depend on the record. A tally has no
-such numbers. Counts by time show whether one period differs from the others.
+The number of set bits in an honest device's row of bits has a law that does not depend on the record. Counts by time
+show whether one period differs from the others.
 
 Counts by period and standing (proven or unproven) are for any number of periods. A chunk of records mostly holds long
 runs of records of one period and standing. Each such run is counted by itself. Other chunks are sorted first. Many
-short runs are then counted together, and only counts that are not 0 are kept. The cost grows with the number of records
-plus the number of counts, and not with their product.
+short runs are then counted together, and only counts that are not 0 are kept.
 """
 
 from __future__ import annotations

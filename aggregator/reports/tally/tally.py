@@ -262,7 +262,6 @@ class Settled(NamedTuple):
     """The records that :func:`settle` keeps, at most one per id, and the numbers of records that it drops.
 
     Attributes:
-        records: the kept records.
         replayed: number of copies of kept records.
         conflicting: number of records, copies included, whose id has different records.
         superseded: number of records of damaged batches whose id has a proven record (of a complete batch).
@@ -454,10 +453,7 @@ class TallyBuilder:
         return True
 
     def _counts(self) -> Integers:
-        """Return the counts of each of G groups as a row: (G, Q + C) int64.
-
-        A row holds for each of Q questions the number of answers, then its own of the C counts.
-        """
+        """Return the counts of each of G groups, (G, Q + C) int64, as :meth:`drain` does."""
         questions = len(self._campaign.questions)
         columns = []
         for question in range(questions):
