@@ -283,8 +283,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _store(self, body: RequestBody) -> HTTPStatus:
         """Store an upload, and return the status to answer.
 
-        It is the status of :meth:`Uploads.store`, or 404: the path is no path of a batch; 401: the token is missing or
-        wrong; 413: the upload is too large.
+        It is that of :meth:`Uploads.store`, or 404: no path of a batch; 401: no valid token; 413: too large.
         """
         parts = self._parts()
         if parts is None or parts[0] != REPORTS or not _BATCH.fullmatch(parts[1]):

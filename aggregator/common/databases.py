@@ -213,8 +213,7 @@ class Ledger(Database):
         """Raise an error if this ledger is a copy or was restored. The caller must be in a transaction or snapshot.
 
         Raises:
-            StorageError: ``NAME_copied``: this is a copy, or an older file that was restored. NAME is the ledger's
-                kind.
+            StorageError: ``NAME_copied``, where NAME is the ledger's kind.
         """
         if not is_there(self._path, self._named()):
             raise self._copied()

@@ -30,10 +30,7 @@ def missing_extra(what: str, extra: str) -> InputError:
 
 
 def install_command(extra: str) -> str:
-    """Return a shell command that installs this software with one more ``extra``.
-
-    It installs from the place that this software was installed from.
-    """
+    """Return a shell command that installs one more ``extra`` of this software, from where it was installed before."""
     tree = Path(__file__).parents[2]
     if (tree / "pyproject.toml").is_file():  # it runs from its source: installed as editable, or not at all
         return _pip("-e", f"{tree}[{extra}]")
@@ -65,10 +62,7 @@ def _requirement(found: Distribution, extra: str) -> tuple[str, ...]:
 
 
 def _pip(*arguments: str) -> str:
-    """Return a shell line that runs this interpreter's pip with ``arguments``.
-
-    It has pip's short name if a shell finds the same pip by it.
-    """
+    """Return a shell line that runs this interpreter's pip, by its short name if a shell finds the same pip."""
     beside = Path(sys.executable).parent
     found = shutil.which("pip")
     pip = ("pip",) if found is not None and Path(found).parent == beside else (sys.executable, "-m", "pip")

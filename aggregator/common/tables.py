@@ -84,7 +84,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def _csv_frame(text: str, path: Path, separator: str = ",") -> pd.DataFrame:
-    """Parse the ``text`` of a CSV file into a frame. ``path`` names the file in errors."""
+    """Parse a CSV file's text into a frame. ``path`` names the file in errors."""
     reader = csv.reader(StringIO(text, newline=""), strict=True, delimiter=separator)
     try:
         return _frame(_rows(reader), path, separator)
@@ -200,7 +200,7 @@ def _number_of(layout: Layout) -> re.Pattern[str]:
 
 
 def _mixed(column: pd.Series[Any], layout: Layout, missing: set[str]) -> str:
-    """Return a sentence that says why a column of numbers was not converted, or empty text.
+    """Return why a column with numbers was not converted, in a sentence, or empty text.
 
     There is a sentence if most cells are numbers and some have a sign of the layout. It names a line, and no cell.
     """

@@ -274,7 +274,7 @@ def guarantee_sheet(
     shuffled: bool = False,
     liars: Sequence[float] = (0.01, 0.05),
 ) -> GuaranteeSheet:
-    """``hearsay guarantee``: what a campaign promises, and what lies can do. Run by analysts, owners and auditors.
+    """``hearsay guarantee``: return what a campaign promises, and what lies can do.
 
     ``to_json()`` of the sheet is what the command prints with ``--json``.
 
@@ -302,8 +302,7 @@ def guarantee_sheet(
 def verify(document: Document, trust: Document, *, newer: Sequence[Document] = (), now: int | None = None) -> Verified:
     """``hearsay verify``: check a trust root, campaign, model or node list as a device does.
 
-    Signatures, dates and every value are checked. Only the command, not this function, checks summaries of nodes and
-    files of dealers.
+    Signatures, dates and every value are checked. Only the command checks summaries of nodes and files of dealers.
 
     Args:
         document: bytes or path of the signed file.

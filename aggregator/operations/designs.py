@@ -46,7 +46,7 @@ def design(
     seed: int = 0,
     judge: bool = True,
 ) -> PilotDesign:
-    """``hearsay design``: choose features, groups of values and bins for a campaign. Run by the analyst.
+    """``hearsay design``: choose features, groups of values and bins for a campaign.
 
     The result's ``file`` is the schema with its tables ``[ask]`` and ``[decision]``, for
     :func:`aggregator.make_campaign`.
@@ -86,7 +86,7 @@ def refine(
 ) -> Refinement:
     """``hearsay refine``: choose the next step of a series of campaigns from its private answers alone.
 
-    Run by the analyst. The result's ``ask`` and ``share.shown`` are the arguments ``ask`` and ``share`` of the next
+    The result's ``ask`` and ``share.shown`` are the arguments ``ask`` and ``share`` of the next
     :func:`aggregator.make_campaign`. If it has ``candidates``, :func:`sign_candidates` makes their models, for
     :func:`aggregator.make_evaluation` with the same share.
 

@@ -62,7 +62,7 @@ def export(
     everything: bool = False,
     force: bool = False,
 ) -> Exported:
-    """Write a store's reports to one file, in bounded memory. Run by the operator.
+    """Write a store's reports to one file, in bounded memory.
 
     The file gets its name when it is complete. An error before that leaves what was at ``out`` as it was. With
     ``everything`` all records are written as stored, with repeats and conflicts, instead of the reports that a tally

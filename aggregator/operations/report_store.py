@@ -191,7 +191,7 @@ class Store:
         enrolled: Enrolled | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> IngestSummary:
-        """Add the reports of some files. Run by the operator.
+        """Add the reports of some files.
 
         Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second time.
         Only two kinds of refused reports may then be added: reports of a period that has begun since the first time,

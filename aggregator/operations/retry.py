@@ -97,7 +97,7 @@ class _Judged(NamedTuple):
 
 
 def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: str | None = None) -> RetrySummary:
-    """Check the records in a store's quarantine again, and add those that are good now. Run by the operator.
+    """Check the rejected records in a store's quarantine again, and add those that are good now.
 
     Only records that were set aside for ``reason`` are checked; None checks all.
 
@@ -157,7 +157,7 @@ class _Retry:
             self._transaction.add_parts(reader.finish())
 
     def clear(self) -> None:
-        """Remove from the quarantine the pieces that are in the store, or are refused for another reason."""
+        """Remove from the quarantine the pieces that are in the store now, or are refused for another reason."""
         for kept, rest in self._rest:
             self._quarantine.keep(kept.identity, kept.file, rest)
         self._quarantine.flush()
@@ -198,7 +198,7 @@ class _Retry:
         return entry.rejected.get(EARLY, 0) - whole + sum(piece.reason == EARLY for piece in settled)
 
     def _judgeable(self, pieces: Sequence[Rejected], entry: Ingested | None, lost_early: int) -> list[Rejected]:
-        """Return the pieces that can be checked again. The other pieces are counted as left, by the cause."""
+        """Return the rejected pieces that can be checked again. The other ones are counted as left, by the cause."""
         judgeable = []
         for piece in pieces:
             if piece.proven is None:
@@ -264,7 +264,7 @@ class _Retry:
         return piece.proven is not None and len(piece.data) == self._header.record_length
 
     def _judged(self, pieces: Sequence[Rejected]) -> _Judged:
-        """Divide pieces into those that every rule accepts now and those that are refused for a new reason."""
+        """Divide rejected pieces into those that every rule accepts now and those that are refused for a new reason."""
         data = write_batch(self._header, [piece.data for piece in pieces])
         found = self._decoder.decode(data, now=self._now)
         forgotten = found.records.period < self._transaction.manifest.first_period

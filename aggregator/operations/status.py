@@ -155,7 +155,7 @@ def date_of(day: int) -> str:
 
 
 def status(store: Store | str | Path, *, target: float | None = None) -> Status:
-    """Summarise a store's reports, without their estimates. Run by the operator.
+    """Summarise a store's reports, without their estimates.
 
     ``target`` is a half width of a share's interval to reach, at least :data:`LEAST_TARGET`; None for no target.
 

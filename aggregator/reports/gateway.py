@@ -223,7 +223,7 @@ def merge_files(
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> MergeSummary:
-    """Merge report files. Run by a gateway, or by an operator who archives reports.
+    """Merge report files into the file ``out``. Run by a gateway, or by an operator who archives reports.
 
     After an error ``out`` is as before, unless only the last flush or the removal of temporary files failed: then
     it is the new file.

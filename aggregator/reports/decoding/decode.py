@@ -215,7 +215,7 @@ class WholeFiles(NamedTuple):
 
 
 def decode_batches(data: Content, campaign: Campaign, *, now: int) -> Decoded:
-    """Check all records of a file of concatenated batches. Run by the aggregator.
+    """Check all records of a file of concatenated batches.
 
     ``now`` is the present in seconds since 1970. All records are in memory at a time.
 

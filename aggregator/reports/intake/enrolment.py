@@ -74,8 +74,6 @@ class Enrolled:
     def accepts(self, records: Columns) -> NDArray[np.bool_]:
         """Return which of N records, accepted by all other rules, an enrolled device made: (N,) bool.
 
-        Run by the aggregator.
-
         Raises:
             InputError: ``file_not_found``, ``ids_invalid``: the ids come from a file that changed after it was opened.
         """

@@ -21,7 +21,7 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 def find_files(names: Iterable[str], *, recursive: bool = False, suffixes: tuple[str, ...] = SUFFIXES) -> FileList:
-    """Find the files that names stand for. Run by the operator's ingest and by a gateway's merge.
+    """Find the files that ``names`` stand for.
 
     Args:
         names: files; folders, whose report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``, of which all

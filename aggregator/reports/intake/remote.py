@@ -125,9 +125,9 @@ class Ends(NamedTuple):
 
 
 class ListedFile(NamedTuple):
-    """A file to read: its index among the files given, its absolute path or URL, and its ends when it was listed.
+    """A file to read: its index among the files given, its absolute path or URL, and its length and last bytes.
 
-    ``ends`` (length and last bytes) is None if the file was empty or could not be read.
+    ``ends`` is None if the file was empty or could not be read.
     """
 
     number: int
@@ -160,7 +160,7 @@ def read_remotely(
     enrolled: Enrolled | None,
     progress: Callable[[int], None],
 ) -> None:
-    """Have an executor read files, by paths and URLs, and write their new records into parts. Run by a store's ingest.
+    """Have an executor read files, by paths and URLs, and write their new records into parts (Parquet files).
 
     All processes of the executor see the store's folder. ``progress`` is called with a number of files that are
     finished.

@@ -209,7 +209,7 @@ def read_with_threads(
     enough: Callable[[], bool],
     progress: Callable[[int], None],
 ) -> int:
-    """Read files with the threads of this process, and write their new records into parts. Run by a store's ingest.
+    """Read files with the threads of this process, and write their new records into parts (Parquet files).
 
     ``enough`` is called after every share of files; if it returns True, no further share is read. ``progress`` is
     called with a number of files that are finished. The result is the number of files that were read, from the first

@@ -132,7 +132,7 @@ class Inputs:
     def may_know(self, tail: bytes) -> bool:
         """Return whether an earlier ingest read a file with these last eight bytes (:func:`tail`).
 
-        If so, only the digest :func:`identity` tells whether it was the same content.
+        If so, only its :func:`identity` tells whether it was the same.
         """
         low, high = _places(self._tails, tail)
         return high > low

@@ -53,8 +53,8 @@ def write_temporary(path: Path, data: bytes, mode: int = ORDINARY) -> None:
 def replace_durably(paths: Sequence[Path]) -> None:
     """Flush temporary files of one folder to the disk, rename each to its path, and flush the folder once.
 
-    Several files are flushed at a time: the disk then writes them together, many times as fast as one by one. After an
-    error each of the ``paths`` has its old content or its new content.
+    Several files are flushed at a time, which is many times as fast as one by one. After an error each of the ``paths``
+    has its old content or its new content.
     """
     if len(paths) > 1:
         with ThreadPoolExecutor(_FLUSHERS) as flusher:

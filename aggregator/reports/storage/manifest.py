@@ -137,7 +137,7 @@ class Manifest(NamedTuple):
         return [part for part in self.parts if part.bucket == bucket]
 
     def paths(self) -> set[str]:
-        """Paths of all files that the manifest names, relative to the store's folder."""
+        """Return the paths of all files that the manifest names, relative to the store's folder."""
         found = {part.path for part in self.parts} | {f"{INPUTS}/{file.name}" for file in self.inputs}
         if self.forgotten is not None:
             found.add(f"{FORGOTTEN}/{self.forgotten.counts.name}")
@@ -354,7 +354,7 @@ class Opened(NamedTuple):
 
 
 def read_documents(folder: Path) -> Opened:
-    """Read a store's manifest and campaign. Run by the operator and by a cluster's workers.
+    """Read a store's manifest and campaign.
 
     Raises:
         StorageError: the errors of :func:`read_manifest`; ``store_damaged`` also if the campaign file is missing, not

@@ -113,7 +113,7 @@ class Counted(NamedTuple):
 
     @classmethod
     def zero(cls, campaign: Campaign) -> Counted:
-        """Return the counts of no records, which :meth:`merge` adds to other counts without a change."""
+        """Return the counts of no records: the neutral element of :meth:`merge`."""
         return cls(Tally.zero(campaign), Turnout.none(campaign))
 
 

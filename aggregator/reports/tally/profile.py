@@ -222,7 +222,7 @@ class Stretches:
 
 
 class ProfileCounter:
-    """Counts records by question, set bits and stretch of time. The result is a :class:`Profile`."""
+    """Counts records into a :class:`Profile`."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign

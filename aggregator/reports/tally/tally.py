@@ -56,7 +56,7 @@ class _Values:
         return slice(base, base + self._limit[question])
 
     def histogram(self, question: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Count N answers by question and value, (N,) int64 each, and return the histogram, (bins,) int64.
+        """Count N answers by question and value, (N,) int64 each: (bins,) int64.
 
         The result is None if a value is out of its question's domain.
         """
@@ -196,7 +196,7 @@ class Tally:
 
     @classmethod
     def zero(cls, campaign: Campaign) -> Tally:
-        """Return the tally of no reports, which :meth:`merge` adds to another tally without a change."""
+        """Return the tally of no reports: the neutral element of :meth:`merge`."""
         mechanisms = [question.mechanism for question in campaign.questions]
         return cls(campaign.id, (0,) * len(mechanisms), tuple((0,) * mechanism.answers for mechanism in mechanisms))
 
@@ -218,10 +218,7 @@ class Tally:
         )
 
     def less(self, other: Tally) -> Tally:
-        """Return this tally without the counts of ``other``, whose reports must be part of this tally.
-
-        Raises the errors of :meth:`merge`.
-        """
+        """Return this tally without ``other``, whose reports must be part of it. Raises the errors of :meth:`merge`."""
         return self.merge(
             Tally(other.campaign, tuple(-a for a in other.n), tuple(tuple(-a for a in cells) for cells in other.counts))
         )

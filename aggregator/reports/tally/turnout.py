@@ -36,7 +36,7 @@ class Turnout:
 
     @classmethod
     def none(cls, campaign: Campaign) -> Turnout:
-        """Return the turnout of no answers, which :meth:`merge` adds to another turnout without a change."""
+        """Return the turnout of no answers: the neutral element of :meth:`merge`."""
         return cls(campaign.answers, np.empty(0, np.int64), np.empty(0, np.int64))
 
     def merge(self, other: Turnout) -> Turnout:
@@ -93,7 +93,7 @@ class ByPeriod(NamedTuple):
 
 
 class TurnoutCounter:
-    """Counts records by period and stratum. The result is a :class:`Turnout`."""
+    """Counts records by period and stratum, into a :class:`Turnout`."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._stratum = np.array([question.stratum for question in campaign.questions], np.int64)
