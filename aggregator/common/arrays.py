@@ -12,7 +12,7 @@ Integers = NDArray[np.int64]
 
 
 def run_starts(values: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the indices at which runs of equal values begin in N values, (N,): (K,) intp, rising; empty if N is 0."""
+    """Return the indices at which the K runs of equal values begin in N values, (N,): (K,) intp, rising."""
     return np.flatnonzero(np.concatenate([[True] * bool(len(values)), values[1:] != values[:-1]]))
 
 

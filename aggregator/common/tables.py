@@ -539,7 +539,7 @@ def have_outer_spaces(text: object) -> bool:
 
 
 def numbers_of(column: pd.Series) -> pd.Series:
-    """Return the numbers of a column as (N,) float64. A cell that a device would not read as a number becomes NaN."""
+    """Return the N numbers of a column, (N,) float64. A cell that a device would not read as a number becomes NaN."""
     if column.dtype != object:
         return column.astype(float)
     read = {cell: as_number(cell) for cell in set(column)}

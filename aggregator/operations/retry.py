@@ -43,8 +43,7 @@ class RetrySummary(NamedTuple):
     """The result of one retry.
 
     Attributes:
-        tried: number of pieces (rejected records or byte ranges) that were checked again: all, or all with the given
-            reason.
+        tried: number of pieces (rejected records or byte ranges) that were checked again.
         proven, unproven: numbers of records added to the store, of complete and of damaged batches.
         repeated: number of records that the store had already, for example after a crash of an earlier retry.
         left: numbers of pieces that were not added, by the cause: :data:`NO_RECORD`, :data:`NOT_WHOLE`,
@@ -88,11 +87,11 @@ class _Judged(NamedTuple):
 
     @property
     def amount(self) -> int:
-        """Return the number of pieces to add."""
+        """Return the number of rejected records to add."""
         return sum(map(len, self.good.values()))
 
     def pieces(self) -> list[Rejected]:
-        """Return the pieces whose earlier reason no longer holds."""
+        """Return the rejected records whose earlier reason no longer holds."""
         return [piece for group in self.good.values() for piece in group] + [piece for piece, _ in self.turned]
 
 
@@ -163,7 +162,7 @@ class _Retry:
         self._quarantine.flush()
 
     def _file(self, reader: Reader, kept: QuarantinedFile, entry: Ingested | None, reason: str | None) -> None:
-        """Check the pieces of one file. ``entry`` is None if the ingest of the file was never committed."""
+        """Check the rejected pieces of one file. ``entry`` is None if the ingest of the file was never committed."""
         if entry is not None:  # This retry may have replaced the entry, by adding records with this file's content.
             entry = self._inputs.get(entry.identity) or entry
         pieces = [piece for piece in kept.pieces if reason in (None, piece.reason)]
@@ -180,9 +179,9 @@ class _Retry:
         self._rest.append((kept, _rest(kept.pieces, [*settled, *judged.pieces()], entry)))
 
     def _settled(self, pieces: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
-        """Return the pieces that the index entry of the file counts as done already.
+        """Return the rejected pieces that the index no longer counts as open.
 
-        A crash came before they were removed from the quarantine.
+        An earlier retry settled them, and a crash came before it removed them from the quarantine.
         """
         refused = _refused(entry, pieces)
         return [

@@ -141,10 +141,10 @@ class _Fleet:
 def _batches(
     campaign: Campaign, found: Iterable[Columns], most: int
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-    """Yield the ids, (N,) uint64, and places, (N,) int64, of at least ``most`` records at a time; fewer at the end.
+    """Yield the ids, (N,) uint64, and places, (N,) int64, of N records at a time: at least ``most`` but for the last.
 
-    The place of a record is period·r + stratum, with r strata. The ids of the whole fleet are computed for each batch
-    of records, so these batches are large.
+    The place of a record is period·r + stratum, with r strata (groups of questions of which a device answers one). The
+    ids of the whole fleet are computed for each N records, so N is large.
     """
     strata = np.array([question.stratum for question in campaign.questions], np.int64)
     ids: list[NDArray[np.uint64]] = []
@@ -162,6 +162,6 @@ def _batches(
 def _place(records: Columns, strata: NDArray[np.int64], answers: int) -> NDArray[np.int64]:
     """Return period·r + stratum of each of N records: (N,) int64, with r = ``answers``.
 
-    ``strata`` has the stratum of each question.
+    ``strata`` has the stratum (group of questions of which a device answers one) of each question.
     """
     return records.period.astype(np.int64) * answers + strata[records.question]

@@ -50,7 +50,7 @@ _ID_BYTES = 8
 
 
 class Sorter:
-    """Sorts records of ``length`` bytes (L) by the id at offset ``id_at``, also more records than fit into memory.
+    """Sorts records of L = ``length`` bytes by the id at offset ``id_at``, also more records than fit into memory.
 
     Each record has a tag, a number that is kept with it. Records that do not fit are divided into files below
     ``folder`` by the first byte of the id. Ids are pseudo-random, so the files have about equal sizes. If someone chose
@@ -67,7 +67,10 @@ class Sorter:
         self.held_bytes = 0
 
     def add(self, rows: Bytes, tag: int) -> None:
-        """Add N records, (N, L) uint8. ``tag`` is a number below 2^32, which :meth:`pieces` yields with each record."""
+        """Add N records of L bytes, (N, L) uint8.
+
+        :meth:`pieces` yields ``tag``, a number below 2^32, with each record.
+        """
         tags = np.frombuffer(tag.to_bytes(_TAG_BYTES, "big"), np.uint8)
         tagged = np.concatenate([rows, np.broadcast_to(tags, (len(rows), _TAG_BYTES))], axis=1)
         self._held.append(tagged)
@@ -87,7 +90,7 @@ class Sorter:
         records are one piece.
 
         Yields:
-            (N, L) uint8, N sorted records; and (N,) uint32, their tags.
+            (N, L) uint8, N sorted records of L bytes; and (N,) uint32, their tags.
         """
         if not self._spilled:
             yield self._untag(self._joined())
@@ -101,7 +104,7 @@ class Sorter:
         return rows
 
     def _divide(self, rows: Bytes, folder: Path, depth: int) -> None:
-        """Append N records with their tags, (N, L + 4) uint8, to files by byte number ``depth`` of their ids."""
+        """Append N records of L bytes with their tags, (N, L + 4) uint8, to files by byte ``depth`` of their ids."""
         folder.mkdir(exist_ok=True)
         byte = rows[:, self._id_at + depth]
         order = np.argsort(byte, kind="stable")
@@ -135,9 +138,8 @@ class Sorter:
         return tagged[:, : self._length], tags
 
     def _order(self, tagged: Bytes) -> NDArray[np.intp]:
-        """Return the order that sorts N records with their tags, (N, L + 4) uint8, by id, then by all other bytes.
-
-        So the order depends only on the records.
+        """Return the order that sorts N records of L bytes with their tags, (N, L + 4) uint8, by id, then all other
+        bytes.
         """
         ids = np.ascontiguousarray(tagged[:, self._id_at : self._id_at + _ID_BYTES]).view(">u8")[:, 0]
         ids = ids.astype(np.uint64)
@@ -153,7 +155,7 @@ class Sorter:
 
 
 def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> tuple[Bytes, Bytes, int]:
-    """Keep one of each group of identical rows of N sorted records, (N, L) uint8.
+    """Keep one of each group of identical rows of N sorted records of L bytes, (N, L) uint8.
 
     The kept row is proven (of a complete batch) if any row of its group is.
 

@@ -89,7 +89,7 @@ _MANY_BYTES = 1 << 23
 
 
 class Matrix(NamedTuple):
-    """Adjacent records of one layout in a file, ``rows`` of them (N), the first at position ``start`` of ``data``."""
+    """N adjacent records of one layout in a file: ``rows`` = N, and the first is at position ``start`` of ``data``."""
 
     data: Content
     start: int
@@ -161,11 +161,10 @@ class Matrix(NamedTuple):
 def matrices(data: Content, runs: Iterable[tuple[int, int]], layout: Layout) -> Iterator[tuple[Matrix, list[Matrix]]]:
     """Cut runs of adjacent records, each a (position, number of records), into matrices of about 65536 rows.
 
-    Long runs are cut in place, without a copy, unless the file is read in pieces. Short runs are copied into one
-    matrix.
+    Long runs are cut without a copy, unless the file is read piece by piece. Short runs are copied into one matrix.
 
     Yields:
-        A matrix, and views of those parts of the file whose records are its rows, in the order of the rows.
+        A matrix, and views of the file where its rows are, in the order of the rows.
     """
     waiting: list[Matrix] = []
     records = 0

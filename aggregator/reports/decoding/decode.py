@@ -69,8 +69,8 @@ class BatchStanding(NamedTuple):
 
     Attributes:
         proven: whether the batch has the right digest and number of records.
-        claim: the digest that the trailer of an unproven batch states; empty without a trailer. If another
-            batch with this digest is proven, the records here are copies of its records, or damaged.
+        claim: the digest that the trailer of a damaged batch states; empty without a trailer. If another batch with
+            this digest is complete, the records of the damaged batch are copies of its records, or damaged.
     """
 
     proven: bool
@@ -120,7 +120,7 @@ class SpanBuilder:
         self._pieces: list[Rejected] = []
 
     def reject(self, reason: str, offset: int, length: int, total: int) -> None:
-        """Reject ``total`` adjacent bytes from ``offset`` on, as pieces of ``length`` bytes, all for ``reason``."""
+        """Reject ``total`` adjacent bytes from ``offset`` on, as records of ``length`` bytes, all for ``reason``."""
         count = total // length
         self._rejected[reason] += count
         for place in range(offset, offset + total, length)[: MAX_PIECES - self._kept_pieces]:

@@ -111,7 +111,7 @@ class _File:
     """One file that is being read.
 
     Attributes:
-        name: its identity, 32 bytes; None if it is not computed yet.
+        name: digest of its content, 32 bytes; None if it is not computed yet.
         known: its entry from an earlier reading; None if there was none.
         kept: True once records of the file may be in the parts.
         open_places: (N,) int64, offsets of the N records that were not enrolled at the last reading.
@@ -175,7 +175,10 @@ class Reader:
         self._enrolment = b"" if enrolled is None else enrolled.digest
 
     def finish(self) -> list[Part]:
-        """Write the records that still wait in memory, and return all parts. Call it when every file is read."""
+        """Write the records that still wait in memory, and return all parts (Parquet files).
+
+        Call it when every file is read.
+        """
         return self._writer.finish()
 
     def read(self, sources: Sequence[Source], *, may_repeat: bool = False) -> list[Read]:
@@ -221,10 +224,7 @@ class Reader:
         return self._alone(source, name, None)._replace(known=known)
 
     def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
-        """Read one file by itself.
-
-        The result may be that it is unreadable, unless some of it is in the parts already.
-        """
+        """Read one file by itself. If it fails before a record is written into the parts, the result says why."""
         file = _File(source, name, known)
         try:
             return self._whole(file)
@@ -332,7 +332,7 @@ class Reader:
         return self._sharing.each(partial(self._take, file), spans)
 
     def _take(self, file: _File, span: RecordSpan) -> BlockResult:
-        """Check a block of records, and write its good new records into the parts."""
+        """Check a block of records, and write its good new records into the Parquet parts."""
         data = file.source.data
         # Records that were once in time do not become too early when the clock is set back.
         last = 0 if file.known is None else file.known.present * self._period_seconds

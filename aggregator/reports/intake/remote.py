@@ -84,9 +84,7 @@ class Executor(Protocol):
 _LISTED = 2048
 """Largest number of files whose ends or digests one task finds."""
 _TASKS_EACH = 4
-"""Tasks for each thread of the executor. With fewer tasks some threads are idle at the end; more tasks make small
-parts.
-"""
+"""Tasks for each thread of the executor. Fewer tasks leave threads idle at the end; more make small Parquet parts."""
 _TASK_BYTES = 1 << 30
 """A task reads about this much at most, because all of it is read again when a worker is lost."""
 _FILE_BYTES = 1 << 14
@@ -203,7 +201,7 @@ class _RemoteReading:
         self._parts: list[Part] = []
 
     def read_all(self) -> None:
-        """Read every content once, and join the small parts that every task wrote into each bucket."""
+        """Read every content once, and join the small Parquet parts that every task wrote into each bucket."""
         ends = self._each(ends_from, range(len(self._names)))
         first, similar = [], []
         seen: set[Ends] = set()

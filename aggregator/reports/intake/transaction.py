@@ -107,9 +107,9 @@ class IngestTransaction:
 
     @contextmanager
     def reader(self, now: int, enrolled: Enrolled | None, sharing: WorkSharingPool | None = None) -> Iterator[Reader]:
-        """Open a reader whose parts belong to this ingest. Call it once: a second reader would use the same names.
+        """Open a reader whose Parquet parts belong to this ingest.
 
-        The arguments are those of :class:`Reader`.
+        Call it once: a second reader would use the same names. The arguments are those of :class:`Reader`.
         """
         name = f"{self.manifest.generation + 1:08d}-0"
         with PartWriter(self.folder, self.campaign.layout, self.manifest.buckets, name) as writer:
@@ -146,7 +146,7 @@ class IngestTransaction:
         self._unreadable.append((number, found))
 
     def add_parts(self, parts: Iterable[Part]) -> None:
-        """Add finished parts, which are on the disk, to the list that the next manifest names."""
+        """Add finished Parquet parts, which are on the disk, to the list that the next manifest names."""
         self._parts += parts
 
     def correct_totals(self, *, fewer: Counter[str], more: Counter[str]) -> None:

@@ -129,11 +129,11 @@ class Manifest(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Return the number of records in all parts, including repeated ones."""
+        """Return the number of records in all Parquet parts, including repeated ones."""
         return sum(part.records for part in self.parts)
 
     def bucket_parts(self, bucket: int) -> list[Part]:
-        """Return all parts with records of the bucket with number ``bucket``."""
+        """Return all Parquet parts with records of the bucket with number ``bucket``."""
         return [part for part in self.parts if part.bucket == bucket]
 
     def paths(self) -> set[str]:

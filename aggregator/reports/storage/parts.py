@@ -66,7 +66,7 @@ class Stored(NamedTuple):
 
 
 def part_schema(layout: Layout) -> pa.Schema:
-    """Return the names and types of the columns of a part whose records have the given layout."""
+    """Return the names and types of the columns of a part, a Parquet file of records with the given layout."""
     answer = pa.uint16() if layout.kind == SINGLE else pa.binary(layout.answer_bytes)
     return pa.schema(
         [
@@ -122,7 +122,7 @@ def to_table(stored: Stored, layout: Layout) -> pa.Table:
 
 
 def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[Stored]:
-    """Yield the records of a part, one row group at a time. The digest of the part is checked first.
+    """Yield the records of a part (a Parquet file), one row group at a time. The digest of the part is checked first.
 
     Raises:
         StorageError: ``store_damaged``: the file is missing or altered, or is another part.
@@ -176,7 +176,7 @@ def _read_group(file: pq.ParquetFile, group: int, layout: Layout) -> Stored:
 
 
 def _answer_field(column: pa.ChunkedArray, layout: Layout) -> NDArray[np.uint8]:
-    """Return the N answer fields of A bytes in a column of a part: (N, A) uint8."""
+    """Return the N answer fields of A bytes in a column of a Parquet file: (N, A) uint8."""
     if layout.kind == SINGLE:
         values: NDArray[np.uint16] = column.to_numpy()
         return values.astype(">u2").view(np.uint8).reshape(-1, 2)
@@ -205,14 +205,14 @@ def reuse_freed_memory() -> None:
 ROW_GROUP = 1 << 17
 """Number of records in a row group. A writer keeps at most one row group per bucket in memory; a reader keeps one."""
 PART_BYTES = 96 << 20
-"""Largest size of a part's columns in memory. When a part has reached it, the next part of the bucket is begun."""
+"""Largest size of a Parquet file's columns in memory. When it is reached, the next file of the bucket is begun."""
 _WAITING_BYTES = 64 << 20
 _LEAST_ROWS = 1 << 10
 _FLUSH_BYTES = 16 << 20
 _FLUSHERS = 8
 _FINISHERS = 2  # threads that write the last row groups; each additional thread would take memory of its own
 MOST_SMALL = 16
-"""Number of small parts that a bucket may have. If there are more, they are joined."""
+"""Number of small Parquet files that a bucket may have. If there are more, they are joined."""
 SMALL_RECORDS = 1 << 18
 
 
@@ -256,7 +256,7 @@ def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], 
 
 
 class PartWriter:
-    """Collects records per bucket and writes them into parts. A context manager.
+    """Collects records per bucket and writes them into parts (Parquet files). A context manager.
 
     If the block of ``with`` raises, the written parts are removed. A part that can not be removed stays until the
     store's next change. The names of all written parts begin with ``name``; no other part of the store has a name that
@@ -323,7 +323,7 @@ class PartWriter:
             bucket.lock.release()
 
     def finish(self) -> list[Part]:
-        """Write all records that wait in memory, flush everything to the disk, and return the parts in order of bucket.
+        """Write all records that wait in memory, flush all, and return the parts (Parquet files) in order of bucket.
 
         No thread may call :meth:`add` any more.
         """
@@ -339,9 +339,9 @@ class PartWriter:
         return sorted(self._parts)
 
     def _finish(self, bucket: _Bucket) -> _OpenPart | None:
-        """Write the waiting records of a bucket, and end its part.
+        """Write a bucket's waiting records, and end its open Parquet file.
 
-        Returns the file to flush, or None if it has no part.
+        Returns that file, or None, to be flushed.
         """
         if bucket.size:
             self._write(bucket)
@@ -369,14 +369,14 @@ class PartWriter:
         return begun
 
     def _end(self, bucket: _Bucket, part: _OpenPart) -> _OpenPart:
-        """End the part of a bucket, and return the file to flush."""
+        """End the open Parquet file of a bucket, and return it to be flushed."""
         bucket.part = None
         self._parts.append(part.end())
         return part
 
 
 class _Bucket:
-    """The open part of one bucket, and its waiting records.
+    """The open part (a Parquet file) of one bucket, and its waiting records.
 
     At most one row group waits, in arrays that are reused. ``begun`` is the number of the bucket's parts so far.
     """
@@ -423,7 +423,7 @@ class _Bucket:
 
 
 class _OpenPart:
-    """A part that is being written: a new file, and the Parquet writer that writes into it.
+    """A part (Parquet file) that is being written: the file, and the Parquet writer that writes into it.
 
     ``write``, ``tell``, ``flush``, ``close`` and ``closed`` are what the Parquet writer asks of a file.
     """

@@ -46,7 +46,10 @@ class QuarantinedFile(NamedTuple):
 
 
 class Quarantine:
-    """The ``quarantine`` folder of a store, made with the first piece, for at most ``limit_bytes`` of files."""
+    """The ``quarantine`` folder of a store, with at most ``limit_bytes`` of files.
+
+    The first rejected piece makes it.
+    """
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self._folder = folder
@@ -86,7 +89,7 @@ class Quarantine:
         return len(lines)
 
     def flush(self) -> None:
-        """Put all pieces since the last flush in place, on the disk. Call it before a manifest counts the pieces.
+        """Put all rejected pieces since the last flush on the disk. Call it before a manifest counts these pieces.
 
         If the process is killed before, the folder is as it was, and the next change of the store removes temporary
         files. After an error each file is as before or complete.
@@ -107,7 +110,7 @@ class Quarantine:
                 self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
 
     def remove(self, kept: QuarantinedFile, rest: Sequence[Rejected]) -> None:
-        """Remove the kept pieces of one file, except those in ``rest``. The counts of the store do not change."""
+        """Remove the rejected pieces of one file, except those in ``rest``. The counts of the store do not change."""
         if rest:
             self.keep(kept.identity, kept.file, rest)
             self.flush()
@@ -116,7 +119,7 @@ class Quarantine:
         self._used = None
 
     def files(self) -> Iterator[QuarantinedFile]:
-        """Yield the kept pieces of every input file that has any, in the order of the files' identities.
+        """Yield the rejected pieces of every input file that has any, in the order of the files' identities (digests).
 
         Raises:
             StorageError: ``store_damaged``: a file is not as it was written.

@@ -122,7 +122,7 @@ class Deduplicated(NamedTuple):
 
     Attributes:
         stored: the N records of the partition but for those of damaged batches whose complete batch is in the store.
-        repeated: (R,) intp, rows of ``stored`` whose id is in another row, too.
+        repeated: (R,) intp, the R rows of ``stored`` whose id is in another row, too.
         alone: (N,) bool, mask of rows whose id is unique; None if all ids are unique.
         settled: the records, at most one per id, that :func:`aggregator.reports.tally.tally.settle` keeps of the rows
             ``repeated``.

@@ -121,7 +121,7 @@ class Members:
         self._may_be[ids >> self._shift] = True
 
     def rows(self, ids: Ids) -> NDArray[np.intp]:
-        """Return the indices of those of N ``ids``, (N,) uint64, that are in the set: (R,) intp, rising."""
+        """Return the indices of those R of N ``ids``, (N,) uint64, that are in the set: (R,) intp, rising."""
         rows = np.flatnonzero(self._may_be.take((ids >> self._shift).view(np.int64)))
         candidates = ids.take(rows)
         place = np.minimum(self._ids.searchsorted(candidates), max(0, len(self._ids) - 1))
@@ -129,10 +129,7 @@ class Members:
 
 
 def repeated_rows(ids: Ids, known_bits: int) -> NDArray[np.intp]:
-    """Return the indices of those of N ids, (N,) uint64, that occur more than once: (R,) intp, rising.
-
-    Every occurrence of such an id is in the result.
-    """
+    """Return the indices of those R of N ids, (N,) uint64, that occur more than once: (R,) intp, rising."""
     gathered = IdSet(len(ids), known_bits)
     gathered.add(ids)
     return Members(gathered.repeated()).rows(ids)

@@ -36,7 +36,9 @@ SCHEMA = pa.schema(
         pa.field("count", pa.int64(), nullable=False),
     ]
 )
-"""Columns of the table of counts of forgotten periods. ``cell`` is -1 if ``count`` is the number of answers."""
+"""Columns of the table of counts of forgotten periods. ``cell``, the index of a possible answer, is -1 if ``count`` is
+the number of all answers.
+"""
 ANSWERS = -1
 _AT_ONCE = 1 << 16
 """Approximate number of counts, zeros included, that one step computes at a time."""
@@ -251,7 +253,7 @@ class ProfileCounter:
                 self._add_set_bits(records.question[block], records.answer[block])
 
     def _add_set_bits(self, question: NDArray[np.uint16], answer: NDArray[np.uint8]) -> None:
-        """Count N answers, (N, A) uint8, by question, (N,) uint16, and number of set bits."""
+        """Count N answers of A bytes, (N, A) uint8, by question, (N,) uint16, and number of set bits."""
         questions, bins = self._set_bits.shape
         lot = question.astype(np.int64) * bins
         for column in range(answer.shape[1]):

@@ -98,7 +98,7 @@ class _Rows(ABC):
         return slice(base, base + self._own[question])
 
     def sums(self, question: NDArray[np.int64], answer: NDArray[np.uint8]) -> NDArray[np.int64] | None:
-        """Add up N answers, (N, A) uint8, to N questions, (N,) int64, and return the sums in the order of ``total``.
+        """Add up N answers of A bytes, (N, A) uint8, to N questions, (N,) int64: the sums in the order of ``total``.
 
         The result is None if an answer has a bit or integer that is not 0 behind those of its question.
         """
@@ -372,7 +372,7 @@ def count(campaign: Campaign, records: Columns) -> Tally:
 class TallyBuilder:
     """Counts records in blocks that stay in the processor's cache.
 
-    The records may belong to ``groups`` groups (G), which are counted apart. Question q of group g has the number g·Q +
+    The records may belong to G = ``groups`` groups, which are counted apart. Question q of group g has the number g·Q +
     q, with Q questions in the campaign.
     """
 
@@ -398,7 +398,7 @@ class TallyBuilder:
 
         Args:
             question: (N,) uint16, the question of each answer.
-            answer: (N, A) uint8, the answer fields.
+            answer: (N, A) uint8, the answer fields of A bytes.
             group: (N,) int64, the group of each answer, from 0 on; None if all are of group 0.
 
         Raises:
@@ -427,7 +427,7 @@ class TallyBuilder:
 
         Args:
             number: (N,) int64, number of each record's question (see the class).
-            answer: (N, A) uint8, the answer fields. Needed unless the campaign's layout is ``SINGLE``.
+            answer: (N, A) uint8, the answer fields of A bytes. Needed unless the campaign's layout is ``SINGLE``.
             value: (N,) int64, the first 2 bytes of each answer field, or the first 4 if the layout is ``INTEGERS``, as
                 an unsigned number. Needed if an answer to some question is one value.
         """
@@ -450,7 +450,7 @@ class TallyBuilder:
         return True
 
     def _counts(self) -> Integers:
-        """Return the counts of each of G groups, (G, Q + C) int64, as :meth:`drain` does."""
+        """Return the counts of all groups, in the form that :meth:`drain` returns."""
         questions = len(self._campaign.questions)
         columns = []
         for question in range(questions):

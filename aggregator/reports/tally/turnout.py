@@ -58,7 +58,7 @@ class Turnout:
 
     @property
     def period(self) -> Integers:
-        """Return the period of each of the P pairs in ``place``: (P,) int64."""
+        """Return the period of each of the P pairs (period, stratum) with an answer: (P,) int64."""
         return np.asarray(self.place // self.strata)
 
     def of_stratum(self, stratum: int) -> Integers:
@@ -66,7 +66,7 @@ class Turnout:
         return np.asarray(self.answers[self.place % self.strata == stratum])
 
     def by_period(self) -> ByPeriod:
-        """Return the numbers of reports and devices in every period with a report.
+        """Return the numbers of reports and of devices in every period with a report.
 
         A device sends its answers to all strata together. The number of devices is therefore the number of answers to
         the stratum with the most answers. This number is too low only if a device's reports were lost in part.
@@ -93,7 +93,7 @@ class ByPeriod(NamedTuple):
 
 
 class TurnoutCounter:
-    """Counts records by period and stratum, into a :class:`Turnout`."""
+    """Counts records by period and stratum (group of questions of which a device answers one)."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._stratum = np.array([question.stratum for question in campaign.questions], np.int64)
