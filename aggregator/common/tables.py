@@ -265,7 +265,7 @@ def _cell_text(value: object) -> str:
 def csv_bytes(frame: pd.DataFrame) -> bytes:
     """Return a frame of text as the bytes of a CSV file that :func:`read_table` reads back unchanged."""
     text = StringIO(newline="")
-    writer = csv.writer(text)  # RFC 4180: lines end with \r\n, and cells with either sign are quoted
+    writer = csv.writer(text)  # RFC 4180: lines end with \r\n, and cells with \r or \n are quoted
     writer.writerow(frame.columns)
     writer.writerows(frame.itertuples(index=False, name=None))
     return text.getvalue().encode()

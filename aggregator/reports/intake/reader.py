@@ -454,7 +454,7 @@ class WorkSharingPool:
             while waiting:
                 yield _first(function, waiting)
         finally:
-            # Wait only for calls that have begun. A pool may report a cancelled future to wait() much later.
+            # Wait only for calls that have begun: a pool may tell wait() of a cancelled call much later.
             wait([future for future, _ in waiting if not future.cancel()])
 
 

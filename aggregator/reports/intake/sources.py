@@ -460,7 +460,7 @@ def _content(file: str | os.PathLike[str], in_memory: int) -> Content:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            return read_regular(path, MAX_FILE_BYTES)  # makes the same two checks, and raises the fitting error
+            return read_regular(path, MAX_FILE_BYTES)  # repeats both checks, and raises the error
         return LargeFile(os.dup(descriptor), found.st_size)
     finally:
         os.close(descriptor)

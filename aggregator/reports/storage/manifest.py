@@ -223,7 +223,7 @@ def read_manifest(folder: Path) -> Manifest:
             ``store_older``: newer or older software wrote the store; ``store_damaged``: the content is no manifest, was
             changed, or is older than the last change of the store.
     """
-    noted = noted_generation(folder)  # Before the manifest is read: a change in between makes that newer.
+    noted = noted_generation(folder)  # read before the manifest, so that a change in between is no fault
     try:
         raw = (folder / FILE_NAME).read_bytes()
     except (FileNotFoundError, NotADirectoryError):

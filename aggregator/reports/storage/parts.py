@@ -334,7 +334,7 @@ class PartWriter:
             flush.result()
         folders = {(self._folder / part.path).parent for part in self._parts}
         if folders:
-            folders |= {self._folder / REPORTS, self._folder}  # their entries for new folders need a flush, too
+            folders |= {self._folder / REPORTS, self._folder}  # they have entries for new folders
         list(self._flusher.map(sync_folder, sorted(folders)))
         return sorted(self._parts)
 

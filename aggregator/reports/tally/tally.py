@@ -142,7 +142,7 @@ class _Bits(_Rows):
         found = np.bincount(lot | byte, minlength=self._questions << 8).reshape(self._questions, 256)
         counts = np.empty((self._questions, 8), np.int64)
         for bit, half in enumerate((128, 64, 32, 16, 8, 4, 2, 1)):
-            # Bytes with this bit are the upper half. The halves are then added up, and the bit is gone.
+            # The counts of byte values with this bit are the upper half. Adding the halves up removes the bit.
             upper = found[:, half:]
             upper.sum(axis=1, out=counts[:, bit])
             found = found[:, :half] + upper
