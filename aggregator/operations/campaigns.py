@@ -4,7 +4,7 @@
     made = aggregator.make_campaign(work, "schema.toml", epsilon=1, mechanism="direct")
     made.save("c.hsc")
 
-The commands call these functions, so both write the same bytes. Arguments of all functions:
+The commands call these functions, so a command and its function write the same bytes. Arguments of all functions:
 
 - ``now``: seconds since 1970; None means the present time.
 - ``workspace``: an open workspace, or its folder. Only an open one can have a passphrase given in Python

@@ -153,7 +153,7 @@ class Store:
 
     @contextmanager
     def changing(self) -> Iterator[Manifest]:
-        """Context manager that holds the store's lock during its block, and gives the manifest.
+        """Context manager that holds the store's lock during its block, and returns the manifest.
 
         Before the block runs, files that a crash left are removed. An ``OSError`` of the block becomes a
         ``StorageError``.
@@ -298,8 +298,8 @@ class Store:
     def at_rest(self, read: Callable[[Manifest], Result]) -> Result:
         """Read the store without its lock: call ``read`` with the manifest, and return its result.
 
-        Another process may change the store, and remove parts that the manifest named. So after a ``StorageError``
-        ``read`` is called again if the manifest was replaced. Otherwise the error is raised.
+        Another process may change the store, and remove Parquet files that the manifest named. So after a
+        ``StorageError`` ``read`` is called again if the manifest was replaced. Otherwise the error is raised.
         """
         manifest = read_manifest(self.path)
         while True:

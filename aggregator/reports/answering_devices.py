@@ -65,7 +65,7 @@ def squares_of_answers(
 
 
 class Conflict(NamedTuple):
-    """Different reports of one device for one question time, none of which counts.
+    """Different reports of one device with one id, none of which counts.
 
     Attributes:
         fleet, device: names of the fleet and of the device.

@@ -136,8 +136,9 @@ _LOGGERS = ("distributed", "tornado", "asyncio")
 _MOST_LOCAL = 1024
 _LAST_PORT = (1 << 16) - 1
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
-"""Settings of glibc's allocator that keep freed memory in the worker. Dask's own settings return it at once; then the
-arrays of every block fault in all their pages again, which takes as long as all other work."""
+"""Settings of glibc's allocator that keep freed memory in the worker. Dask's own settings return freed memory at once;
+then the arrays of every block fault in all their pages again, which takes as long as all other work.
+"""
 _LOCAL = re.compile(r"local:([0-9]{1,4})")
 _REMOTE = re.compile(r"(tcp|tls)://\S+:[0-9]{1,5}")
 

@@ -138,8 +138,7 @@ class Sorter:
         return tagged[:, : self._length], tags
 
     def _order(self, tagged: Bytes) -> NDArray[np.intp]:
-        """Return the order of N records of L bytes with their tags, (N, L + 4) uint8, by id, then by all other bytes.
-        """
+        """Return the order of N records of L bytes with tags, (N, L + 4) uint8, by id, then by all other bytes."""
         ids = np.ascontiguousarray(tagged[:, self._id_at : self._id_at + _ID_BYTES]).view(">u8")[:, 0]
         ids = ids.astype(np.uint64)
         order = np.argsort(ids, kind="stable")

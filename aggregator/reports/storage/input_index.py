@@ -227,7 +227,7 @@ def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
     """Read a Parquet file that the manifest names, and whose columns must be ``schema``.
 
     Raises:
-        StorageError: ``store_damaged``: the file is missing, or is not as stated.
+        StorageError: ``store_damaged``: the file is missing, or is not as the manifest says.
     """
     where = f"'{folder.name}/{file.name}'"
     try:
