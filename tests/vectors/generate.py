@@ -9,56 +9,19 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
 
-from vectors import (
-    made_asked,
-    made_averaging,
-    made_campaigns,
-    made_devices,
-    made_envelopes,
-    made_evaluations,
-    made_masked,
-    made_masked_keys,
-    made_masked_messages,
-    made_mixtures,
-    made_models,
-    made_nodes,
-    made_pilots,
-    made_records,
-    made_roots,
-    made_series,
-    made_signatures,
-    made_summaries,
-)
 from vectors.makers import Collection
 from vectors.runner import FOLDER
 
-MAKERS = {
-    "asked": made_asked.make,
-    "averaging": made_averaging.make,
-    "campaigns": made_campaigns.make,
-    "devices": made_devices.make,
-    "envelopes": made_envelopes.make,
-    "evaluations": made_evaluations.make,
-    "masked": made_masked.make,
-    "masked_keys": made_masked_keys.make,
-    "masked_messages": made_masked_messages.make,
-    "mixtures": made_mixtures.make,
-    "models": made_models.make,
-    "nodes": made_nodes.make,
-    "pilots": made_pilots.make,
-    "records": made_records.make,
-    "roots": made_roots.make,
-    "series": made_series.make,
-    "signatures": made_signatures.make,
-    "summaries": made_summaries.make,
-}
+MAKERS = sorted(path.stem.removeprefix("made_") for path in Path(__file__).parent.glob("made_*.py"))
 
 
 def text_of(name: str) -> str:
     """The text of one generated file, without ``.json`` in its name."""
     collection = Collection()
-    MAKERS[name](collection)
+    import_module(f"vectors.made_{name}").make(collection)
     content = {
         "source": f"made by tests/vectors/made_{name}.py; digest of the documents {_digest(collection)}",
         "documents": collection.documents,

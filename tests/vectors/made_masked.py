@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from support.masked import MODULUS, NODES, TERMS, P, masked_payload
 from support.nodes import node_payload
-from support.publisher import NOW, Publisher
+from support.publisher import NOW
 
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE
-from protocol.features import Categorical, Numeric
-from protocol.schema import Label, build_schema
 from research.products import PRIME
-from vectors.makers import PUBLISHER, Collection
+from vectors.makers import PUBLISHER, THREE_CLASSES, Collection, campaign, changed, many
 
 INVALID = "invalid_campaign"
 BODY = canonical.unpack(masked_payload(PUBLISHER))
+signed = partial(campaign, BODY)
 MAP = TERMS.to_dict()
 MAP_OF_NODES = NODES.to_dict()
-MANY = Publisher(
-    schema=build_schema(
-        Label("label", ["e", "p", "q"]),
-        [Categorical("odor", ["a", "n"]), Numeric("width", "0", "10", [0], substitute=None)],
-    )
-)
-"""Three classes, and a number that may be missing: 3 + 9 + 6 + 3 + 3 numbers of a Gaussian campaign."""
 
 
 def make(cases: Collection) -> None:
@@ -34,19 +27,14 @@ def make(cases: Collection) -> None:
     _refused(cases)
     _moduli(cases)
     _slots(cases)
-    _older(cases)
+    clear = (PUBLISHER.sign("campaign", node_payload(PUBLISHER)), "wards")
+    cases.older("masked", {"older_reader": signed()}, {"older_reader_of_a_campaign_in_the_clear": clear})
     _ranges(cases)
-
-
-def signed(**changes: Any) -> bytes:
-    """A masked campaign with some fields replaced; a field of ``...`` is left out."""
-    body = {**BODY, **changes}
-    return PUBLISHER.sign("campaign", canonical.pack({key: body[key] for key in body if body[key] is not ...}))
 
 
 def with_terms(**changes: Any) -> bytes:
     """A masked campaign with some of its terms replaced."""
-    return signed(masked={**MAP, **changes})
+    return signed(masked=changed(MAP, **changes))
 
 
 def _good(cases: Collection) -> None:
@@ -95,11 +83,9 @@ def _refused(cases: Collection) -> None:
         "slots_of_44_bits": {"slot_bits": 44},
         "slots_are_text": {"slot_bits": "40"},
         "unknown_key": {"zz": 1},
+        **{f"without_{key}": {key: ...} for key in MAP},
     }.items():
         cases.add(name, with_terms(**changes), reason=INVALID)
-    for key in MAP:
-        left = {name: value for name, value in MAP.items() if name != key}
-        cases.add(f"without_{key}", signed(masked=left), reason=INVALID)
     for name, fields in {
         "key_is_not_in_crit": {"crit": ["nodes"]},
         "crit_without_the_key": {"masked": ...},
@@ -111,8 +97,7 @@ def _refused(cases: Collection) -> None:
     }.items():
         cases.add(name, signed(**fields), reason=INVALID)
     devices = canonical.unpack(PUBLISHER.campaign_payload())
-    asked = PUBLISHER.sign("campaign", canonical.pack({**devices, "masked": MAP, "crit": ["masked"]}))
-    cases.add("of_devices", asked, reason=INVALID)
+    cases.add("of_devices", campaign(devices, masked=MAP, crit=["masked"]), reason=INVALID)
     cases.add("another_key_in_crit", signed(crit=["masked", "nodes", "zz"]), reason="unknown_crit")
 
 
@@ -183,25 +168,10 @@ def _slots(cases: Collection) -> None:
     fits = (1 << 39) // (100 * 65536) - 256
     for name, records, reason in (("largest_sum_of_40_bits", fits, None), ("larger_sum", fits + 1, INVALID)):
         cases.add(name, signed(nodes={**MAP_OF_NODES, "max_records": records}), reason=reason)
-    label = {**BODY["label"], "classes": [str(number) for number in range(256)]}
-    entry = {**BODY["features"][1], "edges": [*range(255)]}
-    entries = [{**entry, "name": f"width {number}"} for number in range(7)]
-    fields = {"label": label, "features": entries, "fit": {"family": DISCRETE, "postprocess": "posterior"}}
+    fields = many(BODY, 7)
     # 459,008 numbers: 31 slots of 64 bits and 14,807 ciphertexts; 27 slots of 72 bits and 17,001.
     cases.add("14807_ciphertexts", signed(masked={**MAP, "slot_bits": 64}, **fields))
     cases.add("17001_ciphertexts", signed(masked={**MAP, "slot_bits": 72}, **fields), reason=INVALID)
-
-
-def _older(cases: Collection) -> None:
-    """A reader that does not know masked campaigns refuses them, and no others."""
-    clear = PUBLISHER.sign("campaign", node_payload(PUBLISHER))
-    for name, data, outcome in (
-        ("older_reader", signed(), {"reason": "unknown_crit"}),
-        ("older_reader_of_a_campaign_in_the_clear", clear, {"expect": "wards"}),
-    ):
-        case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "campaign_of_older_reader"}
-        case |= {"root": cases.root, "data": cases.keep(name, data), "wall_clock": NOW, "unknown": ["masked"]}
-        cases.cases.append(case | outcome)
 
 
 def _ranges(cases: Collection) -> None:
@@ -213,32 +183,24 @@ def _ranges(cases: Collection) -> None:
     of_party = [[kind, size, low, high, 1000 * reach] for kind, size, low, high, reach in of_record]
     _range(cases, "ranges_of_a_party", with_terms(unit="party", slot_bits=48), 1, of_party)
     discrete = PUBLISHER.sign("campaign", masked_payload(PUBLISHER, DISCRETE))
-    _range(
-        cases,
-        "ranges_discrete",
-        discrete,
-        1,
-        [[*one, 0, 1000, 193] for one in (["class", 2], ["cell", 8], ["cell", 4])],
-    )
-    missing = MANY.sign("campaign", masked_payload(MANY, masked=TERMS._replace(slot_bits=200)))
+    three = [["class", 2, 0, 1000, 193], ["cell", 8, 0, 1000, 193], ["cell", 4, 0, 1000, 193]]
+    _range(cases, "ranges_discrete", discrete, 1, three)
+    missing = THREE_CLASSES.sign("campaign", masked_payload(THREE_CLASSES, masked=TERMS._replace(slot_bits=200)))
     vectors = [[kind, size, 0, 1000, 320] for kind, size in (("class", 3), ("cell", 9), ("present", 6))]
     vectors += [["moment", 3, -1000 * s, 1000 * s, 320 * s], ["moment", 3, 0, 1000 * s, 320 * s]]
     _range(cases, "ranges_in_slots_of_200_bits", missing, 3, vectors)
-    case: dict[str, Any] = {"name": "ranges_in_the_clear", "spec": "formats 6", "kind": "masked_ranges"}
-    clear = PUBLISHER.sign("campaign", node_payload(PUBLISHER))
-    cases.cases.append(case | {"campaign": cases.keep("clear", clear), "reason": "campaign_not_masked"})
+    clear = cases.keep("clear", PUBLISHER.sign("campaign", node_payload(PUBLISHER)))
+    cases.case("ranges_in_the_clear", "masked_ranges", campaign=clear, reason="campaign_not_masked")
     for name, honest, colluding, least in (
         ("least_set_of_all", 1_000_000, 0, [2, 3, 10, 65536]),
         ("least_set_of_a_third", 333_333, 0, [1, 1, 4, 21846]),
         ("least_set_with_colluders", 500_000, 250_000, [1, 2, 7, 49152]),
         ("least_set_of_a_millionth", 1, 0, [1, 1, 1, 1]),
     ):
-        data = with_terms(honest_micro=honest, colluding_micro=colluding)
-        case = {"name": name, "spec": "formats 6", "kind": "least_set", "campaign": cases.keep(name, data)}
-        cases.cases.append(case | {"parties": [2, 3, 10, 65536], "expect": least})
+        data = cases.keep(name, with_terms(honest_micro=honest, colluding_micro=colluding))
+        cases.case(name, "least_set", campaign=data, parties=[2, 3, 10, 65536], expect=least)
 
 
 def _range(cases: Collection, name: str, data: bytes, ciphertexts: int, vectors: list[list[Any]]) -> None:
-    case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "masked_ranges"}
-    case["campaign"] = cases.keep(name, data)
-    cases.cases.append(case | {"expect": {"ciphertexts": ciphertexts, "vectors": vectors}})
+    expect = {"ciphertexts": ciphertexts, "vectors": vectors}
+    cases.case(name, "masked_ranges", campaign=cases.keep(name, data), expect=expect)

@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from support.nodes import NODE_KEYS, TERMS, node_payload
-from support.publisher import DAY, MODEL_KEY, NOW, Publisher
+from support.publisher import DAY, MODEL_KEY, NOW
 
 from protocol import canonical
 from protocol.document import MAX_TIME
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Series
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import MAX_RECORDS
-from protocol.features import Categorical, Numeric
 from protocol.nodes.summary import build_node_list
-from protocol.schema import Label, build_schema
-from vectors.makers import PUBLISHER, Collection
+from vectors.makers import PUBLISHER, THREE_CLASSES, Collection, campaign, changed, many, packed
 
 INVALID, WRONG_LIST = "invalid_campaign", "invalid_nodes"
 PAYLOAD = node_payload(PUBLISHER)
 BODY = canonical.unpack(PAYLOAD)
+signed = partial(campaign, BODY)
 MAP = TERMS.to_dict()
 LIST = canonical.unpack(build_node_list(PUBLISHER.header("wards"), [one.public for one in NODE_KEYS]))
 ENTRIES = LIST["nodes"]
 FIRST = min(ENTRIES)
-ANY = Publisher(
-    schema=build_schema(
-        Label("label", ["e", "p", "q"]),
-        [Categorical("odor", ["a", "n"]), Numeric("width", "0", "10", [0], substitute=None)],
-    )
-)
-"""Three classes, and a number that may be missing: five vectors of a Gaussian campaign."""
 
 
 def make(cases: Collection) -> None:
     """All of them."""
     _good(cases)
     _refused(cases)
-    _older(cases)
+    devices = (PUBLISHER.campaign(), "mushrooms")
+    cases.older("nodes", {"older_reader": signed()}, {"older_reader_of_a_campaign_for_devices": devices})
     _ranges(cases)
     _lists(cases)
     _bad_lists(cases)
-
-
-def signed(**changes: Any) -> bytes:
-    """A campaign for nodes with some fields replaced; a field of ``...`` is left out."""
-    body = {**BODY, **changes}
-    return PUBLISHER.sign("campaign", canonical.pack({key: body[key] for key in body if body[key] is not ...}))
 
 
 def _good(cases: Collection) -> None:
@@ -63,7 +51,7 @@ def _good(cases: Collection) -> None:
         cases.add(name, signed(nodes={**MAP, **changes}))
     groups = [{"feature": 0, "group_of": [0, 1, 1, 1]}]
     cases.add("values_in_groups", signed(groups=groups, crit=["groups", "nodes"]))
-    cases.add("seven_times_2_to_the_16_numbers", signed(**_many(7)))
+    cases.add("seven_times_2_to_the_16_numbers", signed(**many(BODY, 7)))
     end = {"version": 2, "nodes": ..., "crit": [], "epsilon_micro": 0}
     cases.add("its_end_has_no_nodes", signed(**end), before=(("campaign", signed(), NOW),))
 
@@ -84,11 +72,9 @@ def _refused(cases: Collection) -> None:
         "another_sensitivity": {"sensitivity": "local"},
         "sensitivity_is_nil": {"sensitivity": None},
         "unknown_key": {"zz": 1},
+        **{f"without_{key}": {key: ...} for key in MAP},
     }.items():
-        cases.add(name, signed(nodes={**MAP, **changes}), reason=INVALID)
-    for key in MAP:
-        left = {name: value for name, value in MAP.items() if name != key}
-        cases.add(f"without_{key}", signed(nodes=left), reason=INVALID)
+        cases.add(name, signed(nodes=changed(MAP, **changes)), reason=INVALID)
     asked = canonical.unpack(PUBLISHER.campaign_payload())
     series = Series("pilot", NOW).to_dict()
     for name, fields in {
@@ -111,26 +97,7 @@ def _refused(cases: Collection) -> None:
     }.items():
         cases.add(name, signed(**fields), reason=INVALID)
     cases.add("another_key_in_crit", signed(crit=["nodes", "zz"]), reason="unknown_crit")
-    cases.add("more_than_2_to_the_19_numbers", signed(**_many(8)), reason=INVALID)
-
-
-def _many(features: int) -> dict[str, Any]:
-    """Fields of a discrete campaign with 256 classes and as many codes per feature: 2^16 numbers per feature."""
-    label = {**BODY["label"], "classes": [str(number) for number in range(256)]}
-    entry = {**BODY["features"][1], "edges": [*range(255)]}
-    entries = [{**entry, "name": f"width {number}"} for number in range(features)]
-    return {"label": label, "features": entries, "fit": {"family": DISCRETE, "postprocess": "posterior"}}
-
-
-def _older(cases: Collection) -> None:
-    """A reader that does not know nodes refuses the campaigns for them, and no others."""
-    for name, data, outcome in (
-        ("older_reader", signed(), {"reason": "unknown_crit"}),
-        ("older_reader_of_a_campaign_for_devices", PUBLISHER.campaign(), {"expect": "mushrooms"}),
-    ):
-        case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "campaign_of_older_reader"}
-        case |= {"root": cases.root, "data": cases.keep(name, data), "wall_clock": NOW, "unknown": ["nodes"]}
-        cases.cases.append(case | outcome)
+    cases.add("more_than_2_to_the_19_numbers", signed(**many(BODY, 8)), reason=INVALID)
 
 
 def _ranges(cases: Collection) -> None:
@@ -151,7 +118,7 @@ def _ranges(cases: Collection) -> None:
     _range(
         cases, "ranges_of_a_discrete_campaign", discrete, 10**6, expect=[[*one, 333_333, -193, 1193] for one in three]
     )
-    missing = ANY.sign("campaign", node_payload(ANY, GAUSSIAN))
+    missing = THREE_CLASSES.sign("campaign", node_payload(THREE_CLASSES, GAUSSIAN))
     five = [["class", 3], ["cell", 9], ["present", 6], ["moment", 3], ["moment", 3]]
     reach, wide = 320, 320 * s
     ends = [[-reach, 1000 + reach]] * 3 + [[-1000 * s - wide, 1000 * s + wide], [-wide, 1000 * s + wide]]
@@ -168,15 +135,17 @@ def _ranges(cases: Collection) -> None:
 
 
 def _range(cases: Collection, name: str, data: bytes, epsilon_micro: int, **outcome: Any) -> None:
-    case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "released_ranges"}
-    case |= {"campaign": cases.keep(name, data), "epsilon_micro": epsilon_micro}
-    cases.cases.append(case | outcome)
+    inputs = {"campaign": cases.keep(name, data), "epsilon_micro": epsilon_micro}
+    cases.case(name, "released_ranges", **inputs, **outcome)
 
 
 def listed(**changes: Any) -> bytes:
     """A list of nodes with some fields replaced; a field of ``...`` is left out."""
-    body = {**LIST, **changes}
-    return PUBLISHER.sign("nodes", canonical.pack({key: body[key] for key in body if body[key] is not ...}))
+    return PUBLISHER.sign("nodes", packed(LIST, **changes))
+
+
+def _list(cases: Collection, name: str, data: bytes, reason: str | None = None, **options: Any) -> None:
+    cases.add(name, data, reason=reason, **{"role": "nodes", **options})
 
 
 def _lists(cases: Collection) -> None:
@@ -185,17 +154,17 @@ def _lists(cases: Collection) -> None:
         "list_of_one": {"nodes": {FIRST: ENTRIES[FIRST]}},
         "list_with_an_unknown_key": {"zz": 1},
     }.items():
-        cases.add(name, listed(**changes), role="nodes")
+        _list(cases, name, listed(**changes))
     newer = listed(version=2, nodes={FIRST: ENTRIES[FIRST]})
-    cases.add("newer_list", newer, role="nodes", before=(("nodes", listed(), NOW),))
+    _list(cases, "newer_list", newer, before=(("nodes", listed(), NOW),))
     other = listed(name="other")
     held = {"nodes wards": listed(version=2), "nodes other": other}
-    cases.add("list_of_another_name", other, role="nodes", before=(("nodes", listed(version=2), NOW),), floors=held)
+    _list(cases, "list_of_another_name", other, before=(("nodes", listed(version=2), NOW),), floors=held)
     both = {"campaign wards": signed(version=2), "nodes wards": listed()}
-    cases.add(
+    _list(
+        cases,
         "list_and_campaign_of_one_name",
         listed(),
-        role="nodes",
         before=(("campaign", signed(version=2), NOW),),
         floors=both,
     )
@@ -212,29 +181,25 @@ def _bad_lists(cases: Collection) -> None:
         "keyid_in_capitals": {keyid(other).hex().upper(): other},
         "keyid_of_another_key": {FIRST: next(ENTRIES[hint] for hint in ENTRIES if hint != FIRST)},
     }.items():
-        cases.add(name, listed(nodes=nodes), role="nodes", reason=WRONG_LIST)
-    cases.add("list_without_nodes", listed(nodes=...), role="nodes", reason=WRONG_LIST)
+        _list(cases, name, listed(nodes=nodes), WRONG_LIST)
+    _list(cases, "list_without_nodes", listed(nodes=...), WRONG_LIST)
     payload = canonical.pack(LIST)
-    cases.add(
+    _list(
+        cases,
         "list_signed_by_the_model_key",
         PUBLISHER.sign("nodes", payload, MODEL_KEY),
-        role="nodes",
-        reason="bad_signature",
+        "bad_signature",
     )
-    cases.add(
-        "list_signed_by_a_node", PUBLISHER.sign("nodes", payload, NODE_KEYS[0]), role="nodes", reason="bad_signature"
-    )
-    cases.add("campaign_for_a_list", signed(), role="nodes", reason="wrong_role")
-    cases.add("list_for_a_campaign", listed(), role="campaign", reason="wrong_role")
-    cases.add("list_for_a_model", listed(), role="model", reason="wrong_role")
-    cases.add("list_version_0", listed(version=0), role="nodes", reason="malformed")
-    cases.add("list_with_a_key_in_crit", listed(crit=["zz"]), role="nodes", reason="unknown_crit")
-    cases.add("list_of_another_spec", listed(spec="2.0"), role="nodes", reason="unsupported_version")
-    cases.add("list_too_late", listed(), role="nodes", clock=NOW + 366 * DAY, reason="expired")
+    _list(cases, "list_signed_by_a_node", PUBLISHER.sign("nodes", payload, NODE_KEYS[0]), "bad_signature")
+    _list(cases, "campaign_for_a_list", signed(), "wrong_role")
+    _list(cases, "list_for_a_campaign", listed(), "wrong_role", role="campaign")
+    _list(cases, "list_for_a_model", listed(), "wrong_role", role="model")
+    _list(cases, "list_version_0", listed(version=0), "malformed")
+    _list(cases, "list_with_a_key_in_crit", listed(crit=["zz"]), "unknown_crit")
+    _list(cases, "list_of_another_spec", listed(spec="2.0"), "unsupported_version")
+    _list(cases, "list_too_late", listed(), "expired", clock=NOW + 366 * DAY)
     early = listed(not_before=NOW + DAY, expires=MAX_TIME)
-    cases.add("list_too_early", early, role="nodes", reason="not_yet_valid")
-    cases.add("older_list", listed(), role="nodes", before=(("nodes", listed(version=2), NOW),), reason="rollback")
-    changed = listed(nodes={FIRST: ENTRIES[FIRST]})
-    cases.add(
-        "another_list_of_one_version", changed, role="nodes", before=(("nodes", listed(), NOW),), reason="equivocation"
-    )
+    _list(cases, "list_too_early", early, "not_yet_valid")
+    _list(cases, "older_list", listed(), "rollback", before=(("nodes", listed(version=2), NOW),))
+    other_list = listed(nodes={FIRST: ENTRIES[FIRST]})
+    _list(cases, "another_list_of_one_version", other_list, "equivocation", before=(("nodes", listed(), NOW),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -12,26 +13,22 @@ from protocol import canonical
 from protocol.document import MAX_TIME
 from protocol.documents.campaign import WHOLE, Series
 from vectors.made_devices import Step, add_device
-from vectors.makers import PUBLISHER, Collection
+from vectors.makers import END, PUBLISHER, Collection, campaign, changed
 
 INVALID = "invalid_campaign"
 SERIES = Series("pilot", NOW - 1, 0, WHOLE // 4)
 MAP = SERIES.to_dict()
 BODY = canonical.unpack(PUBLISHER.campaign_payload(series=SERIES))
+signed = partial(campaign, BODY)
 
 
 def make(cases: Collection) -> None:
     """All of them."""
     _good(cases)
     _refused(cases)
-    _older(cases)
+    older = {"older_reader": signed(), "older_reader_of_the_whole": signed(series={**MAP, "to": WHOLE})}
+    cases.older("series", older, {"older_reader_of_no_series": (PUBLISHER.campaign(), "mushrooms")})
     _devices(cases)
-
-
-def signed(**changes: Any) -> bytes:
-    """A campaign of the series with some fields replaced; a field of ``...`` is left out."""
-    body = {**BODY, **changes}
-    return PUBLISHER.sign("campaign", canonical.pack({key: body[key] for key in body if body[key] is not ...}))
 
 
 def _good(cases: Collection) -> None:
@@ -46,9 +43,7 @@ def _good(cases: Collection) -> None:
         cases.add(name, signed(series={**MAP, **changes}))
     cases.add("named_twice_in_crit", signed(crit=["series", "series"]))
     ended = canonical.unpack(PUBLISHER.campaign_payload(version=2))
-    ended |= {"questions": [], "answers": 0, "epsilon_micro": 0}
-    end = PUBLISHER.sign("campaign", canonical.pack(ended))
-    cases.add("its_end_is_of_no_series", end, before=(("campaign", signed(), NOW),))
+    cases.add("its_end_is_of_no_series", campaign(ended, **END), before=(("campaign", signed(), NOW),))
 
 
 def _refused(cases: Collection) -> None:
@@ -67,35 +62,20 @@ def _refused(cases: Collection) -> None:
         "begins_negative": {"begins": -1},
         "begins_beyond_all_times": {"begins": MAX_TIME + 1},
         "unknown_key": {"zz": 1},
+        **{f"without_{key}": {key: ...} for key in MAP},
     }.items():
-        cases.add(name, signed(series={**MAP, **changes}), reason=INVALID)
-    for key in MAP:
-        left = {name: value for name, value in MAP.items() if name != key}
-        cases.add(f"without_{key}", signed(series=left), reason=INVALID)
+        cases.add(name, signed(series=changed(MAP, **changes)), reason=INVALID)
     for name, fields in {
         "key_is_not_in_crit": {"crit": []},
         "crit_without_the_key": {"series": ...},
         "series_is_nil": {"series": None},
         "series_is_text": {"series": "pilot"},
-        "end_of_a_series": {"version": 2, "questions": [], "answers": 0, "epsilon_micro": 0},
+        "end_of_a_series": {"version": 2, **END},
     }.items():
         cases.add(name, signed(**fields), reason=INVALID)
     three = canonical.unpack(PUBLISHER.campaign_payload(answers=3))
-    three |= {"crit": ["series"], "series": MAP}
-    cases.add("three_answers", PUBLISHER.sign("campaign", canonical.pack(three)), reason=INVALID)
+    cases.add("three_answers", campaign(three, crit=["series"], series=MAP), reason=INVALID)
     cases.add("another_key_in_crit", signed(crit=["series", "zz"]), reason="unknown_crit")
-
-
-def _older(cases: Collection) -> None:
-    """A reader that does not know series refuses the campaigns that need it, and no others."""
-    for name, data, outcome in (
-        ("older_reader", signed(), {"reason": "unknown_crit"}),
-        ("older_reader_of_the_whole", signed(series={**MAP, "to": WHOLE}), {"reason": "unknown_crit"}),
-        ("older_reader_of_no_series", PUBLISHER.campaign(), {"expect": "mushrooms"}),
-    ):
-        case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "campaign_of_older_reader"}
-        case |= {"root": cases.root, "data": cases.keep(name, data), "wall_clock": NOW, "unknown": ["series"]}
-        cases.cases.append(case | outcome)
 
 
 def _devices(cases: Collection) -> None:
@@ -103,24 +83,24 @@ def _devices(cases: Collection) -> None:
     name = "mushrooms"
     u = int.from_bytes(hmac.digest(bytes(32), b"hearsay/1/series" + sha256(b"pilot").digest(), "sha256")[:4])
 
-    def campaign(name: str = name, version: int = 1, **changes: Any) -> bytes:
+    def of_series(name: str = name, version: int = 1, **changes: Any) -> bytes:
         series = Series("pilot", NOW, 0, WHOLE)._replace(**changes)
         return PUBLISHER.campaign(name=name, version=version, series=series)
 
     def first(clock: int = NOW, **outcome: Any) -> dict[str, Any]:
         return {"expect": {"period": clock // DAY, "repeated": False}} | outcome
 
-    asked: list[Step] = [("enrol", campaign(), NOW)]
+    asked: list[Step] = [("enrol", of_series(), NOW)]
     answered: list[Step] = [*asked, ("report", name, NOW)]
     add_device(cases, "answered_in_a_series", asked, ("report", name, NOW), **first())
     again = {"period": NOW // DAY, "repeated": True}
     add_device(cases, "the_answered_period_again", answered, ("report", name, NOW), expect=again)
     add_device(cases, "the_next_period", answered, ("report", name, NOW + DAY), reason="series_answered")
     for case, raw, called in (
-        ("another_version", campaign(version=2), name),
-        ("another_campaign", campaign("other"), "other"),
-        ("another_share", campaign("other", low=u, high=u + 1), "other"),
-        ("another_begin", campaign("other", begins=0), "other"),
+        ("another_version", of_series(version=2), name),
+        ("another_campaign", of_series("other"), "other"),
+        ("another_share", of_series("other", low=u, high=u + 1), "other"),
+        ("another_begin", of_series("other", begins=0), "other"),
     ):
         before: list[Step] = [*answered, ("enrol", raw, NOW)]
         for when, clock in (("at_once", NOW), ("later", NOW + 30 * DAY)):
@@ -135,9 +115,9 @@ def _devices(cases: Collection) -> None:
         ("at_the_end_of_a_share", 0, u, {"reason": "series_not_member"}),
         ("before_a_share", u + 1, WHOLE, {"reason": "series_not_member"}),
     ):
-        share: list[Step] = [("enrol", campaign(low=low, high=high), NOW)]
+        share: list[Step] = [("enrol", of_series(low=low, high=high), NOW)]
         add_device(cases, f"device_{case}", share, ("report", name, NOW), **outcome)
-    outside: list[Step] = [("enrol", campaign(high=u), NOW), ("enrol", campaign("other", low=u), NOW)]
+    outside: list[Step] = [("enrol", of_series(high=u), NOW), ("enrol", of_series("other", low=u), NOW)]
     add_device(cases, "outside_costs_nothing", outside, ("report", "other", NOW), **first())
     add_device(
         cases,

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import struct
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from support.publisher import NOW, Publisher
 
 from protocol import canonical
+from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import Envelope, SigningKey, keyid, pae, read_envelope, write_envelope
+from protocol.features import Categorical, Numeric
+from protocol.schema import Label, build_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PUBLISHER = Publisher()
+THREE_CLASSES = Publisher(
+    schema=build_schema(
+        Label("label", ["e", "p", "q"]),
+        [Categorical("odor", ["a", "n"]), Numeric("width", "0", "10", [0], substitute=None)],
+    )
+)
+"""Three classes, and a number that may be missing: five vectors of a Gaussian campaign, 3 + 9 + 6 + 3 + 3 numbers."""
+END = {"questions": [], "answers": 0, "epsilon_micro": 0}
+"""The fields of a version that asks nothing and so ends those before it."""
 
 
 class Collection:
@@ -76,6 +91,23 @@ class Collection:
             }
         self.cases.append(case)
 
+    def each(self, table: dict[str, Any], make: Callable[..., bytes] | None = None, **options: Any) -> None:
+        """One case of :meth:`add` per entry: a document, or the fields from which ``make`` makes it."""
+        for name, value in table.items():
+            self.add(name, value if make is None else make(**value), **options)
+
+    def case(self, name: str, kind: str, *, spec: str = "formats 6", **fields: Any) -> None:
+        """One case of any kind; ``fields``: its inputs, and what must come out."""
+        self.cases.append({"name": name, "spec": spec, "kind": kind, **fields})
+
+    def older(self, key: str, refused: dict[str, bytes], accepted: dict[str, tuple[bytes, str]]) -> None:
+        """Readers that do not know a key of ``crit`` refuse what names it, and accept the rest, told by its name."""
+        outcomes = {name: (data, {"reason": "unknown_crit"}) for name, data in refused.items()}
+        outcomes |= {name: (data, {"expect": called}) for name, (data, called) in accepted.items()}
+        for name, (data, outcome) in outcomes.items():
+            inputs = {"root": self.root, "data": self.keep(name, data), "wall_clock": NOW, "unknown": [key]}
+            self.case(name, "campaign_of_older_reader", spec="formats 5", **inputs, **outcome)
+
     def pin(self, name: str, root: bytes, reason: str | None = None, clock: int = NOW) -> None:
         """One case: the owner puts ``root`` on a new device."""
         case = {"name": name, "spec": "formats 5", "kind": "pinned"}
@@ -92,6 +124,29 @@ def _floor(key: str, data: bytes) -> list[Any]:
     role = key.split(maxsplit=1)[0]
     payload = read_envelope(data, role).payload
     return [_body(role, data)["version"], sha256(payload).hexdigest()]
+
+
+def changed(entry: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The same map with some values replaced; one of ``...`` is left out."""
+    return {name: value for name, value in {**entry, **changes}.items() if value is not ...}
+
+
+def packed(body: dict[str, Any], **changes: Any) -> bytes:
+    """A payload with some fields replaced; one of ``...`` is left out."""
+    return canonical.pack(changed(body, **changes))
+
+
+def campaign(body: dict[str, Any], **changes: Any) -> bytes:
+    """A signed campaign with some fields replaced; one of ``...`` is left out."""
+    return PUBLISHER.sign("campaign", packed(body, **changes))
+
+
+def many(body: dict[str, Any], features: int) -> dict[str, Any]:
+    """Fields of a discrete campaign with 256 classes and as many codes per feature: 2^16 numbers per feature."""
+    label = {**body["label"], "classes": [str(number) for number in range(256)]}
+    entry = {**body["features"][1], "edges": [*range(255)]}
+    entries = [{**entry, "name": f"width {number}"} for number in range(features)]
+    return {"label": label, "features": entries, "fit": {"family": DISCRETE, "postprocess": "posterior"}}
 
 
 def signed_by(payload_type: str, payload: bytes, *keys: SigningKey) -> bytes:
