@@ -18,12 +18,12 @@ from support.masked import (
     secret_of,
 )
 from support.nodes import NODE_KEYS, PERIOD, node_campaign, summary_of
-from support.publisher import key
 
 from protocol import canonical
-from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, keyid, pae, read_envelope, write_envelope
+from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, keyid
 from protocol.masked.keys import seal_key
-from vectors.makers import PUBLISHER, Collection, flipped, signed_by, wild
+from vectors.makers import PUBLISHER, Collection, campaign, flipped, packed, signed_by, wild
+from vectors.sent import STRANGER, Sent, identity, payload_of
 
 CAMPAIGN = masked_campaign()
 FEW_TERMS = TERMS._replace(most_parties=4)
@@ -31,10 +31,10 @@ FEW = masked_campaign(masked=FEW_TERMS)
 PARTIES = NODE_KEYS[:3]
 IDS = sorted(keyid(one.public) for one in PARTIES)
 GOOD = book_of(CAMPAIGN, PARTIES)
-BODY = canonical.unpack(read_envelope(GOOD, "keys").payload)
+BOOK = Sent("keys", GOOD, DEALER, STRANGER)
+BODY, signed = BOOK.body, BOOK.signed
 ENTRIES = BODY["parties"]
 FIRST = keyid(NODE_KEYS[0].public).hex()
-BOOKS, RELEASES = PAYLOAD_TYPES["keys"], PAYLOAD_TYPES["release"]
 SQUARE = MODULUS**2
 TAG = "hearsay masked key 1"
 
@@ -50,12 +50,6 @@ def make(cases: Collection) -> None:
     _opened(cases)
     _requests(cases)
     _releases(cases)
-
-
-def signed(signer: SigningKey = DEALER, **changes: Any) -> bytes:
-    """The good book with some fields replaced; a field of ``...`` is left out."""
-    body = {**BODY, **changes}
-    return signed_by(BOOKS, canonical.pack({name: body[name] for name in body if body[name] is not ...}), signer)
 
 
 def with_entry(entry: Any, node: str = FIRST) -> bytes:
@@ -78,17 +72,13 @@ def box(
 
 
 def _book(cases: Collection, name: str, data: bytes, reason: str | None = None, campaign: str = "@campaign") -> None:
-    case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "key_book", "campaign": campaign}
-    case["data"] = cases.keep(name, data)
-    if reason is not None:
-        case["reason"] = reason
-    else:
-        payload = read_envelope(data, "keys").payload
-        body = canonical.unpack(payload)
+    outcome: dict[str, Any] = {"reason": reason}
+    if reason is None:
+        body = canonical.unpack(payload_of(data))
         parties = {node: [one[0], one[1], sha256(one[2]).hexdigest()] for node, one in body["parties"].items()}
-        case["expect"] = {"version": body["version"], "list": body["list"], "parties": parties}
-        case["expect"]["identity"] = sha256(payload).hexdigest()
-    cases.cases.append(case)
+        found = {"version": body["version"], "list": body["list"], "parties": parties}
+        outcome = {"expect": {**found, "identity": identity(data).hex()}}
+    cases.case(name, "key_book", campaign=campaign, data=cases.keep(name, data), **outcome)
 
 
 def _books(cases: Collection) -> None:
@@ -118,8 +108,8 @@ def _bad_books(cases: Collection) -> None:
         "parties_are_an_array": {"parties": [*ENTRIES.values()]},
     }.items():
         _book(cases, name, signed(**fields), "malformed")
-    for missing in BODY:
-        _book(cases, f"without_{missing}", signed(**{missing: ...}), "malformed")
+    for name, data in BOOK.lacking().items():
+        _book(cases, name, data, "malformed")
     invalid = "invalid_keys"
     _book(cases, "nobody", signed(parties={}), invalid)
     _book(cases, "one_party", signed(parties={FIRST: [1, 1, box(u=1)]}), invalid)
@@ -149,18 +139,14 @@ def _bad_books(cases: Collection) -> None:
         _book(cases, name, raw, invalid)
     _book(cases, "of_another_campaign", book_of(FEW, PARTIES), "unrecognized_campaign")
     _book(cases, "another_spec", signed(spec="1.1"), "unsupported_version")
-    payload = canonical.pack(BODY)
-    for name, other in {
-        "payload_is_empty": b"",
-        "payload_is_an_array": b"\x90",
-        "payload_with_a_byte_after_it": payload + b"\0",
-        "payload_cut": payload[:-1],
-        "keys_in_another_order": wild(dict(reversed(BODY.items()))),
+    payload = payload_of(GOOD)
+    others = {
         "a_party_twice": wild({**BODY, "parties": wild((*ENTRIES.items(), (FIRST, entry)))}),
         "u_in_a_longer_form": payload.replace(b"\x01\x03\xc5", b"\x01\xcc\x03\xc5"),
-    }.items():
-        _book(cases, name, signed_by(BOOKS, other, DEALER), "malformed")
-    _signatures(cases, payload)
+    }
+    for name, data in (BOOK.payloads(others) | BOOK.pairs()).items():
+        _book(cases, name, data, "malformed")
+    _signatures(cases)
 
 
 def book_of_five() -> bytes:
@@ -172,37 +158,23 @@ def book_of_five() -> bytes:
     return signed(campaign=FEW.id, parties=parties)
 
 
-def _signatures(cases: Collection, payload: bytes) -> None:
-    pair = keyid(DEALER.public), DEALER.sign(pae(BOOKS, payload))
-    second = keyid(key(99).public), key(99).sign(pae(BOOKS, payload))
-    found = read_envelope(GOOD, "keys")
-    for name, pairs in {
-        "two_signatures": (pair, second),
-        "one_signature_twice": (pair, pair),
-        "signed_by_a_stranger": (second,),
-        "no_key_id_of_the_dealer": ((second[0], pair[1]),),
-    }.items():
-        _book(cases, name, write_envelope(found._replace(signatures=pairs)), "malformed")
-    forged = write_envelope(found._replace(signatures=((pair[0], second[1]),)))
-    _book(cases, "forged", forged, "bad_signature")
-    _book(cases, "signature_changed", flipped(GOOD, len(GOOD) - 1), "bad_signature")
-    _book(cases, "payload_changed", flipped(GOOD, GOOD.index(b"\x01\x03\xc5") + 1), "bad_signature")
-    broken = write_envelope(found._replace(payload=b"\xc1"))
-    _book(cases, "not_parsed_before_its_signature", broken, "bad_signature")
-    typed = keyid(DEALER.public), DEALER.sign(pae(RELEASES, payload))
-    _book(cases, "signed_as_a_release", write_envelope(found._replace(signatures=(typed,))), "bad_signature")
-    _book(cases, "payload_type_of_a_release", signed_by(RELEASES, payload, DEALER), "wrong_role")
+def _signatures(cases: Collection) -> None:
+    own, other = BOOK.pair(DEALER), BOOK.pair(STRANGER)
+    bad = "bad_signature"
+    _book(cases, "signed_by_a_stranger", BOOK.paired(other), "malformed")
+    _book(cases, "no_key_id_of_the_dealer", BOOK.paired((other[0], own[1])), "malformed")
+    _book(cases, "forged", BOOK.paired((own[0], other[1])), bad)
+    _book(cases, "signature_changed", flipped(GOOD, len(GOOD) - 1), bad)
+    _book(cases, "payload_changed", flipped(GOOD, GOOD.index(b"\x01\x03\xc5") + 1), bad)
+    _book(cases, "not_parsed_before_its_signature", BOOK.paired(own, payload=b"\xc1"), bad)
+    _book(cases, "signed_as_a_release", BOOK.paired(BOOK.pair(DEALER, role="release")), bad)
+    _book(cases, "payload_type_of_a_release", BOOK.of_payload(payload_of(GOOD), role="release"), "wrong_role")
     _book(cases, "empty_file", b"", "malformed")
     for name, size, reason in (("largest_file_of_four", 3824, "malformed"), ("too_large_for_four", 3825, "too_large")):
         _book(cases, name, bytes(size), reason, campaign="@campaign of four")
     _book(cases, "file_cut", GOOD[:-1], "malformed")
-    clear = PUBLISHER.sign("campaign", canonical.pack(_clear()))
+    clear = campaign(canonical.unpack(masked_payload(PUBLISHER)), masked=..., crit=["nodes"])
     _book(cases, "of_a_campaign_in_the_clear", GOOD, "campaign_not_masked", cases.keep("clear", clear))
-
-
-def _clear() -> dict[str, Any]:
-    body = canonical.unpack(masked_payload(PUBLISHER))
-    return {name: body[name] for name in body if name != "masked"} | {"crit": ["nodes"]}
 
 
 def _successors(cases: Collection) -> None:
@@ -214,24 +186,22 @@ def _successors(cases: Collection) -> None:
         ("another_book_of_one_version", GOOD, signed(list=2), {"reason": "equivocation"}),
         ("another_box_of_one_version", GOOD, with_entry([1, 3, box(entropy=7)]), {"reason": "equivocation"}),
     ):
-        case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "key_books", "campaign": "@campaign"}
-        case |= {"before": cases.keep(f"{name}.before", before), "data": cases.keep(f"{name}.book", data)}
-        cases.cases.append(case | outcome)
+        files = {"before": cases.keep(f"{name}.before", before), "data": cases.keep(f"{name}.book", data)}
+        cases.case(name, "key_books", campaign="@campaign", **files, **outcome)
 
 
 def _sealed(cases: Collection) -> None:
     """Lengths by hand: 48 of the box, 1 + 21 + 34 + 10 + 531 of array, tag, ids and secret, and the two numbers."""
     public = NODE_KEYS[0].public
+    to = {"public": public.hex(), "campaign_id": CAMPAIGN.id.hex(), "node": FIRST}
     for name, serial, u, secret, length in (
         ("box_of_small_numbers", 1, 2, secret_of(1), 647),
         ("box_of_the_secret_0", 127, 127, 0, 647),
         ("box_of_large_numbers", (1 << 32) - 1, 65536, (1 << 4224) - 1, 655),
     ):
         sealed = seal_key(public, CAMPAIGN.id, bytes.fromhex(FIRST), serial, u, secret, fixed_entropy(3))
-        case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "sealed_key", "public": public.hex()}
-        case |= {"campaign_id": CAMPAIGN.id.hex(), "node": FIRST, "serial": serial, "u": u, "secret": f"{secret:x}"}
-        expect = {"bytes": length, "sha256": sha256(sealed).hexdigest()}
-        cases.cases.append(case | {"entropy": 3, "expect": expect})
+        inputs = {**to, "serial": serial, "u": u, "secret": f"{secret:x}", "entropy": 3}
+        cases.case(name, "sealed_key", **inputs, expect={"bytes": length, "sha256": sha256(sealed).hexdigest()})
     for name, changes, reason in (
         ("secret_of_4225_bits", {"secret": f"{1 << 4224:x}"}, "masked_key_invalid"),
         ("secret_negative", {"secret": "-1"}, "masked_key_invalid"),
@@ -239,36 +209,33 @@ def _sealed(cases: Collection) -> None:
         ("box_to_a_point_of_small_order", {"public": "01" + "00" * 31}, "key_invalid"),
         ("box_to_31_bytes", {"public": "ab" * 31}, "key_invalid"),
     ):
-        case = {"name": name, "spec": "formats 6", "kind": "sealed_key", "public": public.hex()}
-        case |= {"campaign_id": CAMPAIGN.id.hex(), "node": FIRST, "serial": 1, "u": 2, "secret": "5", "entropy": 3}
-        cases.cases.append(case | changes | {"reason": reason})
+        inputs = {**to, "serial": 1, "u": 2, "secret": "5", "entropy": 3, **changes}
+        cases.case(name, "sealed_key", **inputs, reason=reason)
 
 
 def _opened(cases: Collection) -> None:
     second = NODE_KEYS[1]
     other = canonical.pack([TAG, CAMPAIGN.id, bytes.fromhex(FIRST), 1, 3, bytes(528)])
     assert len(ENTRIES[FIRST][2]) == len(other) + 48
-    for name, data, node, reason in (
-        ("opened", GOOD, NODE_KEYS[0], None),
-        ("opened_by_another_party", GOOD, second, None),
-        ("not_in_the_book", GOOD, NODE_KEYS[3], "node_without_key"),
-        ("box_changed", with_entry([1, 3, flipped(ENTRIES[FIRST][2], 40)]), NODE_KEYS[0], "invalid_keys"),
-        (
-            "box_of_another_party",
-            with_entry([1, 3, ENTRIES[keyid(second.public).hex()][2]]),
-            NODE_KEYS[0],
-            "invalid_keys",
-        ),
-        ("box_for_another_campaign", with_entry([1, 3, box(campaign=FEW.id)]), NODE_KEYS[0], "invalid_keys"),
-        ("box_for_another_node", with_entry([1, 3, box(name=bytes(8))]), NODE_KEYS[0], "invalid_keys"),
-        ("box_with_another_serial", with_entry([1, 3, box(serial=4)]), NODE_KEYS[0], "invalid_keys"),
-        ("box_with_another_u", with_entry([1, 3, box(u=2)]), NODE_KEYS[0], "invalid_keys"),
-    ):
-        case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "opened_key", "campaign": "@campaign"}
-        case |= {"data": cases.keep(f"{name}.hsk", data), "seed": node.seed.hex()}
+    for name, node in {"opened": NODE_KEYS[0], "opened_by_another_party": second}.items():
         serial = 1 + NODE_KEYS.index(node)
-        expect = {"expect": {"serial": serial, "u": 3, "secret": f"{secret_of(serial):x}"}}
-        cases.cases.append(case | (expect if reason is None else {"reason": reason}))
+        expect = {"serial": serial, "u": 3, "secret": f"{secret_of(serial):x}"}
+        _open(cases, name, GOOD, node, expect=expect)
+    _open(cases, "not_in_the_book", GOOD, NODE_KEYS[3], reason="node_without_key")
+    for name, sealed in {
+        "box_changed": flipped(ENTRIES[FIRST][2], 40),
+        "box_of_another_party": ENTRIES[keyid(second.public).hex()][2],
+        "box_for_another_campaign": box(campaign=FEW.id),
+        "box_for_another_node": box(name=bytes(8)),
+        "box_with_another_serial": box(serial=4),
+        "box_with_another_u": box(u=2),
+    }.items():
+        _open(cases, name, with_entry([1, 3, sealed]), NODE_KEYS[0], reason="invalid_keys")
+
+
+def _open(cases: Collection, name: str, data: bytes, node: SigningKey, **outcome: Any) -> None:
+    book = cases.keep(f"{name}.hsk", data)
+    cases.case(name, "opened_key", campaign="@campaign", data=book, seed=node.seed.hex(), **outcome)
 
 
 def request(**changes: Any) -> bytes:
@@ -279,21 +246,15 @@ def request(**changes: Any) -> bytes:
 
 def _requests(cases: Collection) -> None:
     a, b = IDS[:2]
-    for name, data, ids, period, version in (
-        ("request", request(), [a, b], PERIOD, 1),
-        ("request_of_one", request(parties=a), [a], PERIOD, 1),
-        (
-            "request_of_the_last",
-            request(period=(1 << 32) - 1, version=(1 << 32) - 1),
-            [a, b],
-            (1 << 32) - 1,
-            (1 << 32) - 1,
-        ),
+    most = (1 << 32) - 1
+    for name, changes, ids in (
+        ("request", {}, [a, b]),
+        ("request_of_one", {"parties": a}, [a]),
+        ("request_of_the_last", {"period": most, "version": most}, [a, b]),
     ):
-        expect = {"campaign": CAMPAIGN.id.hex(), "period": period, "version": version}
+        expect = {"campaign": CAMPAIGN.id.hex(), "period": PERIOD, "version": 1, **changes}
         expect["parties"] = [one.hex() for one in ids]
-        case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "masked_request"}
-        cases.cases.append(case | {"data": data.hex(), "expect": expect})
+        cases.case(name, "masked_request", data=request(**changes).hex(), expect=expect)
     many = b"".join(number.to_bytes(8, "big") for number in range(65537))
     good = request()
     for name, data in {
@@ -315,8 +276,7 @@ def _requests(cases: Collection) -> None:
         "request_is_a_map": canonical.pack({"period": 1}),
         "request_is_empty": b"",
     }.items():
-        case = {"name": name, "spec": "formats 6", "kind": "masked_request", "data": data.hex()}
-        cases.cases.append(case | {"reason": "malformed"})
+        cases.case(name, "masked_request", data=data.hex(), reason="malformed")
     assert len(request(parties=many)) < 1 << 20
 
 
@@ -329,24 +289,17 @@ def released(signer: SigningKey = DEALER, **changes: Any) -> bytes:
         "period": PERIOD,
         "spec": "1.0",
         "version": 1,
-        **changes,
     }
-    return signed_by(RELEASES, canonical.pack({name: body[name] for name in body if body[name] is not ...}), signer)
+    return signed_by(PAYLOAD_TYPES["release"], packed(body, **changes), signer)
 
 
 def _release(cases: Collection, name: str, data: bytes, reason: str | None = None, asked: bytes | None = None) -> None:
-    case: dict[str, Any] = {"name": f"release_{name}", "spec": "formats 6", "kind": "masked_release"}
-    case |= {
-        "campaign": "@campaign",
-        "request": (asked or request()).hex(),
-        "data": cases.keep(f"release_{name}", data),
-    }
+    outcome: dict[str, Any] = {"reason": reason}
     if reason is None:
-        payload = read_envelope(data, "release").payload
-        found = int.from_bytes(canonical.unpack(payload)["elements"], "big")
-        cases.cases.append(case | {"expect": {"elements": [f"{found:x}"], "identity": sha256(payload).hexdigest()}})
-    else:
-        cases.cases.append(case | {"reason": reason})
+        found = int.from_bytes(canonical.unpack(payload_of(data))["elements"], "big")
+        outcome = {"expect": {"elements": [f"{found:x}"], "identity": identity(data).hex()}}
+    inputs = {"campaign": "@campaign", "request": (asked or request()).hex()}
+    cases.case(f"release_{name}", "masked_release", **inputs, data=cases.keep(f"release_{name}", data), **outcome)
 
 
 def _releases(cases: Collection) -> None:
@@ -385,7 +338,7 @@ def _releases(cases: Collection) -> None:
     _release(cases, "too_large", bytes(8 * 100 + 512 + 1025), "too_large")
     _release(cases, "of_the_largest_size", bytes(8 * 100 + 512 + 1024), "malformed")
     _release(cases, "of_another_spec", released(spec="2.0"), "unsupported_version")
-    _release(cases, "signed_by_a_stranger", released(key(99)), "malformed")
+    _release(cases, "signed_by_a_stranger", released(STRANGER), "malformed")
     _release(cases, "changed", flipped(released(), len(released()) - 1), "bad_signature")
     _release(cases, "is_a_book", GOOD, "wrong_role")
     _release(cases, "is_a_summary", summary_of(node_campaign()), "wrong_role")
