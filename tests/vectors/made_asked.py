@@ -8,6 +8,7 @@ from support.publisher import DAY, NOW
 
 from protocol import canonical, mechanisms
 from vectors.made_campaigns import INVALID, signed
+from vectors.made_devices import add_device
 from vectors.makers import PUBLISHER
 
 if TYPE_CHECKING:
@@ -127,14 +128,11 @@ def _devices(cases: Collection) -> None:
         ("an_asked_feature_without_the_owners_leave", (CLASS, WIDTH), ["odor", "label"], True),
         ("the_label_without_the_owners_leave", (ODOR,), ["odor"], True),
     ):
-        step = ["enrol", cases.keep(f"{name}.0", signed(BODY, questions=_bounded(*questions))), NOW]
-        case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "device", "root": cases.root}
-        case |= {"policy": {"features": features}, "before": [], "step": step}
-        found = {"reason": "policy_refused"} if refused else {"expect": {"name": "mushrooms", "version": 1}}
-        cases.cases.append(case | found)
+        step = ("enrol", signed(BODY, questions=_bounded(*questions)), NOW)
+        outcome = {"reason": "policy_refused"} if refused else {"expect": {"name": "mushrooms", "version": 1}}
+        add_device(cases, name, [], step, policy={"features": features}, **outcome)
     strange = {**BODY["features"][1], "unlisted": "refuse"}
     data = signed(BODY, questions=_bounded(CLASS, ODOR), features=[BODY["features"][0], strange])
-    case = {"name": "an_unasked_feature_that_refuses_values", "spec": "formats 5", "kind": "device", "root": cases.root}
-    case |= {"policy": {}, "before": [["enrol", cases.keep("refusing", data), NOW]]}
-    case |= {"step": ["report", "mushrooms", NOW], "expect": {"period": NOW // DAY, "repeated": False}}
-    cases.cases.append(case)
+    before = [("enrol", cases.keep("refusing", data), NOW)]
+    expect = {"period": NOW // DAY, "repeated": False}
+    add_device(cases, "an_unasked_feature_that_refuses_values", before, ("report", "mushrooms", NOW), expect=expect)

@@ -18,6 +18,11 @@ WEEK = 7 * DAY
 TODAY = NOW // DAY * DAY
 """The day of the vectors begins."""
 
+HIDDEN = Publisher(schema=build_schema(PUBLISHER.schema.label, [Categorical("hiv", ["no", "yes"])]))
+"""Its models read a feature that no campaign of the others names."""
+CLASHING = Publisher(schema=build_schema(Label("label", ["e", "q"]), PUBLISHER.schema.features))
+"""Its models have other classes."""
+
 Step = tuple[str, bytes | str, int]
 
 
@@ -33,9 +38,8 @@ def add_device(
     before: list[Step],
     step: Step,
     *,
-    expect: dict[str, Any] | None = None,
-    reason: str | None = None,
     policy: dict[str, Any] | None = None,
+    **outcome: Any,
 ) -> None:
     """One case: what a device does at a step, after the steps before."""
 
@@ -43,10 +47,14 @@ def add_device(
         what, argument, clock = step
         return [what, argument if isinstance(argument, str) else cases.keep(f"{name}.{number}", argument), clock]
 
-    case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "device", "root": cases.root}
-    case |= {"policy": policy or {}, "before": [written(*each) for each in enumerate(before)]}
-    case["step"] = written(len(before), step)
-    cases.cases.append(case | ({"reason": reason} if expect is None else {"expect": expect}))
+    inputs = {"root": cases.root, "policy": policy or {}, "before": [written(*each) for each in enumerate(before)]}
+    cases.case(name, "device", spec="formats 5", **inputs, step=written(len(before), step), **outcome)
+
+
+def add_enrolled(cases: Collection, name: str, campaign_file: bytes, *models: bytes, **outcome: Any) -> None:
+    """One case: a device with these models accepts the campaign, or does not."""
+    before: list[Step] = [("install", each, NOW) for each in models]
+    add_device(cases, name, before, ("enrol", campaign_file, NOW), **outcome)
 
 
 def _period(clock: int, length: int, *, repeated: bool = False) -> dict[str, Any]:
@@ -70,28 +78,18 @@ def _versions(cases: Collection) -> None:
                 add_device(cases, f"{case}_{when}", before, ("report", name, clock), reason="period_answered")
         add_device(cases, f"{case}_after", before, ("report", name, opens), expect=_period(opens, new))
     first: list[Step] = [("enrol", PUBLISHER.campaign(), NOW), ("report", name, NOW)]
-    add_device(
-        cases, "the_same_version_says_the_same", first, ("report", name, NOW), expect=_period(NOW, DAY, repeated=True)
-    )
-    add_device(
-        cases,
-        "an_earlier_period_says_the_same",
-        first,
-        ("report", name, NOW - DAY),
-        expect=_period(NOW, DAY, repeated=True),
-    )
-    other: Step = ("enrol", PUBLISHER.campaign(name="other"), NOW)
-    add_device(
-        cases, "another_name_is_another_campaign", [*first, other], ("report", "other", NOW), expect=_period(NOW, DAY)
-    )
-    unanswered: list[Step] = [first[0], ("enrol", PUBLISHER.campaign(version=2), NOW)]
-    add_device(cases, "an_unanswered_version_pays_nothing", unanswered, ("report", name, NOW), expect=_period(NOW, DAY))
-    between: list[Step] = [
-        *first,
-        ("enrol", PUBLISHER.campaign(version=2), NOW),
-        ("enrol", PUBLISHER.campaign(version=3), NOW),
-    ]
-    add_device(cases, "a_version_in_between_opens_nothing", between, ("report", name, TODAY), reason="period_answered")
+    second, third = (("enrol", PUBLISHER.campaign(version=version), NOW) for version in (2, 3))
+    other = ("enrol", PUBLISHER.campaign(name="other"), NOW)
+    again, fresh = {"expect": _period(NOW, DAY, repeated=True)}, {"expect": _period(NOW, DAY)}
+    refused = {"reason": "period_answered"}
+    for case, before, step, outcome in (
+        ("the_same_version_says_the_same", first, ("report", name, NOW), again),
+        ("an_earlier_period_says_the_same", first, ("report", name, NOW - DAY), again),
+        ("another_name_is_another_campaign", [*first, other], ("report", "other", NOW), fresh),
+        ("an_unanswered_version_pays_nothing", [first[0], second], ("report", name, NOW), fresh),
+        ("a_version_in_between_opens_nothing", [*first, second, third], ("report", name, TODAY), refused),
+    ):
+        add_device(cases, case, before, step, **outcome)
 
 
 def _evaluation(model: bytes, publisher: Publisher = PUBLISHER, **changes: Any) -> bytes:
@@ -103,14 +101,12 @@ def _evaluations(cases: Collection) -> None:
     """The policy holds for what the model reads, and the model must be there with the campaign's classes."""
     model = PUBLISHER.model()
     raw = _evaluation(model)
-    secret = Publisher(schema=build_schema(PUBLISHER.schema.label, [Categorical("hiv", ["no", "yes"])])).model()
-    strange = Publisher(schema=build_schema(Label("label", ["e", "q"]), PUBLISHER.schema.features)).model()
+    secret, strange = HIDDEN.model(), CLASHING.model()
     told = {"name": "outcome", "version": 1}
     asked = {"features": ["odor", "width", "label"]}
 
-    def enrol(name: str, campaign_bytes: bytes, *models: bytes, **outcome: Any) -> None:
-        before: list[Step] = [("install", each, NOW) for each in models]
-        add_device(cases, f"evaluation_{name}", before, ("enrol", campaign_bytes, NOW), **outcome)
+    def enrol(name: str, *files: bytes, **outcome: Any) -> None:
+        add_enrolled(cases, f"evaluation_{name}", *files, **outcome)
 
     enrol("with_its_model", raw, model, expect=told)
     enrol("without_its_model", raw, reason="model_unknown")
@@ -118,17 +114,15 @@ def _evaluations(cases: Collection) -> None:
     enrol("with_another_model", raw, PUBLISHER.model(name="other", version=3), reason="model_unknown")
     enrol("of_a_model_with_other_classes", _evaluation(strange), strange, reason="invalid_campaign")
     enrol("of_a_model_that_reads_what_is_allowed", raw, model, policy=asked, expect=told)
-    enrol(
-        "of_a_model_that_reads_what_is_not_allowed", _evaluation(secret), secret, policy=asked, reason="policy_refused"
-    )
+    hidden = _evaluation(secret)
+    enrol("of_a_model_that_reads_what_is_not_allowed", hidden, secret, policy=asked, reason="policy_refused")
     only = {"features": ["hiv", "label"]}
-    enrol("whose_own_features_are_not_allowed", _evaluation(secret), secret, policy=only, reason="policy_refused")
-    enrol("of_a_hidden_feature_without_a_policy", _evaluation(secret), secret, expect=told)
+    enrol("whose_own_features_are_not_allowed", hidden, secret, policy=only, reason="policy_refused")
+    enrol("of_a_hidden_feature_without_a_policy", hidden, secret, expect=told)
     ended = _evaluation(model, questions=[], answers=0, epsilon_micro=0)
     enrol("that_ends_needs_no_model", ended, expect=told)
     before: list[Step] = [("install", model, NOW), ("enrol", raw, NOW)]
     add_device(cases, "evaluation_answers", before, ("report", "outcome", NOW), expect=_period(NOW, DAY))
     newer: list[Step] = [*before, ("install", PUBLISHER.model(version=2), NOW)]
-    add_device(
-        cases, "evaluation_of_a_model_that_was_replaced", newer, ("report", "outcome", NOW), reason="model_unknown"
-    )
+    replaced = {"reason": "model_unknown"}
+    add_device(cases, "evaluation_of_a_model_that_was_replaced", newer, ("report", "outcome", NOW), **replaced)
