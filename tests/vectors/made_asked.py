@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from support.publisher import DAY, NOW
 
 from protocol import canonical, mechanisms
-from vectors.made_campaigns import INVALID, signed
+from vectors.made_campaigns import INVALID
 from vectors.made_devices import add_device
-from vectors.makers import PUBLISHER
+from vectors.makers import PUBLISHER, campaign
 
 if TYPE_CHECKING:
     from vectors.makers import Collection
@@ -42,8 +42,8 @@ def _some(cases: Collection) -> None:
         "asks_the_features_in_another_order": (WIDTH, CLASS, ODOR),
         "asks_the_class_alone": (CLASS,),
     }.items():
-        cases.add(name, signed(BODY, questions=_bounded(*questions)))
-    both = signed(BODY, questions=_bounded(CLASS, {**ODOR, "feature": 2}))
+        cases.add(name, campaign(BODY, questions=_bounded(*questions)))
+    both = campaign(BODY, questions=_bounded(CLASS, {**ODOR, "feature": 2}))
     cases.add("asks_about_a_feature_beyond_the_stated", both, reason=INVALID)
 
 
@@ -57,7 +57,7 @@ def grouped(
 ) -> bytes:
     """A campaign with the key ``groups``, in ``crit``, and a question about odor in ``count`` groups."""
     asked = _bounded(*(questions or (CLASS, _in_groups(count), WIDTH)))
-    return signed(BODY, **{"groups": groups, "crit": ["groups"], "questions": asked, **changes})
+    return campaign(BODY, **{"groups": groups, "crit": ["groups"], "questions": asked, **changes})
 
 
 def _groups(cases: Collection) -> None:
@@ -70,14 +70,10 @@ def _groups(cases: Collection) -> None:
     }.items():
         cases.add(name, grouped([{"feature": 0, "group_of": groups}]))
     cases.add("three_groups", grouped([{"feature": 0, "group_of": [0, 1, 0, 2]}], 3))
-    cases.add("groups_of_the_only_asked_feature", _only([0, 1, 1, 1]))
-    unknown = grouped([{"feature": 0, "group_of": [0, 0, 1, 1], "zz": 1}])
-    cases.add("unknown_key_of_a_group", unknown)
+    only = grouped([{"feature": 0, "group_of": [0, 1, 1, 1]}], questions=(_in_groups(2),))
+    cases.add("groups_of_the_only_asked_feature", only)
+    cases.add("unknown_key_of_a_group", grouped([{"feature": 0, "group_of": [0, 0, 1, 1], "zz": 1}]))
     cases.add("crit_names_groups_twice", grouped([{"feature": 0, "group_of": [0, 0, 1, 1]}], crit=["groups", "groups"]))
-
-
-def _only(groups: list[int]) -> bytes:
-    return grouped([{"feature": 0, "group_of": groups}], questions=(_in_groups(2),))
 
 
 def _refused(cases: Collection) -> None:
@@ -104,21 +100,18 @@ def _refused(cases: Collection) -> None:
     }.items():
         cases.add(name, grouped(groups), reason=INVALID)
     one = {"feature": 0, "group_of": [0, 0, 0, 0]}
-    cases.add("a_single_group", grouped([one], 1, questions=(CLASS, WIDTH, {**CLASS, **_one_group()})), reason=INVALID)
+    of_one_group = {**CLASS, "kind": ODOR["kind"], "feature": 0}
+    cases.add("a_single_group", grouped([one], 1, questions=(CLASS, WIDTH, of_one_group)), reason=INVALID)
     each = {"feature": 0, "group_of": [0, 1, 2, 3]}
     cases.add("each_code_in_a_group_of_its_own", grouped([each], 4), reason=INVALID)
     cases.add("groups_of_an_unasked_feature", grouped([good], questions=(CLASS, WIDTH)), reason=INVALID)
     cases.add("groups_without_crit", grouped([good], crit=[]), reason=INVALID)
-    cases.add("crit_without_groups", signed(BODY, crit=["groups"]), reason=INVALID)
+    cases.add("crit_without_groups", campaign(BODY, crit=["groups"]), reason=INVALID)
     cases.add("the_size_of_all_codes_beside_groups", grouped([good], 4), reason=INVALID)
-    cases.add("the_size_of_groups_without_groups", signed(BODY, questions=_bounded(_in_groups(2))), reason=INVALID)
-    ended = signed(BODY, questions=[], answers=0, epsilon_micro=0, groups=[good], crit=["groups"])
+    cases.add("the_size_of_groups_without_groups", campaign(BODY, questions=_bounded(_in_groups(2))), reason=INVALID)
+    ended = campaign(BODY, questions=[], answers=0, epsilon_micro=0, groups=[good], crit=["groups"])
     cases.add("groups_in_a_campaign_that_has_ended", ended, reason=INVALID)
     cases.add("groups_and_a_key_of_later_software", grouped([good], crit=["groups", "zz"]), reason="unknown_crit")
-
-
-def _one_group() -> dict[str, Any]:
-    return {key: value for key, value in ODOR.items() if key in ("kind", "feature")}
 
 
 def _devices(cases: Collection) -> None:
@@ -128,11 +121,11 @@ def _devices(cases: Collection) -> None:
         ("an_asked_feature_without_the_owners_leave", (CLASS, WIDTH), ["odor", "label"], True),
         ("the_label_without_the_owners_leave", (ODOR,), ["odor"], True),
     ):
-        step = ("enrol", signed(BODY, questions=_bounded(*questions)), NOW)
+        step = ("enrol", campaign(BODY, questions=_bounded(*questions)), NOW)
         outcome = {"reason": "policy_refused"} if refused else {"expect": {"name": "mushrooms", "version": 1}}
         add_device(cases, name, [], step, policy={"features": features}, **outcome)
     strange = {**BODY["features"][1], "unlisted": "refuse"}
-    data = signed(BODY, questions=_bounded(CLASS, ODOR), features=[BODY["features"][0], strange])
+    data = campaign(BODY, questions=_bounded(CLASS, ODOR), features=[BODY["features"][0], strange])
     before = [("enrol", cases.keep("refusing", data), NOW)]
     expect = {"period": NOW // DAY, "repeated": False}
     add_device(cases, "an_unasked_feature_that_refuses_values", before, ("report", "mushrooms", NOW), expect=expect)

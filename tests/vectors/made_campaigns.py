@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from support.publisher import DAY, NOW, Publisher
 
 from protocol import canonical, mechanisms
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
-from vectors.makers import PUBLISHER, Collection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from vectors.makers import END, PUBLISHER, Collection, campaign, changed
 
 WORD = 1 << 32
 UNDERSTATED, INVALID = "epsilon_understated", "invalid_campaign"
 BODY = canonical.unpack(PUBLISHER.campaign_payload())
 ALL = canonical.unpack(PUBLISHER.campaign_payload(answers=3))
-KEEP = BODY["questions"][0]["mechanism"]["keep"]
+KEEP, SIZE = (BODY["questions"][0]["mechanism"][name] for name in ("keep", "size"))
 UNARY = canonical.unpack(PUBLISHER.campaign_payload(mechanism="oue"))
 
 
@@ -33,28 +30,22 @@ def make(cases: Collection) -> None:
     _ended(cases)
 
 
-def signed(body: dict[str, Any], **changes: Any) -> bytes:
-    """A campaign with some fields replaced."""
-    return PUBLISHER.sign("campaign", canonical.pack({**body, **changes}))
-
-
-def asked(body: dict[str, Any], number: int, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
+def asked(body: dict[str, Any], number: int, **changes: Any) -> bytes:
     """A campaign with one question changed."""
     questions = list(body["questions"])
-    questions[number] = {**questions[number], **change(questions[number])}
-    return signed(body, questions=questions)
+    questions[number] = {**questions[number], **changes}
+    return campaign(body, questions=questions)
 
 
-def perturbed(body: dict[str, Any], number: int, **changes: Any) -> bytes:
-    """A campaign with one question's mechanism changed; integers are added to what stands there."""
+def stated(body: dict[str, Any], number: int, **changes: Any) -> bytes:
+    """A campaign in which one question's mechanism states other values; one of ``...`` is left out."""
+    return asked(body, number, mechanism=changed(body["questions"][number]["mechanism"], **changes))
 
-    def change(question: dict[str, Any]) -> dict[str, Any]:
-        stated = dict(question["mechanism"])
-        for name, value in changes.items():
-            stated[name] = stated.get(name, 0) + value if type(value) is int else value
-        return {"mechanism": stated}
 
-    return asked(body, number, change)
+def perturbed(body: dict[str, Any], number: int, **changes: int) -> bytes:
+    """A campaign in which integers of one question's mechanism are larger by these."""
+    standing = body["questions"][number]["mechanism"]
+    return stated(body, number, **{name: standing.get(name, 0) + value for name, value in changes.items()})
 
 
 def _good(cases: Collection) -> None:
@@ -71,92 +62,78 @@ def _good(cases: Collection) -> None:
 
 def _epsilon(cases: Collection) -> None:
     """A signature does not make a lie about ε acceptable."""
-    cases.add("declares_a_millionth_less", signed(BODY, epsilon_micro=999_999), reason=UNDERSTATED)
+    cases.add("declares_a_millionth_less", campaign(BODY, epsilon_micro=999_999), reason=UNDERSTATED)
     cases.add("direct_keeps_one_in_2_to_the_32_more", perturbed(BODY, 0, keep=1), reason=UNDERSTATED)
     cases.add("direct_keeps_less", perturbed(BODY, 0, keep=-1), reason=INVALID)
     cases.add("unary_other_bits_rarer", perturbed(UNARY, 0, q=-1), reason=UNDERSTATED)
     cases.add("unary_true_bit_likelier", perturbed(UNARY, 0, p=1), reason=UNDERSTATED)
     cases.add("unary_less_said", perturbed(UNARY, 0, q=1), reason=INVALID)
     doubled = mechanisms.from_micro("direct", 2_000_000, 2).to_dict()
-    cases.add("a_question_of_twice_the_epsilon", perturbed(BODY, 0, **_added(doubled)), reason=UNDERSTATED)
+    cases.add("a_question_of_twice_the_epsilon", stated(BODY, 0, **doubled), reason=UNDERSTATED)
     later = mechanisms.from_micro("direct", 1_000_001, 8).to_dict()
-    cases.add("a_later_question_of_more_epsilon", asked(BODY, 1, lambda _: {"mechanism": later}), reason=UNDERSTATED)
-    unsaid = {**doubled, "epsilon_micro": 1_000_000}
-    cases.add(
-        "a_question_of_twice_the_epsilon_that_claims_less", perturbed(BODY, 0, **_added(unsaid)), reason=UNDERSTATED
-    )
-    cases.add("every_stratum_spends_the_whole_epsilon", _spendthrift(), reason=UNDERSTATED)
+    cases.add("a_later_question_of_more_epsilon", asked(BODY, 1, mechanism=later), reason=UNDERSTATED)
+    unsaid = stated(BODY, 0, **doubled | {"epsilon_micro": 1_000_000})
+    cases.add("a_question_of_twice_the_epsilon_that_claims_less", unsaid, reason=UNDERSTATED)
+    spendthrift = [
+        {**question, "mechanism": mechanisms.from_micro("direct", 1_000_000, question["size"]).to_dict()}
+        for question in ALL["questions"]
+    ]
+    cases.add("every_stratum_spends_the_whole_epsilon", campaign(ALL, questions=spendthrift), reason=UNDERSTATED)
     cases.add("mechanism_claims_another_epsilon", perturbed(BODY, 0, epsilon_micro=-1), reason=INVALID)
-    cases.add("declares_more_than_it_spends", signed(BODY, epsilon_micro=1_000_001), reason=INVALID)
-    cases.add("declares_above_16_per_answer", signed(BODY, epsilon_micro=16_000_001), reason=INVALID)
-    cases.add("epsilon_0", signed(BODY, epsilon_micro=0), reason=INVALID)
-    cases.add("epsilon_is_text", signed(BODY, epsilon_micro="1000000"), reason=INVALID)
+    cases.add("declares_more_than_it_spends", campaign(BODY, epsilon_micro=1_000_001), reason=INVALID)
+    cases.add("declares_above_16_per_answer", campaign(BODY, epsilon_micro=16_000_001), reason=INVALID)
+    cases.add("epsilon_0", campaign(BODY, epsilon_micro=0), reason=INVALID)
+    cases.add("epsilon_is_text", campaign(BODY, epsilon_micro="1000000"), reason=INVALID)
     for name, changes in {
-        "direct_keeps_more_than_everything": {"keep": WORD},
-        "direct_says_nothing": {"keep": WORD // 2 - KEEP},
+        "direct_keeps_more_than_everything": {"keep": KEEP + WORD},
+        "direct_says_nothing": {"keep": WORD // 2},
         "unknown_parameter": {"zz": 1},
         "unknown_mechanism": {"name": "drect"},
-        "mechanism_of_another_size": {"size": 1},
+        "mechanism_of_another_size": {"size": SIZE + 1},
     }.items():
-        cases.add(name, perturbed(BODY, 0, **changes), reason=INVALID)
+        cases.add(name, stated(BODY, 0, **changes), reason=INVALID)
     _unbounded(cases)
-    cases.add("mechanism_is_nil", asked(BODY, 0, lambda _: {"mechanism": None}), reason=INVALID)
+    cases.add("mechanism_is_nil", asked(BODY, 0, mechanism=None), reason=INVALID)
 
 
 def _unbounded(cases: Collection) -> None:
     """Integers under which an answer rules an input out: no ε covers that."""
-    p, q = (UNARY["questions"][0]["mechanism"][name] for name in ("p", "q"))
     for name, body, changes in (
-        ("direct_gives_itself_away", BODY, {"keep": WORD - KEEP}),
-        ("direct_keeps_nothing", BODY, {"keep": -KEEP}),
-        ("unary_other_bits_never", UNARY, {"q": -q}),
-        ("unary_other_bits_always", UNARY, {"q": WORD - q}),
-        ("unary_true_bit_always", UNARY, {"p": WORD - p}),
-        ("unary_true_bit_never", UNARY, {"p": -p}),
+        ("direct_gives_itself_away", BODY, {"keep": WORD}),
+        ("direct_keeps_nothing", BODY, {"keep": 0}),
+        ("unary_other_bits_never", UNARY, {"q": 0}),
+        ("unary_other_bits_always", UNARY, {"q": WORD}),
+        ("unary_true_bit_always", UNARY, {"p": WORD}),
+        ("unary_true_bit_never", UNARY, {"p": 0}),
     ):
-        cases.add(name, perturbed(body, 0, **changes), reason=UNDERSTATED)
-    cases.add("unary_bits_never", perturbed(UNARY, 0, p=-p, q=-q), reason=INVALID)
-
-
-def _added(wanted: dict[str, Any]) -> dict[str, Any]:
-    """What to add to the first question's mechanism to make it the wanted one."""
-    standing = BODY["questions"][0]["mechanism"]
-    return {key: wanted[key] - standing[key] for key in ("keep", "epsilon_micro")}
-
-
-def _spendthrift() -> bytes:
-    """Three strata at the full ε each, under a total of one."""
-    questions = [
-        {**question, "mechanism": mechanisms.from_micro("direct", 1_000_000, question["size"]).to_dict()}
-        for question in ALL["questions"]
-    ]
-    return signed(ALL, questions=questions)
+        cases.add(name, stated(body, 0, **changes), reason=UNDERSTATED)
+    cases.add("unary_bits_never", stated(UNARY, 0, p=0, q=0), reason=INVALID)
 
 
 def _questions(cases: Collection) -> None:
     """Sizes, strata and intervals."""
     first_bound = BODY["questions"][0]["bound"]
     for name, data in {
-        "interval_of_no_width": asked(BODY, 1, lambda _: {"bound": first_bound}),
-        "intervals_overlap": asked(BODY, 1, lambda _: {"bound": first_bound - 1}),
-        "first_interval_empty": asked(BODY, 0, lambda _: {"bound": 0}),
-        "last_bound_below_2_to_the_32": asked(BODY, 2, lambda _: {"bound": WORD - 1}),
-        "bound_above_2_to_the_32": asked(BODY, 2, lambda _: {"bound": WORD + 1}),
-        "stratum_left_out": asked(ALL, 2, lambda _: {"stratum": 3}),
-        "strata_out_of_order": signed(ALL, questions=ALL["questions"][::-1]),
-        "stratum_does_not_end": asked(ALL, 0, lambda _: {"bound": WORD - 1}),
-        "first_stratum_is_not_0": signed(BODY, questions=[{**each, "stratum": 1} for each in BODY["questions"]]),
-        "more_answers_than_strata": signed(BODY, answers=2),
-        "fewer_answers_than_strata": signed(ALL, answers=2),
-        "no_answers": signed(BODY, answers=0),
-        "answers_is_true": signed(BODY, answers=True),
-        "no_questions": signed(BODY, questions=[]),
-        "question_is_no_map": signed(BODY, questions=[1]),
-        "question_of_unknown_kind": asked(BODY, 0, lambda _: {"kind": "name"}),
-        "question_of_another_size": asked(BODY, 0, lambda _: {"size": 3}),
-        "question_about_an_absent_feature": asked(BODY, 1, lambda _: {"feature": 2}),
-        "question_about_feature_minus_1": asked(BODY, 1, lambda _: {"feature": -1}),
-        "question_about_a_feature_by_name": asked(BODY, 1, lambda _: {"feature": "odor"}),
+        "interval_of_no_width": asked(BODY, 1, bound=first_bound),
+        "intervals_overlap": asked(BODY, 1, bound=first_bound - 1),
+        "first_interval_empty": asked(BODY, 0, bound=0),
+        "last_bound_below_2_to_the_32": asked(BODY, 2, bound=WORD - 1),
+        "bound_above_2_to_the_32": asked(BODY, 2, bound=WORD + 1),
+        "stratum_left_out": asked(ALL, 2, stratum=3),
+        "strata_out_of_order": campaign(ALL, questions=ALL["questions"][::-1]),
+        "stratum_does_not_end": asked(ALL, 0, bound=WORD - 1),
+        "first_stratum_is_not_0": campaign(BODY, questions=[{**each, "stratum": 1} for each in BODY["questions"]]),
+        "more_answers_than_strata": campaign(BODY, answers=2),
+        "fewer_answers_than_strata": campaign(ALL, answers=2),
+        "no_answers": campaign(BODY, answers=0),
+        "answers_is_true": campaign(BODY, answers=True),
+        "no_questions": campaign(BODY, questions=[]),
+        "question_is_no_map": campaign(BODY, questions=[1]),
+        "question_of_unknown_kind": asked(BODY, 0, kind="name"),
+        "question_of_another_size": asked(BODY, 0, size=3),
+        "question_about_an_absent_feature": asked(BODY, 1, feature=2),
+        "question_about_feature_minus_1": asked(BODY, 1, feature=-1),
+        "question_about_a_feature_by_name": asked(BODY, 1, feature="odor"),
     }.items():
         cases.add(name, data, reason=INVALID)
 
@@ -182,8 +159,8 @@ def _schema(cases: Collection) -> None:
         "value_of_1025_bytes": {"features": [{**odor, "values": ["a", "x" * 1025, "f"]}, width]},
         "value_with_a_format_character": {"features": [{**odor, "values": ["a", "n\u200b", "f"]}, width]},
         "feature_name_empty": {"features": [{**odor, "name": ""}, width]},
-        "categorical_substitute_absent": {"features": [_without(odor, "substitute"), width]},
-        "numeric_substitute_absent": {"features": [odor, _without(width, "substitute")]},
+        "categorical_substitute_absent": {"features": [changed(odor, substitute=...), width]},
+        "numeric_substitute_absent": {"features": [odor, changed(width, substitute=...)]},
         "value_is_nil": {"features": [{**odor, "values": ["a", None, "f"]}, width]},
         "unlisted_is_unknown": {"features": [{**odor, "unlisted": "keep"}, width]},
         "substitute_is_no_value": {"features": [{**odor, "values": ["a", "n", "f", "x"], "substitute": 4}, width]},
@@ -203,7 +180,7 @@ def _schema(cases: Collection) -> None:
         "one_bin": {"features": [odor, {**width, "edges": []}]},
         "numeric_substitute_outside": {"features": [odor, {**width, "substitute": 65537}]},
     }.items():
-        cases.add(name, signed(BODY, **changes), reason=INVALID)
+        cases.add(name, campaign(BODY, **changes), reason=INVALID)
     for name, changes in {
         "class_and_value_empty": {
             "label": {**label, "classes": ["", "p"]},
@@ -219,11 +196,7 @@ def _schema(cases: Collection) -> None:
             "features": [{**odor, "zz": 1}, {**width, "zz": 1}],
         },
     }.items():
-        cases.add(name, signed(BODY, **changes))
-
-
-def _without(entry: dict[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if name != key}
+        cases.add(name, campaign(BODY, **changes))
 
 
 def _rest(cases: Collection) -> None:
@@ -255,19 +228,17 @@ def _rest(cases: Collection) -> None:
         "minimum_batch_of_nothing": {"min_batch_size": 0},
         "minimum_batch_of_2_to_the_32": {"min_batch_size": WORD},
     }.items():
-        cases.add(name, signed(BODY, **changes), reason=INVALID)
+        cases.add(name, campaign(BODY, **changes), reason=INVALID)
     # Whether a reader's tables know them or not: U+1FAE9 is of Unicode 16, U+0378 of none.
-    cases.add("purpose_with_characters_that_are_new_or_not_assigned", signed(BODY, purpose="a\U0001fae9\u0378"))
-    cases.add("largest_minimum_batch", signed(BODY, min_batch_size=WORD - 1))
-    cases.add("longest_period", signed(BODY, time_precision=1 << 31))
-    cases.add(
-        "unknown_keys_of_question_and_fit", asked({**BODY, "fit": {**BODY["fit"], "zz": 1}}, 0, lambda _: {"zz": 1})
-    )
-    cases.add("last_period_just_fits", signed(BODY, time_precision=1, expires=(1 << 32) - 1))
-    cases.add("unary_layout_of_single_values", signed(UNARY, layout=1), reason=INVALID)
-    absent = {key: value for key, value in BODY.items() if key != "projection"}
-    cases.add("projection_absent", signed(absent), reason=INVALID)
-    cases.add("shortest_period_of_a_day", signed(BODY, time_precision=DAY))
+    cases.add("purpose_with_characters_that_are_new_or_not_assigned", campaign(BODY, purpose="a\U0001fae9\u0378"))
+    cases.add("largest_minimum_batch", campaign(BODY, min_batch_size=WORD - 1))
+    cases.add("longest_period", campaign(BODY, time_precision=1 << 31))
+    newer = asked({**BODY, "fit": {**BODY["fit"], "zz": 1}}, 0, zz=1)
+    cases.add("unknown_keys_of_question_and_fit", newer)
+    cases.add("last_period_just_fits", campaign(BODY, time_precision=1, expires=(1 << 32) - 1))
+    cases.add("unary_layout_of_single_values", campaign(UNARY, layout=1), reason=INVALID)
+    cases.add("projection_absent", campaign(BODY, projection=...), reason=INVALID)
+    cases.add("shortest_period_of_a_day", campaign(BODY, time_precision=DAY))
 
 
 def _sizes(cases: Collection) -> None:
@@ -280,7 +251,7 @@ def _sizes(cases: Collection) -> None:
 
     def strata(count: int) -> bytes:
         questions = [{**cell, "stratum": stratum, "bound": WORD} for stratum in range(count)]
-        return signed(body, questions=questions, answers=count, epsilon_micro=count * epsilon)
+        return campaign(body, questions=questions, answers=count, epsilon_micro=count * epsilon)
 
     cases.add("most_bytes_of_one_period", strata(71))
     cases.add("more_bytes_of_one_period", strata(72), reason=INVALID)
@@ -289,26 +260,22 @@ def _sizes(cases: Collection) -> None:
 
 def _ended(cases: Collection) -> None:
     """A version that asks nothing ends those before it: no questions, no answers, no ε, or none of that."""
-    end = {"questions": [], "answers": 0, "epsilon_micro": 0}
     before = (("campaign", PUBLISHER.campaign(), NOW),)
-    cases.add("end", signed(BODY, version=2, **end), before=before)
-    cases.add("end_as_a_first_version", signed(BODY, **end))
+    cases.add("end", campaign(BODY, version=2, **END), before=before)
+    cases.add("end_as_a_first_version", campaign(BODY, **END))
     oue = {"layout": 1, "record_length": 18}
-    cases.add("end_of_a_unary_campaign", signed(UNARY, version=2, **end, **oue))
-    cases.add(
-        "asked_again_after_the_end",
-        PUBLISHER.campaign(version=3),
-        before=(("campaign", signed(BODY, version=2, **end), NOW),),
-    )
+    cases.add("end_of_a_unary_campaign", campaign(UNARY, version=2, **END, **oue))
+    end = (("campaign", campaign(BODY, version=2, **END), NOW),)
+    cases.add("asked_again_after_the_end", PUBLISHER.campaign(version=3), before=end)
     for name, changes in {
-        "end_with_answers": {**end, "answers": 1},
-        "end_with_an_epsilon": {**end, "epsilon_micro": 1_000_000},
-        "end_with_questions": {**end, "questions": BODY["questions"]},
+        "end_with_answers": {**END, "answers": 1},
+        "end_with_an_epsilon": {**END, "epsilon_micro": 1_000_000},
+        "end_with_questions": {**END, "questions": BODY["questions"]},
         "end_without_questions_alone": {"questions": []},
-        "end_of_layout_2": {**end, "layout": 2},
-        "end_with_a_longer_record": {**end, "record_length": 19},
-        "end_without_features": {**end, "features": []},
-        "end_without_a_family": {**end, "fit": {"postprocess": "simplex"}},
-        "end_with_periods_of_no_seconds": {**end, "time_precision": 0},
+        "end_of_layout_2": {**END, "layout": 2},
+        "end_with_a_longer_record": {**END, "record_length": 19},
+        "end_without_features": {**END, "features": []},
+        "end_without_a_family": {**END, "fit": {"postprocess": "simplex"}},
+        "end_with_periods_of_no_seconds": {**END, "time_precision": 0},
     }.items():
-        cases.add(name, signed(BODY, version=2, **changes), reason=INVALID)
+        cases.add(name, campaign(BODY, version=2, **changes), reason=INVALID)

@@ -6,7 +6,7 @@ from typing import Any
 
 from protocol import canonical
 from protocol.documents.campaign import MOST
-from vectors.makers import PUBLISHER, Collection
+from vectors.makers import PUBLISHER, Collection, campaign, changed
 
 INVALID = "invalid_campaign"
 BODY = canonical.unpack(PUBLISHER.campaign_payload())
@@ -35,7 +35,7 @@ def make(cases: Collection) -> None:
         "delta_is_a_number": [{**ENTRY, "delta": 0}],
         "budget_with_a_line_break": [{**ENTRY, "budget": "a\n"}],
         "unknown_key": [{**ENTRY, "zz": 1}],
-        **{f"without_{key}": [{other: ENTRY[other] for other in ENTRY if other != key}] for key in ENTRY},
+        **{f"without_{key}": [changed(ENTRY, **{key: ...})] for key in ENTRY},
     }.items():
         cases.add(name, signed(pilots), reason=INVALID)
     cases.add("named_in_crit", signed([ENTRY], crit=["pilots"]))
@@ -43,4 +43,4 @@ def make(cases: Collection) -> None:
 
 def signed(pilots: Any, **changes: Any) -> bytes:
     """A campaign that states these pilots."""
-    return PUBLISHER.sign("campaign", canonical.pack({**BODY, "pilots": pilots, **changes}))
+    return campaign(BODY, pilots=pilots, **changes)
