@@ -61,10 +61,9 @@ def transfer() -> list[int]:
 
 
 def _case(cases: Collection, name: str, kind: str, own: bytes, outcome: dict[str, Any], **inputs: Any) -> None:
-    case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": kind, "session": [CAMPAIGN.hex(), *SESSION[1:]]}
-    case |= {"members": [one.hex() for one in (A, B, C)]}
-    sums = OWN if own == A else OTHER
-    cases.cases.append(case | {"peer": own.hex(), "sums": sums, "weight": own == A} | inputs | outcome)
+    session = {"session": [CAMPAIGN.hex(), *SESSION[1:]], "members": [one.hex() for one in (A, B, C)]}
+    peer = {"peer": own.hex(), "sums": OWN if own == A else OTHER, "weight": own == A}
+    cases.case(name, kind, **{**session, **peer, **inputs}, **outcome)
 
 
 def _texts(numbers: list[int]) -> list[str]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
+from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, Publisher, key
 
 from protocol import canonical
-from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal, write_envelope
-from protocol.documents.trust import Role, Root
-from vectors.makers import PUBLISHER, Collection, flipped, signed_by, wild
-
-if TYPE_CHECKING:
-    from protocol.documents.envelope import SigningKey
+from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, write_envelope
+from vectors.makers import PUBLISHER, Collection, campaign, flipped, root_with, signed_by, wild
 
 KIND = PAYLOAD_TYPES["campaign"]
 PAYLOAD = PUBLISHER.campaign_payload()
@@ -41,10 +37,9 @@ def _bytes(cases: Collection) -> None:
     cases.add("one_bit_of_the_key_id", flipped(GOOD, payload_at + len(PAYLOAD) + 5), reason="bad_signature")
     cases.add("one_bit_of_the_type", flipped(GOOD, type_at + 5), reason="wrong_role")
     cases.add("one_bit_of_the_magic", flipped(GOOD, 3), reason="unsupported_version")
-    cases.add("newer_envelope", GOOD.replace(b"hsy1", b"hsy2", 1), reason="unsupported_version")
-    cases.add(
-        "newer_envelope_with_a_trailing_byte", GOOD.replace(b"hsy1", b"hsy2", 1) + b"\0", reason="unsupported_version"
-    )
+    newer = GOOD.replace(b"hsy1", b"hsy2", 1)
+    cases.add("newer_envelope", newer, reason="unsupported_version")
+    cases.add("newer_envelope_with_a_trailing_byte", newer + b"\0", reason="unsupported_version")
     cases.add("newer_envelope_of_six_bytes", b"\x94\xa4hsy2", reason="unsupported_version")
     cases.add("magic_of_five_bytes", GOOD.replace(b"\xa4hsy1", b"\xa5hsy10", 1), reason="malformed")
     cases.add("magic_of_three_bytes", GOOD.replace(b"\xa4hsy1", b"\xa3hsy", 1), reason="malformed")
@@ -65,11 +60,13 @@ def _bytes(cases: Collection) -> None:
 
 def _signatures(cases: Collection) -> None:
     """Who signed, how often, and for what."""
-    cases.add("no_signature", canonical.pack(["hsy1", KIND, PAYLOAD, []]), reason="malformed")
-    short = canonical.pack(["hsy1", KIND, PAYLOAD, [[bytes(8), bytes(63)]]])
-    cases.add("signature_of_63_bytes", short, reason="malformed")
-    seventeen = canonical.pack(["hsy1", KIND, PAYLOAD, [[bytes(8), bytes(64)]] * 17])
-    cases.add("seventeen_signatures", seventeen, reason="malformed")
+    zeros = [bytes(8), bytes(64)]
+    for name, pairs in {
+        "no_signature": [],
+        "signature_of_63_bytes": [[bytes(8), bytes(63)]],
+        "seventeen_signatures": [zeros] * 17,
+    }.items():
+        cases.add(name, canonical.pack(["hsy1", KIND, PAYLOAD, pairs]), reason="malformed")
     cases.add("signed_by_another_role", PUBLISHER.sign("campaign", PAYLOAD, MODEL_KEY), reason="bad_signature")
     cases.add("signed_by_a_stranger", PUBLISHER.sign("campaign", PAYLOAD, key(9)), reason="bad_signature")
     cases.add("stranger_beside_the_right_key", PUBLISHER.sign("campaign", PAYLOAD, key(9), CAMPAIGN_KEY))
@@ -77,10 +74,9 @@ def _signatures(cases: Collection) -> None:
     as_model = read_envelope(PUBLISHER.sign("model", PAYLOAD, CAMPAIGN_KEY), "model")
     retyped = write_envelope(as_model._replace(payload_type=KIND))
     cases.add("signed_under_another_type", retyped, reason="bad_signature", notes="the type is part of what is signed")
-    stolen = canonical.pack(["hsy1", KIND, PAYLOAD, [[bytes(8), bytes(64)]]])
-    cases.add("signature_of_zeros", stolen, reason="bad_signature")
+    cases.add("signature_of_zeros", canonical.pack(["hsy1", KIND, PAYLOAD, [zeros]]), reason="bad_signature")
 
-    two_of_three = _root_with(key(4), key(5), key(6), threshold=2)
+    two_of_three = root_with([key(number).public for number in (4, 5, 6)], threshold=2)
     for name, keys, reason in (
         ("threshold_not_met", (key(4),), "bad_signature"),
         ("threshold_met_by_any_two", (key(6), key(4)), None),
@@ -88,17 +84,6 @@ def _signatures(cases: Collection) -> None:
         ("one_key_and_a_stranger", (key(5), key(9)), "bad_signature"),
     ):
         cases.add(name, signed_by(KIND, PAYLOAD, *keys), root=two_of_three, reason=reason)
-
-
-def _root_with(*keys: SigningKey, threshold: int) -> bytes:
-    """A root whose campaign role has these keys."""
-    roles = {
-        "root": Role(frozenset([ROOT_KEY.public]), 1),
-        "campaign": Role(frozenset(each.public for each in keys), threshold),
-        "model": Role(frozenset([MODEL_KEY.public]), 1),
-    }
-    payload = Root(PUBLISHER.header("workspace", lifetime=10 * YEAR), roles).to_payload()
-    return seal(PAYLOAD_TYPES["root"], canonical.pack(payload), [ROOT_KEY])
 
 
 def _payload(cases: Collection) -> None:
@@ -157,12 +142,10 @@ def _header(cases: Collection) -> None:
         cases.add(name, PUBLISHER.campaign(changes), reason=reason)
     body = canonical.unpack(PAYLOAD)
     for field in sorted(body):
-        rest = canonical.pack({name: body[name] for name in body if name != field})
         reason = "malformed" if field in HEADER else "invalid_campaign"
-        cases.add(f"without_{field}", PUBLISHER.sign("campaign", rest), reason=reason)
-        other = canonical.pack({**body, field: {"zz": 1}})
+        cases.add(f"without_{field}", campaign(body, **{field: ...}), reason=reason)
         if field != "projection":
-            cases.add(f"{field}_is_a_map_of_nothing", PUBLISHER.sign("campaign", other), reason=reason)
+            cases.add(f"{field}_is_a_map_of_nothing", campaign(body, **{field: {"zz": 1}}), reason=reason)
 
 
 def _versions(cases: Collection) -> None:
@@ -192,21 +175,11 @@ def _dates(cases: Collection) -> None:
     cases.add("expired", GOOD, clock=NOW + YEAR, reason="expired")
     short = PUBLISHER.campaign(lifetime=20 * DAY)
     other = late.campaign(name="unrelated")
-    cases.add(
-        "expired_by_the_time_floor",
-        short,
-        before=(("campaign", other, 0),),
-        clock=0,
-        reason="expired",
-        notes="a clock set back does not revive a document: another one was issued after its end",
-    )
-    cases.add(
-        "time_floor_rises",
-        late.campaign(version=2),
-        before=(("campaign", GOOD, NOW),),
-        clock=0,
-        time_floor=NOW + 30 * DAY,
-    )
+    notes = "a clock set back does not revive a document: another one was issued after its end"
+    before = (("campaign", other, 0),)
+    cases.add("expired_by_the_time_floor", short, before=before, clock=0, reason="expired", notes=notes)
+    newer, before = late.campaign(version=2), (("campaign", GOOD, NOW),)
+    cases.add("time_floor_rises", newer, before=before, clock=0, time_floor=NOW + 30 * DAY)
     root = PUBLISHER.root(lifetime=10 * DAY)
     cases.add("root_still_valid", GOOD, root=root, clock=NOW + 10 * DAY - 1)
     cases.add("root_expired", GOOD, root=root, clock=NOW + 10 * DAY, reason="expired")

@@ -8,7 +8,7 @@ from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publi
 
 from protocol import canonical
 from protocol.documents.envelope import PAYLOAD_TYPES, keyid, read_envelope
-from vectors.makers import PUBLISHER, Collection, signed_by
+from vectors.makers import PUBLISHER, Collection, changed, packed, signed_by
 
 if TYPE_CHECKING:
     from protocol.documents.envelope import SigningKey
@@ -25,19 +25,12 @@ def root(
 ) -> bytes:
     """A root with other keys, thresholds or fields, signed by just these keys."""
     members = {**{role: [own] for role, own in KEYS.items()}, **(keys or {})}
-    body = {
-        **BODY,
+    ids = {role: [keyid(each.public).hex() for each in group] for role, group in members.items()}
+    fields = {
         "keys": {keyid(each.public).hex(): each.public for group in members.values() for each in group},
-        "roles": {
-            role: {
-                "keyids": [keyid(each.public).hex() for each in group],
-                "threshold": (thresholds or {}).get(role, 1),
-            }
-            for role, group in members.items()
-        },
-        **changes,
+        "roles": {role: {"keyids": ids[role], "threshold": (thresholds or {}).get(role, 1)} for role in ids},
     }
-    return signed_by(PAYLOAD_TYPES["root"], canonical.pack(body), *(signers or (ROOT_KEY,)))
+    return signed_by(PAYLOAD_TYPES["root"], packed(BODY, **fields | changes), *(signers or (ROOT_KEY,)))
 
 
 def make(cases: Collection) -> None:
@@ -69,23 +62,22 @@ def _shape(cases: Collection) -> None:
     """Key ids, roles and thresholds."""
     keys, roles = BODY["keys"], BODY["roles"]
     hint = keyid(CAMPAIGN_KEY.public).hex()
-    wrong_key = {**keys, hint: MODEL_KEY.public}
+    own = roles["model"]
     for name, changes in {
-        "key_id_of_another_key": {"keys": wrong_key},
+        "key_id_of_another_key": {"keys": {**keys, hint: MODEL_KEY.public}},
         "key_of_31_bytes": {"keys": {**keys, hint: bytes(31)}},
         "key_is_text": {"keys": {**keys, hint: "00" * 16}},
-        "role_absent": {"roles": {role: roles[role] for role in ("root", "campaign")}},
-        "role_unknown": {"roles": {**roles, "node": roles["model"]}},
+        "role_absent": {"roles": changed(roles, model=...)},
+        "role_unknown": {"roles": {**roles, "node": own}},
         "role_without_keys": {"roles": {**roles, "model": {"keyids": [], "threshold": 1}}},
-        "threshold_0": {"roles": {**roles, "model": {**roles["model"], "threshold": 0}}},
-        "threshold_above_the_keys": {"roles": {**roles, "model": {**roles["model"], "threshold": 2}}},
-        "threshold_is_true": {"roles": {**roles, "model": {**roles["model"], "threshold": True}}},
-        "key_id_twice": {"roles": {**roles, "model": {"keyids": roles["model"]["keyids"] * 2, "threshold": 2}}},
+        "threshold_0": {"roles": {**roles, "model": {**own, "threshold": 0}}},
+        "threshold_above_the_keys": {"roles": {**roles, "model": {**own, "threshold": 2}}},
+        "threshold_is_true": {"roles": {**roles, "model": {**own, "threshold": True}}},
+        "key_id_twice": {"roles": {**roles, "model": {"keyids": own["keyids"] * 2, "threshold": 2}}},
         "key_id_without_key": {"roles": {**roles, "model": {"keyids": ["0" * 16], "threshold": 1}}},
         "key_id_in_upper_case": {"keys": {**keys, hint.upper(): CAMPAIGN_KEY.public}},
     }.items():
-        data = signed_by(PAYLOAD_TYPES["root"], canonical.pack({**BODY, **changes}), ROOT_KEY)
-        cases.pin(name, data, "malformed")
+        cases.pin(name, signed_by(PAYLOAD_TYPES["root"], packed(BODY, **changes), ROOT_KEY), "malformed")
     seventeen = [key(number) for number in range(20, 37)]
     cases.pin("sixteen_keys_in_a_role", root(keys={"model": seventeen[:16]}))
     cases.pin("seventeen_keys_in_a_role", root(keys={"model": seventeen}), "malformed")
@@ -121,16 +113,12 @@ def _floors(cases: Collection) -> None:
     first, campaign, model = root(), PUBLISHER.campaign(version=5), PUBLISHER.model(version=6)
     before = (("campaign", campaign, NOW), ("model", model, NOW))
     held = {"campaign mushrooms": campaign, "model mushrooms": model}
+    more, without_campaign = {"campaign": [CAMPAIGN_KEY, key(7)]}, {"model mushrooms": model}
     for name, keys, thresholds, kept in (
         ("floors_kept_with_the_same_keys", {}, {}, held),
-        ("floors_kept_with_a_key_more", {"campaign": [CAMPAIGN_KEY, key(7)]}, {}, held),
-        (
-            "floors_reset_where_the_threshold_is_above_the_shared_keys",
-            {"campaign": [CAMPAIGN_KEY, key(7)]},
-            {"campaign": 2},
-            {"model mushrooms": model},
-        ),
-        ("floors_reset_with_all_keys_new", {"campaign": [key(7)]}, {}, {"model mushrooms": model}),
+        ("floors_kept_with_a_key_more", more, {}, held),
+        ("floors_reset_where_the_threshold_is_above_the_shared_keys", more, {"campaign": 2}, without_campaign),
+        ("floors_reset_with_all_keys_new", {"campaign": [key(7)]}, {}, without_campaign),
     ):
         data = root(version=2, keys=keys, thresholds=thresholds)
         cases.add(name, data, role="root", root=first, before=before, floors=kept, root_version=2)

@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from support.ed25519 import BASE, L, P, add, challenge, encode, secret_of, small, times
-from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, ROOT_KEY
+from support.publisher import CAMPAIGN_KEY
 
-from protocol import canonical
-from protocol.documents.envelope import PAYLOAD_TYPES, Envelope, keyid, pae, seal, write_envelope
-from protocol.documents.trust import Role, Root
-from vectors.makers import PUBLISHER, Collection
+from protocol.documents.envelope import PAYLOAD_TYPES, Envelope, keyid, pae, write_envelope
+from vectors.makers import PUBLISHER, Collection, root_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,14 +34,6 @@ def make(cases: Collection) -> None:
 def _document(public: bytes, point: bytes, s: int) -> bytes:
     pair = (keyid(public), point + s.to_bytes(32, "little"))
     return write_envelope(Envelope(KIND, PAYLOAD, (pair,)))
-
-
-def _root(public: bytes) -> bytes:
-    """A root whose campaign role has this key alone."""
-    keys = {"root": ROOT_KEY.public, "campaign": public, "model": MODEL_KEY.public}
-    roles = {name: Role(frozenset([each]), 1) for name, each in keys.items()}
-    payload = Root(PUBLISHER.header("workspace", lifetime=3650 * DAY), roles).to_payload()
-    return seal(PAYLOAD_TYPES["root"], canonical.pack(payload), [ROOT_KEY])
 
 
 def _scalars(cases: Collection) -> None:
@@ -73,7 +63,7 @@ def _keys(cases: Collection) -> None:
     spellings["key_of_order_4_spelled_with_p_added"] = 4, P.to_bytes(32, "little")
     for name, (order, public) in spellings.items():
         point, r = next(_nonces(public, order, 0))
-        cases.add(name, _document(public, point, r), root=_root(public), reason=REASON)
+        cases.add(name, _document(public, point, r), root=root_with([public]), reason=REASON)
     mixed = encode(add(times(SECRET, BASE), small(8)))
     for rest, name, reason in (
         (0, "key_with_a_part_of_small_order", None),
@@ -81,7 +71,7 @@ def _keys(cases: Collection) -> None:
     ):
         point, r = next(_nonces(mixed, 8, rest))
         s = (r + challenge(point, mixed, MESSAGE) * SECRET) % L
-        cases.add(name, _document(mixed, point, s), root=_root(mixed), reason=reason)
+        cases.add(name, _document(mixed, point, s), root=root_with([mixed]), reason=reason)
 
 
 def _points(cases: Collection) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import struct
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from support.publisher import NOW, Publisher
+from support.publisher import DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher
 
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import Envelope, SigningKey, keyid, pae, read_envelope, write_envelope
+from protocol.documents.trust import Role, Root
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PUBLISHER = Publisher()
 THREE_CLASSES = Publisher(
@@ -69,32 +67,25 @@ class Collection:
             time_floor, floors, root_version: the state after acceptance; ``floors`` maps ``"role name"``
                 to the document that holds it, by default just the new one.
         """
-        case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "document"}
-        if notes:
-            case["notes"] = notes
-        case["root"] = self.root if root is None else self.keep(f"{name}.root", root)
-        case["before"] = [
+        inputs: dict[str, Any] = {"notes": notes} if notes else {}
+        inputs["root"] = self.root if root is None else self.keep(f"{name}.root", root)
+        inputs["before"] = [
             [kind, self.keep(f"{name}.before{number}", document), at]
             for number, (kind, document, at) in enumerate(before)
         ]
-        case |= {"role": role, "data": self.keep(name, data), "wall_clock": clock}
+        inputs |= {"role": role, "data": self.keep(name, data), "wall_clock": clock}
         if reason is not None:
-            case["reason"] = reason
+            inputs["reason"] = reason
         else:
             held = floors
             if held is None:
                 held = {} if role == "root" else {f"{role} {_body(role, data)['name']}": data}
-            case["expect"] = {
+            inputs["expect"] = {
                 "root_version": root_version,
                 "time_floor": time_floor,
                 "floors": {key: _floor(key, document) for key, document in held.items()},
             }
-        self.cases.append(case)
-
-    def each(self, table: dict[str, Any], make: Callable[..., bytes] | None = None, **options: Any) -> None:
-        """One case of :meth:`add` per entry: a document, or the fields from which ``make`` makes it."""
-        for name, value in table.items():
-            self.add(name, value if make is None else make(**value), **options)
+        self.case(name, "document", spec="formats 5", **inputs)
 
     def case(self, name: str, kind: str, *, spec: str = "formats 6", **fields: Any) -> None:
         """One case of any kind; ``fields``: its inputs, and what must come out."""
@@ -110,10 +101,9 @@ class Collection:
 
     def pin(self, name: str, root: bytes, reason: str | None = None, clock: int = NOW) -> None:
         """One case: the owner puts ``root`` on a new device."""
-        case = {"name": name, "spec": "formats 5", "kind": "pinned"}
-        case |= {"root": self.keep(name, root), "wall_clock": clock}
-        state = {"root_version": 1, "time_floor": NOW, "floors": {}}
-        self.cases.append(case | ({"expect": state} if reason is None else {"reason": reason}))
+        expect = {"root_version": 1, "time_floor": NOW, "floors": {}}
+        outcome = {"expect": expect} if reason is None else {"reason": reason}
+        self.case(name, "pinned", spec="formats 5", root=self.keep(name, root), wall_clock=clock, **outcome)
 
 
 def _body(role: str, data: bytes) -> dict[str, Any]:
@@ -147,6 +137,17 @@ def many(body: dict[str, Any], features: int) -> dict[str, Any]:
     entry = {**body["features"][1], "edges": [*range(255)]}
     entries = [{**entry, "name": f"width {number}"} for number in range(features)]
     return {"label": label, "features": entries, "fit": {"family": DISCRETE, "postprocess": "posterior"}}
+
+
+def root_with(campaign_keys: list[bytes], threshold: int = 1) -> bytes:
+    """A root whose campaign role has these public keys."""
+    roles = {
+        "root": Role(frozenset([ROOT_KEY.public]), 1),
+        "campaign": Role(frozenset(campaign_keys), threshold),
+        "model": Role(frozenset([MODEL_KEY.public]), 1),
+    }
+    payload = Root(PUBLISHER.header("workspace", lifetime=3650 * DAY), roles).to_payload()
+    return PUBLISHER.sign("root", canonical.pack(payload))
 
 
 def signed_by(payload_type: str, payload: bytes, *keys: SigningKey) -> bytes:
