@@ -1,7 +1,7 @@
 """Vectors of the whole way of a record: codes, numbers, inputs and report bytes, and the class that a model predicts.
 
-What must come out is computed by ``records_from_text.py``, which shares no code with the project. The codes of
-:data:`BY_HAND` are written by hand.
+What must come out is computed by ``records_from_text.py``, which shares no code with the project. The codes in
+:data:`RECORDS` are written by hand.
 """
 
 from __future__ import annotations
@@ -44,39 +44,23 @@ PROJECTION = Projection(
 PROJECTED = build_schema(LABEL, [FEATURES[0], FEATURES[2], FEATURES[3]], PROJECTION)
 HALF = "5.00003814697265625"
 """Of a width from 0 to 10: u is exactly ½."""
-RECORDS: dict[str, tuple[dict[str, Any], Any]] = {
-    "all_listed": ({"odor": "n", "count": "4", "width": 2.5, "heat": 99}, "high"),
-    "nothing_but_a_label": ({}, "low"),
-    "nothing_at_all": ({"unheard_of": 1}, None),
-    "nulls_and_an_empty_text": ({"odor": None, "count": "", "width": "", "heat": None}, ""),
-    "an_empty_text_that_is_listed": ({"odor": "", "width": 10}, "mid"),
-    "unlisted_values": ({"odor": "z", "count": "5", "width": " 3", "heat": "+5"}, "unheard of"),
-    "values_of_no_kind": ({"odor": ["a"], "count": {"3": 1}, "width": [5], "heat": {}}, "high"),
-    "booleans": ({"odor": True, "count": False, "width": True, "heat": False}, "low"),
-    "whole_numbers_as_categories": ({"odor": 1, "count": 3.0, "width": 0, "heat": -5.5}, "low"),
-    "a_text_of_a_whole_number_with_a_point": ({"count": "3.0", "width": "3.0", "heat": "1e1"}, "low"),
-    "numbers_beyond_the_bounds": ({"odor": "a", "count": 4, "width": -1e300, "heat": 10**30}, "high"),
-    "a_number_on_an_edge": ({"odor": "a", "count": 4, "width": "5", "heat": 47.25}, "mid"),
-    "a_tie_that_goes_down": ({"width": HALF, "heat": 0}, "mid"),
-    "a_tie_that_goes_up": ({"width": "5.00011444091796875", "heat": 0.1}, "mid"),
+RECORDS: dict[str, tuple[dict[str, Any], Any, list[int]]] = {
+    "all_listed": ({"odor": "n", "count": "4", "width": 2.5, "heat": 99}, "high", [1, 1, 0, 1]),
+    "nothing_but_a_label": ({}, "low", [4, 1, 4, 1]),
+    "nothing_at_all": ({"unheard_of": 1}, None, [4, 1, 4, 1]),
+    "nulls_and_an_empty_text": ({"odor": None, "count": "", "width": "", "heat": None}, "", [4, 1, 4, 1]),
+    "an_empty_text_that_is_listed": ({"odor": "", "width": 10}, "mid", [2, 1, 3, 1]),
+    "unlisted_values": ({"odor": "z", "count": "5", "width": " 3", "heat": "+5"}, "unheard of", [5, 1, 4, 1]),
+    "values_of_no_kind": ({"odor": ["a"], "count": {"3": 1}, "width": [5], "heat": {}}, "high", [5, 1, 4, 1]),
+    "booleans": ({"odor": True, "count": False, "width": True, "heat": False}, "low", [3, 1, 4, 1]),
+    "whole_numbers_as_categories": ({"odor": 1, "count": 3.0, "width": 0, "heat": -5.5}, "low", [5, 0, 0, 0]),
+    "a_text_of_a_whole_number_with_a_point": ({"count": "3.0", "width": "3.0", "heat": "1e1"}, "low", [4, 2, 0, 0]),
+    "numbers_beyond_the_bounds": ({"odor": "a", "count": 4, "width": -1e300, "heat": 10**30}, "high", [0, 1, 0, 1]),
+    "a_number_on_an_edge": ({"odor": "a", "count": 4, "width": "5", "heat": 47.25}, "mid", [0, 1, 2, 1]),
+    "a_tie_that_goes_down": ({"width": HALF, "heat": 0}, "mid", [4, 1, 2, 0]),
+    "a_tie_that_goes_up": ({"width": "5.00011444091796875", "heat": 0.1}, "mid", [4, 1, 2, 0]),
 }
-BY_HAND = {
-    "all_listed": [1, 1, 0, 1],
-    "nothing_but_a_label": [4, 1, 4, 1],
-    "nothing_at_all": [4, 1, 4, 1],
-    "nulls_and_an_empty_text": [4, 1, 4, 1],
-    "an_empty_text_that_is_listed": [2, 1, 3, 1],
-    "unlisted_values": [5, 1, 4, 1],
-    "values_of_no_kind": [5, 1, 4, 1],
-    "booleans": [3, 1, 4, 1],
-    "whole_numbers_as_categories": [5, 0, 0, 0],
-    "a_text_of_a_whole_number_with_a_point": [4, 2, 0, 0],
-    "numbers_beyond_the_bounds": [0, 1, 0, 1],
-    "a_number_on_an_edge": [0, 1, 2, 1],
-    "a_tie_that_goes_down": [4, 1, 2, 0],
-    "a_tie_that_goes_up": [4, 1, 2, 0],
-}
-"""The codes of each record under :data:`SCHEMA`: odor, count, width, heat."""
+"""Record, label, and by hand the codes under :data:`SCHEMA`: odor, count, width, heat."""
 GAUSSIAN = (("bit", None), ("bits", None), ("piecewise", None), ("hybrid", None), ("laplace", 1), ("laplace", 3),
             ("duchi", None))  # fmt: skip
 
@@ -100,7 +84,7 @@ def make(cases: Collection) -> None:
         "of_components": _tables(PROJECTED),
         "normal_of_components": _normal(PROJECTED),
     }.items():
-        for record_name, (record, _label) in RECORDS.items():
+        for record_name, (record, _label, _codes) in RECORDS.items():
             _class(cases, f"class_by_{name}_of_{record_name}", payload, record)
 
 
@@ -119,33 +103,33 @@ def _reports(
 ) -> None:
     """One case per record, each with another secret, so that ids assign all questions."""
     answers = canonical.unpack(payload)["answers"]
-    for place, (record_name, (record, label)) in enumerate(RECORDS.items()):
+    for place, (record_name, (record, label, codes)) in enumerate(RECORDS.items()):
         if some is not None and place >= some and place % 4:
             continue
         secret = secrets[place % len(secrets)] if secrets else _bytes(name, record_name)
         period = (NOW // DAY) + place
         seeds = [_bytes(name, record_name, index) for index in range(answers)]
-        case: dict[str, Any] = {"name": f"{name}_{record_name}", "spec": "formats 5", "kind": "reports_of_record"}
-        case |= {"campaign": cases.keep(f"campaign.{name}", payload)}
-        case |= {"models": [cases.keep(f"model.{_bytes(each).hex()[:8]}", each) for each in models]}
-        case |= {"secret": secret.hex(), "period": period, "seeds": [seed.hex() for seed in seeds]}
-        case |= {"record": record, "label": label}
+        inputs: dict[str, Any] = {"campaign": cases.keep(f"campaign.{name}", payload)}
+        inputs["models"] = [cases.keep(f"model.{_bytes(each).hex()[:8]}", each) for each in models]
+        inputs |= {"secret": secret.hex(), "period": period, "seeds": [seed.hex() for seed in seeds]}
+        inputs |= {"record": record, "label": label}
         try:
             found = records_from_text.answers(payload, secret, period, seeds, record, label, list(models))
         except records_from_text.RefusedError as refused:
-            cases.cases.append(case | {"reason": str(refused)})
-            continue
-        if canonical.unpack(payload)["features"] == [feature.to_dict() for feature in FEATURES] and name != "groups":
-            assert found["codes"] == BY_HAND[record_name], record_name
-        cases.cases.append(case | {"expect": found})
+            inputs["reason"] = str(refused)
+        else:
+            if canonical.unpack(payload)["features"] == [each.to_dict() for each in FEATURES] and name != "groups":
+                assert found["codes"] == codes, record_name
+            inputs["expect"] = found
+        cases.case(f"{name}_{record_name}", "reports_of_record", spec="formats 5", **inputs)
 
 
 def _class(cases: Collection, name: str, payload: bytes, record: dict[str, Any]) -> None:
     ranked = sorted(records_from_text.scores(payload, record), reverse=True)
     assert ranked[0] - ranked[1] > 1e-3, f"{name}: two readers may differ"
-    case = {"name": name, "spec": "formats 5", "kind": "class_of_record"}
-    case |= {"model": cases.keep(f"model.{_bytes(payload).hex()[:8]}", payload), "record": record}
-    cases.cases.append(case | {"expect": records_from_text.classified(payload, record)})
+    data = cases.keep(f"model.{_bytes(payload).hex()[:8]}", payload)
+    found = records_from_text.classified(payload, record)
+    cases.case(name, "class_of_record", spec="formats 5", model=data, record=record, expect=found)
 
 
 def _campaign(schema: Schema, mechanism: str, answers: int, **more: Any) -> bytes:
