@@ -399,7 +399,7 @@ def build_payload(
     nodes: NodeTerms | None = None,
     masked: MaskedTerms | None = None,
 ) -> bytes:
-    """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
+    """Encode the payload of a new campaign and check it by :func:`parse_campaign`. The aggregator runs this.
 
     The arguments are the attributes of :class:`Campaign` of the same names, with three exceptions. ``schema`` is all
     that the document states, with the groups. The features of ``questions`` are indices in ``schema.observed``.
@@ -445,7 +445,7 @@ def build_payload(
 
 @lru_cache(maxsize=8)
 def parse_campaign(payload: bytes) -> Campaign:
-    """Parse the payload of a campaign and check its values. Run by device and aggregator.
+    """Parse the payload of a campaign and check its values. Device and aggregator run this.
 
     The caller must have verified signatures, ``spec`` and ``crit``. The result is cached.
 

@@ -111,7 +111,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def seal(payload_type: str, payload: bytes, keys: Iterable[SigningKey]) -> bytes:
-    """Sign a payload with every key and return the bytes of the envelope. Run by the publisher.
+    """Sign a payload with every key and return the bytes of the envelope. The publisher runs this.
 
     Args:
         payload_type: one of the values of :data:`PAYLOAD_TYPES`.
@@ -180,9 +180,9 @@ def _is_signature(pair: object) -> bool:
 
 
 def role_of(raw: bytes) -> str | None:
-    """Return the role whose payload type (:data:`PAYLOAD_TYPES`) is in the first 80 bytes of ``raw``, or None.
+    """Return the role whose payload type is in the first 80 bytes of ``raw``, or None.
 
-    The file is neither parsed nor verified, so it may be no valid envelope.
+    The file may be no valid envelope.
     """
     for role, payload_type in PAYLOAD_TYPES.items():
         if payload_type.encode() in raw[:80]:

@@ -345,7 +345,7 @@ def reaches(subject: Subject, unit: str, max_records: int, epsilon_micro: int) -
         subject: subject of the vector.
         unit: one of :data:`UNITS`.
         max_records: largest number of records of one party.
-        epsilon_micro: ε_q of the vector in millionths.
+        epsilon_micro: ε_q, the ε of the vector, in millionths.
     """
     high = max_records * (SCALE if subject.kind == MOMENT else 1)
     low = 0 if subject.kind != MOMENT or subject.power == SQUARE else -high
@@ -358,7 +358,7 @@ def least_slot_bits(
     """Return the smallest number of bits of a slot, a multiple of 8, in which no total of expected size overflows.
 
     A total of ``most_parties`` parties fits into w bits if most_parties·(largest |exact number| + reach) is below 2^(w
-    − 1) for every released vector; see :func:`reaches`. Run by the publisher, and by every reader as a check.
+    − 1) for every released vector; see :func:`reaches`. The publisher runs this, and every reader as a check.
 
     Args:
         subjects: subjects of the released vectors.

@@ -155,7 +155,7 @@ def read_float_array(entry: object, shape: Sequence[int]) -> tuple[float, ...]:
 
 
 def build_payload(model: Model) -> bytes:
-    """Encode ``model`` as the payload to be signed, and check it by :func:`parse_model`. Run by the aggregator.
+    """Encode ``model`` as the payload to be signed, and check it by :func:`parse_model`. The aggregator runs this.
 
     Raises:
         InputError: ``not_canonical``: the card holds a value without a canonical form, for example a float.

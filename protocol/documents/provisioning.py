@@ -52,7 +52,7 @@ def build_provisioning(provisioning: Provisioning) -> bytes:
 
 
 def parse_provisioning(raw: bytes) -> Provisioning:
-    """Parse and check ``raw``, the bytes of a provisioning file. Run by a device when its owner provisions it.
+    """Parse and check ``raw``, the bytes of a provisioning file. A device runs this when its owner provisions it.
 
     Raises:
         DocumentError: ``too_large``: more than 4096 bytes; ``unsupported_version``: made by newer software;

@@ -174,11 +174,11 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
 
     Each step goes to the next version. The new root must be signed by enough of the old root's keys and by enough of
     its own. After each step a role's version floors, the newest accepted versions of its documents, stay if the number
-    of its keys that stay reaches its new threshold; else they are dropped. So one call with many roots leaves the same
-    version floors as many calls with one root. The time floor becomes the ``issued_at`` of the newest root reached,
-    also if that is earlier. Only the newest root reached must be in date; without a step no date is checked. Roots that
-    can not be reached are ignored if at least one given root was a step, the stored root, or an older root that the
-    keys of the stored or of a reached root have signed.
+    of its keys that stay reaches its new threshold; else they are dropped. So the number of roots per call does not
+    matter. The time floor becomes the ``issued_at`` of the newest root reached, also if that is earlier. Only the
+    newest root reached must be in date; without a step no date is checked. Roots that can not be reached are ignored if
+    at least one given root was a step, the stored root, or an older root that the keys of the stored or of a reached
+    root have signed.
 
     Args:
         state: the current state.

@@ -197,8 +197,9 @@ def mask(plaintext: int, secret: int, campaign_id: bytes, period: int, number: i
         secret: the node's key.
         campaign_id: 32 bytes.
         period: the campaign's period.
-        number: the ciphertext's running number within the message, from 0.
-        modulus: N.
+        number: the ciphertext's running number within the message, from 0. It determines the base H
+            (:func:`hash_to_group`).
+        modulus: N, the campaign's modulus.
     """
     square = modulus * modulus
     pad = power(hash_to_group(campaign_id, period, number, modulus), secret, square)
@@ -213,14 +214,18 @@ def mask_all(plaintexts: Sequence[int], secret: int, campaign_id: bytes, period:
 def pads(secret: int, campaign_id: bytes, period: int, count: int, modulus: int) -> list[int]:
     """Return the pads H^secret mod N² for the numbers 0 … count − 1: the slow part of :func:`mask_all`.
 
-    It needs no plaintext. A pad is as secret as the key, and serves for one ciphertext.
+    H is the base of a number (:func:`hash_to_group`), N is ``modulus``. No plaintext is needed. A pad is as secret as
+    the key, and serves for one ciphertext.
     """
     square = modulus * modulus
     return [power(hash_to_group(campaign_id, period, number, modulus), secret, square) for number in range(count)]
 
 
 def masked_with(plaintexts: Sequence[int], pads: Sequence[int], modulus: int) -> list[int]:
-    """Return (1 + (x mod N)·N) · pad mod N² for each plaintext x and its pad: the quick part of :func:`mask_all`."""
+    """Return the ciphertexts (1 + (x mod N)·N) · pad mod N²: the quick part of :func:`mask_all`.
+
+    x is a plaintext, N is ``modulus``.
+    """
     square = modulus * modulus
     return [(1 + x % modulus * modulus) * pad % square for x, pad in zip(plaintexts, pads, strict=True)]
 
@@ -231,9 +236,9 @@ def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: i
     Args:
         secrets_sum: Σ of the keys of the set, over the integers.
         campaign_id: 32 bytes.
-        period: t, the campaign's period.
+        period: t, the campaign's period. It and j determine the base H(t, j) (:func:`hash_to_group`).
         count: the number of ciphertexts of a message.
-        modulus: N.
+        modulus: N, the campaign's modulus.
 
     Raises:
         InputError: ``not_invertible``: a base shares a factor with N. The campaign's modulus is unfit.
@@ -243,7 +248,7 @@ def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: i
 
 
 def are_units(elements: Iterable[int], modulus: int) -> bool:
-    """Return whether all elements have an inverse modulo N, as every honest ciphertext and release has.
+    """Return whether all elements have an inverse modulo N = ``modulus``, as every honest ciphertext and release has.
 
     One element without an inverse would make each product with it undecryptable, also after it was taken out again. The
     check is one greatest common divisor, of N and the product of all elements.
@@ -260,8 +265,8 @@ class Unmasking:
     Adding or removing a node costs one product modulo N² per ciphertext, whatever the number of other nodes.
 
     Args:
-        modulus: N.
-        count: J, the number of ciphertexts of a message.
+        modulus: N, the campaign's modulus.
+        count: the number of ciphertexts of a message.
     """
 
     __slots__ = ("_added", "_modulus", "_removed", "_size", "_square")
@@ -274,41 +279,41 @@ class Unmasking:
         self._removed = [wide(1)] * count
 
     def add(self, ciphertexts: Sequence[int]) -> None:
-        """Take in the J ciphertexts of one node. A node that is added twice is not noticed before :meth:`opened`.
+        """Take in all ciphertexts of one node. A node that is added twice is not noticed before :meth:`opened`.
 
         Raises:
-            DocumentError: ``mask_mismatch``: another number of ciphertexts than J.
+            DocumentError: ``mask_mismatch``: another number of ciphertexts than ``count``.
         """
         self._check(ciphertexts)
         self._multiply(self._added, ciphertexts)
 
     def add_bytes(self, ciphertexts: bytes) -> None:
-        """Take in the J ciphertexts of one node from their stored form: J big-endian numbers of equal length, joined.
+        """Take in all ciphertexts of one node from their stored form: big-endian numbers of equal length, joined.
 
         Raises:
-            DocumentError: ``mask_mismatch``: the bytes are not J numbers of the length of N².
+            DocumentError: ``mask_mismatch``: the bytes are not ``count`` numbers of the length of N².
         """
         if len(ciphertexts) != len(self._added) * self._size:
             raise DocumentError("mask_mismatch", f"{len(self._added)} ciphertexts of {self._size} bytes are expected")
         self._multiply(self._added, wide_each(ciphertexts, self._size))
 
     def remove(self, ciphertexts: Sequence[int]) -> None:
-        """Take out the J ciphertexts of a node that was added.
+        """Take out all ciphertexts of a node that was added.
 
         Raises:
-            DocumentError: ``mask_mismatch``: another number of ciphertexts than J.
+            DocumentError: ``mask_mismatch``: another number of ciphertexts than ``count``.
         """
         self._check(ciphertexts)
         self._multiply(self._removed, ciphertexts)
 
     def opened(self, released: Sequence[int]) -> list[int]:
-        """Decrypt the sums of the plaintexts of all nodes that were added and not removed. Changes nothing.
+        """Decrypt the sums of the plaintexts of all nodes that were added and not removed. Nothing is changed.
 
         Args:
-            released: R, the J elements of the dealer's release for exactly this set of nodes and this period.
+            released: the elements of the dealer's release for exactly this set of nodes and this period.
 
         Returns:
-            J integers of (−N/2, N/2): the sums modulo N.
+            one integer of (−N/2, N/2) per ciphertext of a message: the sums modulo the campaign's modulus N.
 
         Raises:
             DocumentError: ``mask_mismatch``: release, set, period and ciphertexts do not belong together, or one of
@@ -344,5 +349,5 @@ class Unmasking:
 
 
 def element_size(modulus: int) -> int:
-    """Return the number of bytes of one ciphertext or released element: those of N², 512 for a modulus of 2048 bits."""
+    """Return the number of bytes of one ciphertext or released element: those of the square of ``modulus``."""
     return -(-2 * modulus.bit_length() // 8)

@@ -86,13 +86,13 @@ def ciphertexts_of(campaign: Campaign) -> int:
 
 
 def least_parties(terms: MaskedTerms, parties: int) -> int:
-    """Return the smallest size of a set whose sum the dealer releases: ⌈γ·n⌉ + ⌊κ·n⌋.
+    """Return the smallest size of a set whose sum the dealer releases: ⌈γ·n⌉ + ⌊κ·n⌋ for n parties in the key book.
 
     Such a set holds ⌈γ·n⌉ honest parties even if ⌊κ·n⌋ of its members collude with the aggregator.
 
     Args:
-        terms: terms with the shares γ of honest and κ of colluding parties.
-        parties: n, the number of parties in the key book.
+        terms: the terms: γ is ``honest_micro``, κ is ``colluding_micro``, in millionths.
+        parties: n.
     """
     return -(-terms.honest_micro * parties // MICRO) + terms.colluding_micro * parties // MICRO
 

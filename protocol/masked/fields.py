@@ -66,10 +66,11 @@ class Slots:
             numbers: integers of any sign, at least one.
 
         Returns:
-            The plaintexts x, in order, of :meth:`plaintexts` entries. A plaintext may be negative.
+            the plaintexts, in order; their number is that of :meth:`plaintexts`. A plaintext may be negative.
 
         Raises:
-            InputError: ``slot_overflow``: some |v| ≥ 2^(w−1). The text names the position, not the number.
+            InputError: ``slot_overflow``: a number is not of |v| < 2^(w−1), w = ``bits``. The text names the position,
+                not the number.
         """
         limit = 1 << (self.bits - 1)
         for place, value in enumerate(numbers):
@@ -90,7 +91,9 @@ class Slots:
         ]
 
     def unpack(self, plaintexts: Sequence[int], count: int) -> list[int]:
-        """Read numbers back: take the lowest w bits as a signed number, subtract it, shift, and so on.
+        """Read numbers back from totals of plaintexts.
+
+        The lowest w = ``bits`` bits are taken as a signed number and subtracted, the rest is shifted, and so on.
 
         Args:
             plaintexts: signed totals of plaintexts, in order.
@@ -191,7 +194,7 @@ def write_numbers(numbers: Iterable[int]) -> bytes:
 
 
 def are_in_group(numbers: Sequence[int], modulus: int) -> bool:
-    """Return whether every number is an element of Z*_{N²}: above 0, below N², and without a common divisor with N."""
+    """Return whether every number is above 0, below the square of ``modulus``, and without a common divisor with it."""
     limit = modulus * modulus
     return all(0 < number < limit for number in numbers) and are_units(numbers, modulus)
 

@@ -100,7 +100,7 @@ def seal_key(
     secret: int,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> bytes:
-    """Seal a party's key to its node key: libsodium's ``crypto_box_seal``. Run by the dealer.
+    """Seal a party's key to its node key: libsodium's ``crypto_box_seal``. The dealer runs this.
 
     Args:
         public: the node's Ed25519 public key, 32 bytes. The box is sealed to the X25519 key that follows from it.
@@ -133,7 +133,7 @@ def _content(campaign_id: bytes, node: bytes, serial: int, u: int, secret: bytes
 
 
 def open_key(sealed: bytes, key: SigningKey, campaign_id: bytes) -> MaskedKey:
-    """Open a sealed key of this node. Run by the party; :func:`own_key` takes it from a key book.
+    """Open a sealed key of this node. The party runs this; :func:`own_key` takes it from a key book.
 
     Args:
         sealed: the box.
@@ -184,7 +184,7 @@ def own_key(book: KeyBook, key: SigningKey) -> MaskedKey:
 def build_key_book(
     campaign: Campaign, dealer: SigningKey, version: int, list_version: int, parties: Mapping[bytes, PartyKey]
 ) -> bytes:
-    """Return the signed envelope of a key book. Run by the dealer.
+    """Return the signed envelope of a key book. The dealer runs this.
 
     Args:
         campaign: a masked campaign.

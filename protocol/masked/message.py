@@ -56,7 +56,7 @@ class Message(NamedTuple):
 
 
 def build_message(campaign: Campaign, key: SigningKey, period: int, serial: int, ciphertexts: Sequence[int]) -> bytes:
-    """Return the signed envelope of a message. Run by the node, once per campaign and period.
+    """Return the signed envelope of a message. The node runs this once per campaign and period.
 
     Args:
         campaign: a masked campaign.

@@ -44,7 +44,8 @@ class PartyNoise(NamedTuple):
     """The distribution of the noise that one party adds to one number.
 
     Attributes:
-        rate: the rate ε'/Δ of a whole copy, P(k) ∝ e^{−|k|·rate}.
+        rate: the rate of a whole copy, an integer k with P(k) ∝ e^{−|k|·rate}: the ε of the number, divided by its
+            sensitivity.
         honest: h, a number of honest parties that every released total contains.
         chance: an integer b for ``diluted`` noise: with probability β = b/2^32 the party adds a whole copy, else 0.
             None: the noise is ``divided``.
@@ -56,7 +57,7 @@ class PartyNoise(NamedTuple):
 
     @property
     def copies(self) -> Fraction:
-        """The expected number of whole copies: 1/h for ``divided``, β for ``diluted``."""
+        """The expected number of whole copies: 1/``honest`` for ``divided``, ``chance``/2^32 for ``diluted``."""
         return Fraction(1, self.honest) if self.chance is None else Fraction(self.chance, COIN)
 
     @property
@@ -68,7 +69,7 @@ class PartyNoise(NamedTuple):
     def fourth_cumulant(self) -> float:
         """The fourth cumulant of the noise: (3v² + v)/h for ``divided``, β(6v² + v) − 3β²v² for ``diluted``.
 
-        v is the variance of a whole copy (:attr:`variance`).
+        v is the variance of a whole copy (:attr:`variance`); 1/h or β is :attr:`copies`.
         """
         v, copies = laplace_variance(self.rate), float(self.copies)
         if self.chance is None:
@@ -104,8 +105,8 @@ def party_noise(kind: str, rate: Fraction, honest: int, delta: Fraction) -> Part
 
     Args:
         kind: ``divided`` or ``diluted``.
-        rate: the rate ε'/Δ of a whole copy.
-        honest: h ≥ 1, a number of honest parties that every released total contains.
+        rate: the rate of a whole copy (:class:`PartyNoise`).
+        honest: a number of honest parties that every released total contains, at least 1.
         delta: the δ of the number, 0 < δ < 1. ``divided`` noise does not use it.
     """
     return PartyNoise(rate, honest, chance(honest, delta) if kind == DILUTED else None)
@@ -157,7 +158,7 @@ def _log_bounds(number: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def whole(stream: Stream, rate: Fraction) -> int:
-    """Draw a whole copy: one discrete Laplace number, P(k) ∝ e^{−|k|·rate}, for any rate.
+    """Draw a whole copy: one discrete Laplace number k, P(k) ∝ e^{−|k|·rate}, for any rate.
 
     Args:
         stream: the randomness; its position advances.

@@ -83,7 +83,7 @@ class Release(NamedTuple):
 
 
 def build_request(campaign_id: bytes, period: int, version: int, parties: Iterable[bytes]) -> bytes:
-    """Return the bytes of a request. Run by the aggregator, who then carries the file to the dealer.
+    """Return the bytes of a request. The aggregator runs this, and carries the file to the dealer.
 
     Args:
         campaign_id: 32 bytes.
@@ -120,7 +120,7 @@ def parse_request(raw: bytes) -> Request:
 
 
 def build_release(campaign: Campaign, dealer: SigningKey, request: Request, elements: Sequence[int]) -> bytes:
-    """Return the signed envelope of a release. Run by the dealer, after the set of parties was stored durably.
+    """Return the signed envelope of a release. The dealer runs this after it stored the set durably.
 
     The same arguments give the same bytes.
 

@@ -84,7 +84,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def perturb(self, value: Any, seed: bytes) -> Any:
-        """Return the random answer for the input ``value``, determined by ``value`` and ``seed``. Run by the device.
+        """Return the random answer for the input ``value``, determined by ``value`` and ``seed``. The device runs this.
 
         Args:
             value: an integer, or a sequence of integers for vectors; each mechanism has its own domain.
@@ -106,7 +106,10 @@ class Mechanism(ABC):
 
     @abstractmethod
     def privacy_loss(self) -> PrivacyLoss:
-        """Return the exact privacy loss: max over answers and pairs of inputs of ln P(answer | x)/P(answer | x′)."""
+        """Return the exact privacy loss: the maximum of ln P(a | x)/P(a | x′) over answers a and inputs x and x′.
+
+        P(a | x) is the probability of the answer a for the input x.
+        """
 
     @abstractmethod
     def describe(self) -> str:
@@ -115,16 +118,19 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def answers(self) -> int:
-        """Size of an answer. SINGLE: number of possible answers. BITS, INTEGERS: how many bits or integers it has."""
+        """Size of an answer: the number of possible single answers, or of the bits or integers in an answer."""
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The smallest and the largest integer in an answer; for layout :data:`INTEGERS` only."""
+        """The smallest and the largest integer in an answer. Only layout :data:`INTEGERS` has them."""
         return -(1 << 31), (1 << 31) - 1
 
     @property
     def counted(self) -> tuple[int, int]:
-        """The smallest and the largest integer to which the aggregator clips before it adds; :data:`INTEGERS` only."""
+        """The smallest and the largest integer to which the aggregator clips before it adds.
+
+        Only layout :data:`INTEGERS` has them.
+        """
         return self.bounds
 
     def impossible(self, answers: Any) -> Any:

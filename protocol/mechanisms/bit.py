@@ -39,7 +39,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return 2
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw the bit for the number ``value``, an integer of [−S, S], with one coin from the stream of ``seed``.
+        """Draw the bit for the number ``value``, an integer of [−65536, 65536], by a coin of the stream of ``seed``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -48,7 +48,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return int(Stream(seed, TAG).coin(bent(value, self.threshold)))
 
     def describe(self) -> str:
-        """Return how the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for a device's owner."""
         return "one bit from a coin that the number bends, the more the larger ε is (bit)"
 
     def distribution(self, value: int) -> dict[int, Fraction]:

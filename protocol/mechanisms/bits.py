@@ -60,7 +60,7 @@ class Bits(CoinMechanism):
         return tuple(int(word < bent(x, self.threshold)) for word, x in zip(words, value, strict=True))
 
     def describe(self) -> str:
-        """Return how the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for a device's owner."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: Sequence[int]) -> list[Fraction]:

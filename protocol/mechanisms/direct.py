@@ -61,8 +61,6 @@ class Direct(FrequencyMechanism):
     def from_dict(cls, parameters: dict[str, Any]) -> Direct:
         """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
 
-        The map's ``keep`` is T, 2^32 times the probability of the true value.
-
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
         """
@@ -89,21 +87,21 @@ class Direct(FrequencyMechanism):
 
     @property
     def p(self) -> Fraction:
-        """Probability that the answer is the true value: T/2^32."""
+        """Probability that the answer is the true value: T/2^32 with T = ``keep``."""
         from fractions import Fraction
 
         return Fraction(self.keep, ONE)
 
     @property
     def q(self) -> Fraction:
-        """Probability of each wrong answer, a value that is not the true one: (1 − p)/(K − 1)."""
+        """Probability of each wrong answer: (1 − p)/(K − 1) for K values, with p = :attr:`p`."""
         return (1 - self.p) / (self.size - 1)
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw the answer for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
+        """Draw the answer for ``value``, one of the K values 0 … K − 1, from the stream of ``seed``.
 
-        If ``Stream.coin(T)`` is true, the answer is ``value``. Else it is o + (o ≥ value) with o = ``Stream.below(K −
-        1)``.
+        If ``Stream.coin(T)`` is true, with probability T/2^32 (:attr:`p`), the answer is ``value``. Else it is o + (o ≥
+        value) with o = ``Stream.below(K − 1)``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -118,12 +116,12 @@ class Direct(FrequencyMechanism):
         return other + (other >= value)
 
     def describe(self) -> str:
-        """Return how the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for a device's owner."""
         chance = "over 99%" if 200 * self.p > 199 else f"{float(self.p):.0%}"  # never "100%": other values are possible
         return f"one of {self.size} values, the true one {chance} of the time, else another at random"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """Return the probability of every answer: p for the true ``value``, q for each other value.
+        """Return the probability of every answer: :attr:`p` for the true ``value``, :attr:`q` for each other value.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -137,5 +135,8 @@ class Direct(FrequencyMechanism):
         del answers
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Return the exact privacy loss ln(p/q): an answer has probability p for the input that it equals, else q."""
+        """Return the exact privacy loss ln(p/q), with the probabilities :attr:`p` and :attr:`q`.
+
+        An answer has probability p for the input that it equals, else q.
+        """
         return PrivacyLoss(self.p / self.q)

@@ -49,8 +49,9 @@ class Duchi(CoinMechanism):
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
         """Draw the answer for the vector ``value`` from the stream of ``seed``.
 
-        The stream is read by ``Stream.below(2S)`` per dimension for the corner v, S = 65536; by ``Stream.coin(T)`` for
-        the sign; then for D fair coins, which make a corner t, again and again until ⟨t, v⟩ has this sign.
+        The stream is read by ``Stream.below(131072)`` per dimension for the corner v near the input; by
+        ``Stream.coin(T)``, T = ``threshold``, for the sign of ⟨t, v⟩; then for one fair coin per dimension, which make
+        a corner t, again and again until ⟨t, v⟩ has this sign. The answer is t, as bits.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -67,7 +68,7 @@ class Duchi(CoinMechanism):
                 return tuple(map(int, answer[: self.size]))
 
     def describe(self) -> str:
-        """Return how the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for a device's owner."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:

@@ -30,7 +30,10 @@ class Hybrid(SingleNumberMechanism):
     name = "hybrid"
 
     def __init__(self, epsilon_micro: int, share: int, piecewise: Piecewise, bit: Bit) -> None:
-        """Make the mechanism for A = ``share``. ``piecewise`` and ``bit`` each have the full ε of ``epsilon_micro``."""
+        """Make the mechanism with the probability ``share``/2^32 of ``piecewise``.
+
+        ``piecewise`` and ``bit`` each have the full ε of ``epsilon_micro``.
+        """
         super().__init__(epsilon_micro, 1)
         self.share = share
         self.piecewise = piecewise
@@ -38,7 +41,7 @@ class Hybrid(SingleNumberMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Hybrid:
-        """Return the mechanism for ε. A/2^32, the probability of ``piecewise``, follows from ε.
+        """Return the mechanism for ε. The probability of ``piecewise`` follows from ε.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -58,10 +61,6 @@ class Hybrid(SingleNumberMechanism):
     def from_dict(cls, parameters: dict[str, Any]) -> Hybrid:
         """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
 
-        The map has ``share`` (2^32 times the probability of ``piecewise``), ``window`` and ``piecewise_threshold``
-        (parameters of ``piecewise``) and ``bit_threshold`` (parameter of ``bit``), besides ``name``, ``size`` and
-        ``epsilon_micro``.
-
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
                 It is enough that ``piecewise`` or ``bit`` has the fault.
@@ -74,7 +73,10 @@ class Hybrid(SingleNumberMechanism):
         return cls(micro, share, piecewise, Bit.from_dict({"name": Bit.name, "threshold": coin, **common}))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map in a campaign: ``share``, A, and the parameters of ``piecewise`` and ``bit``."""
+        """Return the map in a campaign. ``share`` is 2^32 times the probability of ``piecewise``.
+
+        The other keys are the parameters of ``piecewise`` and ``bit``.
+        """
         return {
             "name": self.name,
             "size": 1,
@@ -87,13 +89,13 @@ class Hybrid(SingleNumberMechanism):
 
     @property
     def answers(self) -> int:
-        """N + 2, the number of possible answers: the N cells of ``piecewise`` and the two answers of ``bit``."""
+        """The number of possible answers: the 4096 cells of ``piecewise`` and the two answers of ``bit``."""
         return CELLS + 2
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw the answer for the number ``value``, an integer of [−S, S], from the stream of ``seed``.
+        """Draw the answer for the number ``value``, an integer of [−65536, 65536], from the stream of ``seed``.
 
-        If ``Stream.coin(A)`` is true, ``piecewise`` draws the answer from the same stream, else ``bit``.
+        If ``Stream.coin(share)`` is true, ``piecewise`` draws the answer from the same stream, else ``bit``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -105,13 +107,13 @@ class Hybrid(SingleNumberMechanism):
         return CELLS + stream.coin(bent(value, self.bit.threshold))
 
     def describe(self) -> str:
-        """Return how the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for a device's owner."""
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
         """Return the probability of every answer for the number ``value``: answer → probability.
 
-        The probabilities of ``piecewise`` are multiplied by A/2^32, those of ``bit`` by 1 − A/2^32.
+        The probabilities of ``piecewise`` are multiplied by ``share``/2^32, those of ``bit`` by the rest of 1.
 
         Raises:
             InputError: ``value_out_of_domain``.

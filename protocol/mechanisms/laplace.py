@@ -67,9 +67,6 @@ class Laplace(NoisyIntegers, NumericMechanism):
     def from_dict(cls, parameters: dict[str, Any]) -> Laplace:
         """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
 
-        The map's ``delta`` is Δ, twice the largest number of coordinates that may differ from 0. ``s`` and ``t`` give
-        the rate of the noise: a noise n has a probability proportional to e^{−|n|·s/t}.
-
         Raises:
             InputError: ``parameters_invalid``: a wrong set of keys, a value out of range, ``s`` is 0, or noise that
                 does not fit into 32 bits; ``size_invalid``; ``delta_invalid``: Δ is no even number of 2 … 2·size;
@@ -81,7 +78,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return cls(micro, size, delta, s, t)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map of the mechanism in a campaign, with Δ as ``delta`` and the rate of the noise ``s``/``t``."""
+        """Return the map in a campaign. ``delta`` is Δ (:class:`Laplace`), ``s``/``t`` the rate of the noise."""
         return {
             "name": self.name,
             "size": self.size,

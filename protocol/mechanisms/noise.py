@@ -64,7 +64,7 @@ class NoisyIntegers(Mechanism):
         return -(-_TAIL * self.t // self.s)
 
     def describe(self) -> str:
-        """Return how the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for a device's owner."""
         return f"{self.size} numbers, each with random noise, the less the larger ε is ({self.name})"
 
     @property

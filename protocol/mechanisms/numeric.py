@@ -144,8 +144,8 @@ class CoinMechanism(NumericMechanism):
     """A numeric mechanism with one bit per coordinate and one parameter T.
 
     T/2^32 is the largest probability that a coin shows its true side: T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε. The bits 1
-    and 0 have the estimates B and −B; :meth:`estimate` derives B from T. The worst ratio is T/(2^32 − T); the docstring
-    of each mechanism says why.
+    and 0 have the estimates B and −B, a number that :meth:`estimate` derives from T. The worst ratio is T/(2^32 − T);
+    the docstring of each mechanism says why.
     """
 
     __slots__ = ("threshold",)
@@ -173,8 +173,6 @@ class CoinMechanism(NumericMechanism):
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
         """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        The map's ``threshold`` is T, 2^32 times the largest probability of a coin's true side.
 
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.

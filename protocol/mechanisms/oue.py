@@ -19,7 +19,9 @@ class OptimisedUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> OptimisedUnary:
-        """Return the mechanism whose P and Q follow from ε.
+        """Return the mechanism for ε: the true value's bit is 1 with probability ½, any other bit with 1/(1 + e^ε).
+
+        The second probability is rounded up to a multiple of 2^−32.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.

@@ -61,9 +61,6 @@ class Piecewise(SingleNumberMechanism):
     def from_dict(cls, parameters: dict[str, Any]) -> Piecewise:
         """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
 
-        The map's ``window`` is w, the number of cells in the window around the input. ``threshold`` is T, 2^32 times
-        the probability of an answer in the window.
-
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
         """
@@ -82,7 +79,7 @@ class Piecewise(SingleNumberMechanism):
     def to_dict(self) -> dict[str, Any]:
         """Return the map in a campaign.
 
-        ``window`` is w in cells, ``threshold`` is 2^32 times the window's probability.
+        ``window`` is the number of the window's cells, ``threshold`` 2^32 times the window's probability.
         """
         return {
             "name": self.name,
@@ -98,10 +95,11 @@ class Piecewise(SingleNumberMechanism):
         return CELLS
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw a cell for the number ``value``, an integer of [−S, S], from the stream of ``seed``.
+        """Draw a cell for the number ``value``, an integer of [−S, S], S = 65536, from the stream of ``seed``.
 
-        The stream is read by ``Stream.below(2S)`` for the window's start and ``Stream.coin(T)``; then by
-        ``Stream.below(w)`` for a cell inside the window, or ``Stream.below(N − w)`` for a cell outside.
+        The stream is read by ``Stream.below(2S)`` for the window's start and ``Stream.coin(T)``, which is true for a
+        cell inside the window; then by ``Stream.below(w)`` for a cell inside, or ``Stream.below(N − w)`` for a cell
+        outside. T is ``threshold``, w is ``window``, N = 4096.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -129,7 +127,7 @@ class Piecewise(SingleNumberMechanism):
         return divmod((value + SCALE) * (CELLS - self.window), 2 * SCALE)
 
     def describe(self) -> str:
-        """Return how the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for a device's owner."""
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
@@ -172,7 +170,8 @@ class Piecewise(SingleNumberMechanism):
     def gain(self) -> Fraction:
         """κ, the factor of :meth:`estimate`: 1/(p(N − w) − (1 − p)w).
 
-        p = T/2^32 is the probability of an answer in the window, w the number of the window's cells, N that of all.
+        p = T/2^32 is the probability of an answer in the window, w the number of the window's cells, N = 4096 that of
+        all.
         """
         from fractions import Fraction
 
@@ -187,9 +186,9 @@ class Piecewise(SingleNumberMechanism):
         return self.gain * (2 * answer + 1 - CELLS) * SCALE
 
     def variance(self, x: int) -> Fraction:
-        """Return the exact variance of the estimate for the input ``x``: (κS)²·E(2c + 1 − N)² − x².
+        """Return the exact variance of the estimate for the input ``x``: (κS)²·M − x².
 
-        κ is :attr:`gain`, S = 65536, c the random cell and N the number of cells.
+        κ is :attr:`gain`, S = 65536, and M the mean of (2c + 1 − N)² over the random cell c, N = 4096.
         """
         from fractions import Fraction
 
@@ -199,7 +198,7 @@ class Piecewise(SingleNumberMechanism):
         return (self.gain * SCALE) ** 2 * square - x**2
 
     def _square(self, start: int) -> Fraction:
-        """Return the mean of (2c + 1 − N)² over the random cell c if the window starts at cell ``start``."""
+        """Return the mean of (2c + 1 − 4096)² over the random cell c if the window starts at cell ``start``."""
         inside, outside = self._heights()
         w = self.window
         within = w * (2 * start + w - CELLS) ** 2 + w * (w**2 - 1) // 3

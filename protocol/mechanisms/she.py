@@ -50,8 +50,6 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
     def from_dict(cls, parameters: dict[str, Any]) -> SummedHistogram:
         """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
 
-        The map's ``s`` and ``t`` give the rate of the noise: a noise n has a probability proportional to e^{−|n|·s/t}.
-
         Raises:
             InputError: ``parameters_invalid``: a wrong set of keys, a value out of range, ``s`` is 0, or noise that
                 does not fit into 32 bits; ``size_invalid``; ``loss_unbounded``: ``t`` is 0, so there is no noise.
@@ -61,7 +59,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return cls(micro, size, s, t)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map of the mechanism in a campaign, with the rate of the noise ``s``/``t``."""
+        """Return the map in a campaign. ``s``/``t`` is the rate of the noise."""
         return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "s": self.s, "t": self.t}
 
     @property
@@ -71,7 +69,10 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The smallest and the largest integer in an answer: −H and M + H. H is the largest noise (:attr:`reach`)."""
+        """The smallest and the largest integer in an answer: −H and 1024 + H.
+
+        H is the largest noise (:attr:`reach`).
+        """
         return -self.reach, GRID + self.reach
 
     @property

@@ -42,12 +42,12 @@ class ThresholdedHistogram(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, theta: str | float | Decimal = "0.25") -> Self:
-        """Return the mechanism with the integers P and Q that follow from ε and the threshold θ.
+        """Return the mechanism with the integers P and Q (:class:`ThresholdedHistogram`) that follow from ε and θ.
 
         Args:
             epsilon_micro: ε in millionths.
             size: the number of values, 2 … 65536.
-            theta: θ, a number between 0 and 1 with at most six decimal places.
+            theta: the threshold θ, a number between 0 and 1 with at most six decimal places.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``, ``theta_invalid``.
@@ -66,9 +66,6 @@ class ThresholdedHistogram(UnaryMechanism):
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
         """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        The map's ``p`` and ``q`` are P and Q, 2^32 times the probabilities that the true value's bit, and any other
-        bit, is 1. ``theta_micro`` is the threshold θ in millionths.
 
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.

@@ -51,9 +51,6 @@ class UnaryMechanism(FrequencyMechanism):
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
         """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
 
-        The map's ``p`` and ``q`` are P and Q, 2^32 times the probabilities that the true value's bit, and any other
-        bit, is 1.
-
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
         """
@@ -70,7 +67,7 @@ class UnaryMechanism(FrequencyMechanism):
         return cls(epsilon_micro, size, one_if_true, one_if_other)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map in a campaign: ``p`` and ``q`` are 2^32 times the probabilities :attr:`p` and :attr:`q`."""
+        """Return the map in a campaign. ``p`` and ``q`` are 2^32 times the probabilities :attr:`p` and :attr:`q`."""
         return {
             "name": self.name,
             "size": self.size,
@@ -86,23 +83,23 @@ class UnaryMechanism(FrequencyMechanism):
 
     @property
     def p(self) -> Fraction:
-        """Probability that the true value's bit is 1: P/2^32."""
+        """Probability that the true value's bit is 1."""
         from fractions import Fraction
 
         return Fraction(self.one_if_true, ONE)
 
     @property
     def q(self) -> Fraction:
-        """Probability that the reported bit of a value that is not the true one is 1: Q/2^32, Q an integer."""
+        """Probability that the bit of a value that is not the true one is 1."""
         from fractions import Fraction
 
         return Fraction(self.one_if_other, ONE)
 
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
-        """Draw one bit per value for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
+        """Draw one bit per value for ``value``, one of the K values 0 … K − 1, from the stream of ``seed``.
 
-        A bit is 1 with probability P/2^32 if it is the bit of ``value``, else with probability Q/2^32. The stream is
-        read by ``Stream.coin(P)`` or ``Stream.coin(Q)``, for the bits 0 … K − 1 in order.
+        The bits 0 … K − 1 are drawn in order: that of ``value`` by ``Stream.coin(P)``, any other by ``Stream.coin(Q)``.
+        P/2^32 and Q/2^32 are the probabilities :attr:`p` and :attr:`q` of a 1.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -116,11 +113,11 @@ class UnaryMechanism(FrequencyMechanism):
         return tuple(bits)
 
     def describe(self) -> str:
-        """Return how the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for a device's owner."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: int) -> list[Fraction]:
-        """Return the exact probability that each of the K bits of the answer is 1, for the true ``value``.
+        """Return, for each value, the exact probability that its bit in the answer for the true ``value`` is 1.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -129,7 +126,7 @@ class UnaryMechanism(FrequencyMechanism):
         return [self.p if index == value else self.q for index in range(self.size)]
 
     def distribution(self, value: int) -> dict[tuple[int, ...], Fraction]:
-        """Return the probability of each of the 2^K rows of bits for the true ``value``: answer → probability.
+        """Return the probability of every row of bits for the true ``value``: answer → probability.
 
         Raises:
             InputError: ``value_out_of_domain``; ``too_many_answers`` above 16 values: use :meth:`bit_probabilities`.
@@ -143,10 +140,10 @@ class UnaryMechanism(FrequencyMechanism):
         del answers
 
     def set_bits_law(self) -> list[float]:
-        """Return the probability of b ones among K bits, for b = 0 … K. It is the same for every value.
+        """Return the probability of b ones, b = 0 … K, among the bits of K values. It is the same for every true value.
 
-        It is (1 − p)·Bin(K − 1, q)(b) + p·Bin(K − 1, q)(b − 1), where Bin(n, q)(b) is the binomial probability. For one
-        bit is 1 with probability :attr:`p`, each of the K − 1 others with probability :attr:`q`.
+        It is (1 − p)·Bin(K − 1, q)(b) + p·Bin(K − 1, q)(b − 1), where Bin(n, q)(b) is the binomial probability of b
+        among n. For one bit is 1 with probability :attr:`p`, each of the K − 1 others with probability :attr:`q`.
         """
         others, p, q = self.size - 1, self.one_if_true / ONE, self.one_if_other / ONE
         of_all, odds, rest = lgamma(others + 1), log(q), log1p(-q)

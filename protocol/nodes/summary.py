@@ -56,7 +56,7 @@ class NodeList(NamedTuple):
 
 
 def build_node_list(header: Header, publics: Iterable[bytes]) -> bytes:
-    """Return the payload of a list of nodes with these public keys. Run by the publisher, who then signs it.
+    """Return the payload of a list of nodes with these public keys. The publisher runs this, then signs it.
 
     Raises:
         InputError: ``nodes_invalid``: a key has not 32 bytes, or there are not 1 to 65536 different keys.
@@ -130,7 +130,7 @@ class Summary(NamedTuple):
 def build_summary(
     campaign: Campaign, key: SigningKey, period: int, sums: Sequence[int], epsilon_micro: int | None = None
 ) -> bytes:
-    """Return the signed envelope of a summary. Run by the node.
+    """Return the signed envelope of a summary. The node runs this.
 
     Args:
         campaign: a campaign for nodes.

@@ -70,7 +70,7 @@ def terms_of(campaign: Campaign) -> NodeTerms:
 
 
 def released_vectors(campaign: Campaign) -> tuple[Subject, ...]:
-    """Return the subjects of the Q vectors of a summary, in order: the class counts first.
+    """Return the subjects of the vectors of a summary, in order: the class counts first.
 
     Raises:
         InputError: ``campaign_for_devices``: the campaign asks devices, not nodes.
@@ -116,9 +116,9 @@ def shares(campaign: Campaign, epsilon_micro: int | None = None) -> tuple[int, .
 def ranges(campaign: Campaign, epsilon_micro: int | None = None) -> list[tuple[int, int]]:
     """Return the smallest and the largest number of every released vector. Nodes clamp to them.
 
-    With n = ``max_records``, S = 65536 and H = ⌈64·Δ/ε_q⌉: counts [−H, n + H]; sums of u ±(n·S + H); sums of ⌊u²/S⌋
-    [−H, n·S + H]. Δ is that of :func:`sensitivity`. With the sensitivity ``smooth`` H of sums of squares is ⌈2^17
-    S/ε_q⌉, since their noise has heavier tails.
+    With n = ``max_records``, S = 65536 and H = ⌈64·Δ/ε_q⌉, where Δ is :func:`sensitivity` and ε_q the vector's ε
+    (:func:`shares`): counts [−H, n + H]; sums of u ±(n·S + H); sums of ⌊u²/S⌋ [−H, n·S + H]. With the sensitivity
+    ``smooth`` H of sums of squares is ⌈2^17 S/ε_q⌉, since their noise has heavier tails.
 
     Args:
         campaign: a campaign for nodes.
@@ -183,9 +183,9 @@ def calibration(share: int) -> Calibration:
 
 
 def least_records(share: int) -> int:
-    """Return n₀, the size of the smallest class whose variance is released, for ε' = ``share`` millionths.
+    """Return the size of the smallest class whose variance is released, for ε' = ``share`` millionths.
 
-    In smaller classes the noise of the squared sum T̃² would outweigh the rest.
+    In smaller classes the noise of the squared sum would outweigh the rest.
     """
     return max(2, -(-_LEAST_RECORDS * MICRO // share))
 
@@ -198,8 +198,10 @@ def variance_of_sums(share: int) -> float:
 def variance_of_squares(share: int) -> float:
     """Return an upper bound of the variance of the noise of one sum of squares, for all records.
 
-    The true variance is private. With k·S* ≤ k·GS (GS: the global sensitivity), n·GS ≤ 4S², |mean| ≤ S, n ≥ n₀, and at
-    most 5V² + V for the variance of the square of the noise, the bound is
+    The true variance is private. k is the multiplier of :func:`calibration`, S* the smooth and GS the global
+    sensitivity of a class's variance, n the number of its records, n₀ is :func:`least_records`, V is
+    :func:`variance_of_sums`, S = 65536. With k·S* ≤ k·GS, n·GS ≤ 4S², |mean| ≤ S, n ≥ n₀, and at most 5V² + V for the
+    variance of the square of the noise, the bound is
 
         48·k²·S² + 4V + (5V² + V)/(n₀·S)²
     """

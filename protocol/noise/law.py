@@ -261,7 +261,7 @@ DEGREES = 3
 class StudentT(PureLaw):
     """Student's t with 3 degrees of freedom: density ∝ 1/(1 + z²/3)².
 
-    A shift by Δ costs at most 2Δ/√3, a stretch by e^λ at most 3|λ|.
+    A shift by d costs at most 2d/√3, a stretch by e^λ at most 3|λ|.
     """
 
     name = "student-t"
@@ -316,7 +316,7 @@ LEAST_DELTA = Fraction(1, 10**100)
 
 
 class Calibration(NamedTuple):
-    """A noise and its constants: the statistic f is released as f + k·S·Z.
+    """A noise and its constants: the statistic f is released as f + k·S·Z, for a smooth sensitivity S of f.
 
     Attributes:
         law: the distribution of Z.

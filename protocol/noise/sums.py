@@ -70,11 +70,11 @@ def summed_subjects(schema: Schema, family: str) -> list[Subject]:
 
 
 def rate(epsilon_micro: int, sensitivity: int) -> Fraction:
-    """Return the rate ε'/Δ of the noise P(m) ∝ e^{−|m|·rate} of a vector.
+    """Return the rate ε'/Δ of a vector's noise: a noise m has P(m) ∝ e^{−|m|·rate}.
 
     Args:
-        epsilon_micro: ε' of the vector, in millionths.
-        sensitivity: Δ, above 0.
+        epsilon_micro: ε', the ε of the vector, in millionths.
+        sensitivity: Δ, the sensitivity of the vector, above 0.
     """
     return Fraction(epsilon_micro, MICRO * sensitivity)
 
@@ -82,10 +82,8 @@ def rate(epsilon_micro: int, sensitivity: int) -> Fraction:
 def with_noise(vector: Vector, stream: Stream) -> Noisy:
     """Return the vector with discrete Laplace noise on every entry, or unchanged if its sensitivity is 0.
 
-    The noise m has P(m) ∝ e^{−|m| ε'/Δ}.
-
     Args:
-        vector: exact integers, Δ and ε'.
+        vector: exact integers with their sensitivity and ε, from which the :func:`rate` of the noise follows.
         stream: the randomness; its position advances.
     """
     if not vector.sensitivity:
