@@ -4,8 +4,8 @@ This package depends on the standard library, msgpack and PyNaCl. ``edge_sdk`` a
 and never on each other. No function reads a clock, opens a file, uses a network or draws random bytes: times, contents
 of files and seeds are arguments.
 
-A report is made in four steps: record → ``schema`` (value codes) → ``questions`` (the input of the question) →
-``mechanisms`` (the noisy answer) → ``batches.report`` (bytes). ``batches.batch`` joins reports into a file.
+A report is made in four steps: record → ``schema`` (value codes) → ``questions`` (the input of a question)
+→ ``mechanisms`` (the noisy answer) → ``batches.report`` (bytes). ``batches.batch`` joins reports into a file.
 """
 
 SCALE = 1 << 16

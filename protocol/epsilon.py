@@ -3,8 +3,8 @@
 ε is a multiple of 10⁻⁶; documents state it as an integer number of millionths. E = e^ε comes from 60-digit decimal
 arithmetic and is lowered by one part in 10⁵⁰. So no probability that is computed from E belongs to a larger ε.
 
-The constants at the end are a device's limits on ε if its owner sets none. The planning of campaigns assumes them, and
-computes with :func:`paces` and :func:`days_paid` how many answers and days they allow.
+``PERIOD_MICRO`` … ``LIFETIME_DELTA_PICO`` are a device's limits if its owner sets none. The planning of campaigns
+assumes them. :func:`paces` and :func:`days_paid` say how many answers and days limits allow.
 Source: docs/math.md, opening and section 1.
 """
 

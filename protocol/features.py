@@ -370,8 +370,8 @@ class Numeric:
 
         Raises:
             InputError: ``schema_invalid``: a bound that :func:`parse_bound` refuses, low ≥ high, no edge or more than
-                65535, edges that do not increase within (−S, S], an unknown ``unlisted``, or a substitute outside −S …
-                S.
+                65535, edges that do not increase within (−65536, 65536], an unknown ``unlisted``, or a substitute
+                beyond ±65536.
         """
         self.name = name
         self.low = low

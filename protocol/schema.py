@@ -351,7 +351,7 @@ class Observation(NamedTuple):
 
     @property
     def numeric(self) -> list[int | None]:
-        """The entries of ``numbers`` of the numeric features, in order. A missing number's entry may be None."""
+        """The entries of ``numbers`` that belong to numeric features, in order. One may be None (a missing number)."""
         return [self.numbers[place] for place in self.numeric_places]
 
 

@@ -60,7 +60,10 @@ class Header(NamedTuple):
     record_length: int
 
     def to_bytes(self) -> bytes:
-        """Encode the header: ``96 "hsyb" 1 campaign layout L {}``, shortest integers; 44 bytes up to L = 127."""
+        """Encode the header: ``96 "hsyb" 1 campaign layout L {}``, with integers in their shortest form.
+
+        L is the record length. The header has 44 bytes up to L = 127.
+        """
         return b"".join(
             (
                 MARK,

@@ -53,7 +53,7 @@ class Layout(NamedTuple):
 
     @property
     def record_length(self) -> int:
-        """L: length of every report of the campaign in bytes."""
+        """Length in bytes of every report of the campaign."""
         return len(self.prefix) + FIXED_BYTES + self.answer_bytes
 
 

@@ -357,8 +357,9 @@ def least_slot_bits(
 ) -> int:
     """Return the smallest number of bits of a slot, a multiple of 8, in which no total of expected size overflows.
 
-    A total of ``most_parties`` parties fits into w bits if most_parties·(largest |exact number| + reach) is below 2^(w
-    − 1) for every released vector; see :func:`reaches`. The publisher runs this, and every reader as a check.
+    A total of ``most_parties`` parties fits into w bits if ``most_parties``·(largest |exact number| + reach), with the
+    reach of :func:`reaches`, is below 2^(w−1) for every released vector. The publisher runs this, and every reader as a
+    check.
 
     Args:
         subjects: subjects of the released vectors.

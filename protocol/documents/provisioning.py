@@ -56,8 +56,8 @@ def parse_provisioning(raw: bytes) -> Provisioning:
 
     Raises:
         DocumentError: ``too_large``: more than 4096 bytes; ``unsupported_version``: made by newer software;
-            ``malformed``: not a provisioning file, a wrong value, or wrong check bytes. These protect a secret that was
-            damaged on the way: the aggregator would never count the device's reports.
+            ``malformed``: not a provisioning file, a wrong value, or wrong check bytes. Wrong check bytes reveal that
+            the secret was damaged on the way; the aggregator would never count reports that are made with it.
     """
     if len(raw) > MAX_BYTES:
         raise DocumentError("too_large", f"a provisioning file has at most {MAX_BYTES} bytes")

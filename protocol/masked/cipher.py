@@ -127,7 +127,7 @@ def hash_to_group(campaign_id: bytes, period: int, number: int, modulus: int) ->
         campaign_id: 32 bytes.
         period: the campaign's period.
         number: the ciphertext's running number within a message, from 0.
-        modulus: N.
+        modulus: N, the campaign's modulus.
     """
     return expanded(SUMS, campaign_id, period, number) % (modulus * modulus)
 

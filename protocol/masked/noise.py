@@ -199,8 +199,8 @@ def divided(stream: Stream, rate: Fraction, parties: int) -> int:
 def _plan(s: int, t: int, parties: int) -> tuple[int, int, int, int]:
     """Return how :func:`divided` draws the number of points: J, a number of parts, and a and b.
 
-    The rate is s/t and r = 1/``parties``. J ≥ 0 is the smallest integer with 2^J·s/t ≥ 1. Every part has the mean a/b ≤
-    ½, and the means of all parts add up to 2r(J + 1).
+    The rate is s/t and r = 1/``parties``. J ≥ 0 is the smallest integer with 2^J·s/t ≥ 1. The mean of every part is a/b
+    ≤ ½, and the means of all parts add up to 2r(J + 1).
     """
     octaves = (-(-t // s) - 1).bit_length()
     parts = -(-4 * (octaves + 1) // parties)
@@ -255,10 +255,12 @@ def _keeps_exp(stream: Stream, a: int, b: int) -> bool:
 
 
 def _alternates(stream: Stream, a: int, b: int, first: int) -> bool:
-    """Return whether the first k ≥ ``first`` at which a number below b·k is not below a is odd; 0 ≤ a ≤ b.
+    """Draw numbers below b·k for k = ``first``, ``first`` + 1, … until one is not below a.
 
-    With ``first`` = 1 this is true with probability e^{−a/b}. With ``first`` = 3 and a = b it is true with probability
-    2/e, since the walk from 1 gets to 3 with probability ½ and ends at an odd k only from there.
+    Return whether the last k is odd.
+
+    0 ≤ a ≤ b. With ``first`` = 1 the result is true with probability e^{−a/b}. With ``first`` = 3 and a = b it is true
+    with probability 2/e, since the walk from 1 gets to 3 with probability ½ and ends at an odd k only from there.
     """
     k = first
     while _below(stream, b * k) < a:

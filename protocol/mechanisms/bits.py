@@ -41,7 +41,7 @@ class Bits(CoinMechanism):
 
     @property
     def answers(self) -> int:
-        """k, the number of bits in an answer: one per class."""
+        """The number of bits in an answer: one per class."""
         return self.size
 
     @property

@@ -82,7 +82,7 @@ class Direct(FrequencyMechanism):
 
     @property
     def answers(self) -> int:
-        """K, the number of possible answers: every value is one."""
+        """The number of possible answers: every value is one."""
         return self.size
 
     @property
@@ -100,8 +100,8 @@ class Direct(FrequencyMechanism):
     def perturb(self, value: int, seed: bytes) -> int:
         """Draw the answer for ``value``, one of the K values 0 … K − 1, from the stream of ``seed``.
 
-        If ``Stream.coin(T)`` is true, with probability T/2^32 (:attr:`p`), the answer is ``value``. Else it is o + (o ≥
-        value) with o = ``Stream.below(K − 1)``.
+        If ``Stream.coin(T)`` is true (probability T/2^32, T = ``keep``), the answer is ``value``. Else o =
+        ``Stream.below(K − 1)`` is drawn, and the answer is o + (o ≥ value).
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.

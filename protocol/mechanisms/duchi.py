@@ -43,7 +43,7 @@ class Duchi(CoinMechanism):
 
     @property
     def dimensions(self) -> int:
-        """D, the odd number of dimensions in which an answer is drawn: the size if it is odd, else the size + 1."""
+        """D, the odd number of dimensions in which an answer is drawn: ``size`` if it is odd, else ``size`` + 1."""
         return self.size | 1
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
@@ -97,10 +97,10 @@ class Duchi(CoinMechanism):
 
     @property
     def gain(self) -> Fraction:
-        """B/S, where the estimate of a coordinate is ±B and S = 65536: 2^{D−1}/C(D − 1, (D − 1)/2)/(2T/2^32 − 1).
+        """B/S, where the estimate of a coordinate is ±B and S = 65536: 2^{D−1}/C(D − 1, (D − 1)/2)/(2p − 1).
 
-        D is :attr:`dimensions`, C(n, k) the binomial coefficient, and T/2^32 the probability that ⟨t, v⟩ > 0 for the
-        answer t.
+        D is :attr:`dimensions`, C(n, k) the binomial coefficient, and p = T/2^32 the probability that the answer agrees
+        with the input's corner in most dimensions.
         """
         from fractions import Fraction
 

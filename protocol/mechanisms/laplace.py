@@ -25,7 +25,7 @@ _MAX_TABLE = 100_000
 class Laplace(NoisyIntegers, NumericMechanism):
     """A mechanism that rounds every coordinate of a vector to a grid and adds exact discrete Laplace noise.
 
-    Coordinate x becomes x·M/S (M = 1024, S = 65536), rounded at random to an integer, plus noise n with P(n) ∝
+    Coordinate x becomes x·M/S, M = 1024 and S = 65536, rounded at random to an integer. The noise n has P(n) ∝
     e^{−|n|s/t}, where s/t = ε/(ΔM). At most Δ/2 coordinates of an input differ from 0. So two inputs differ by at most
     ΔM steps in the sum over coordinates, and the loss is exactly ε. With Δ = 2·size all coordinates may differ from 0.
     Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2, approaches 1 and 3, with the noise of Canonne, Kamath, Steinke

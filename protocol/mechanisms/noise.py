@@ -60,7 +60,7 @@ class NoisyIntegers(Mechanism):
 
     @property
     def reach(self) -> int:
-        """The largest noise in steps, ⌈64·t/s⌉: 64 times the inverse of the rate s/t."""
+        """The largest noise in steps: ⌈64·t/s⌉ for the rate s/t."""
         return -(-_TAIL * self.t // self.s)
 
     def describe(self) -> str:

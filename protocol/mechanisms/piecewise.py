@@ -20,14 +20,15 @@ CELLS = 4096
 class Piecewise(SingleNumberMechanism):
     """The piecewise mechanism: the answer is one of N = 4096 cells of a grid, likely one near the input x.
 
-    With probability T/2^32 the answer is in a window of w cells around x. The window starts at cell s = (x + S)(N −
-    w)/2S, S = 65536, rounded at random to an integer with mean s.
+    With probability T/2^32 the answer is in a window of w cells around x. The window starts at cell s, rounded at
+    random to an integer with mean s.
 
+        s = (x + S)(N − w)/2S with S = 65536
         w = round(N(C − 1)/2C) with C = (e^{ε/2} + 1)/(e^{ε/2} − 1),  that is N/(e^{ε/2} + 1)
         T = ⌊2^32 · Ew/(Ew + N − w)⌋ with E = e^ε
 
-    A cell inside the window has probability T/(2^32 w). A cell outside, left or right, has probability (2^32 − T)/(2^32
-    (N − w)). The printed algorithm gives the left and the right part probability ½ each, which is not ε-private.
+    A cell inside the window has the probability T/(2^32 w), a cell outside (2^32 − T)/(2^32 (N − w)), left or right.
+    The printed algorithm gives the left and the right part probability ½ each, which is not ε-private.
     Source: Wang et al., ICDE 2019, Algorithm 2 (PM), on a grid; docs/math.md, sections 2 and 8.3.
     """
 
@@ -91,7 +92,7 @@ class Piecewise(SingleNumberMechanism):
 
     @property
     def answers(self) -> int:
-        """N = 4096, the number of possible answers: the cells."""
+        """The number of possible answers: the 4096 cells."""
         return CELLS
 
     def perturb(self, value: int, seed: bytes) -> int:
@@ -120,7 +121,7 @@ class Piecewise(SingleNumberMechanism):
         return outside if outside < start else outside + self.window
 
     def _start(self, value: int) -> tuple[int, int]:
-        """Return ⌊s⌋ and 2S times the fractional part of s, where s is the mean of the window's start.
+        """Return ⌊s⌋ and 2S times the fractional part of s, where s is the mean of the window's start and S = 65536.
 
         The second number divided by 2S is the probability that the window starts at ⌊s⌋ + 1.
         """
@@ -170,8 +171,7 @@ class Piecewise(SingleNumberMechanism):
     def gain(self) -> Fraction:
         """κ, the factor of :meth:`estimate`: 1/(p(N − w) − (1 − p)w).
 
-        p = T/2^32 is the probability of an answer in the window, w the number of the window's cells, N = 4096 that of
-        all.
+        p is the probability of an answer in the window, w the number of the window's cells, N = 4096 that of all.
         """
         from fractions import Fraction
 

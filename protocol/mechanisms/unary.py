@@ -78,7 +78,7 @@ class UnaryMechanism(FrequencyMechanism):
 
     @property
     def answers(self) -> int:
-        """K, the number of bits in an answer: one per value."""
+        """The number of bits in an answer: one per value."""
         return self.size
 
     @property

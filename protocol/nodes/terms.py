@@ -10,8 +10,8 @@ of the classes are the same. Counts and sums of the scaled number u, |u| ≤ S =
 
 - a class of fewer than n₀ = ⌈3/ε'⌉ records: Q_c with discrete Laplace noise of rate ε'/S;
 - any other class: from the variance v of its u first ṽ = v + k·S*·Z, where S* is the smooth sensitivity of v and Z is
-  Student's t with 3 degrees of freedom; from ṽ and the noisy sum T̃ of u, whose noise has the variance V, then Q̃_c =
-  (n_c·ṽ + (T̃² − V)/n_c)/S.
+  Student's t with 3 degrees of freedom; then Q̃_c = (n_c·ṽ + (T̃² − V)/n_c)/S, where T̃ is the noisy sum of u and V the
+  variance of its noise.
 
 Q̃_c has no bias. k and the smoothing β of S* follow from ε' with a proven cost (:mod:`protocol.noise`).
 

@@ -216,7 +216,7 @@ def power_tail_magnitude(stream: Stream, gamma: Fraction, m: int = 1) -> LazyRea
 
 
 def _keeps(u: Uniform, s: Uniform, p: int, root: int) -> bool:
-    """Return whether u·(1 + s^(p/root)) ≤ 1, that is u^root·s^p ≤ (1 − u)^root."""
+    """Return whether u·(1 + s^(p/root)) ≤ 1, that is u^root·s^p ≤ (1 − u)^root, for lazy uniform u and s."""
 
     def certain(bits: int) -> bool | None:
         u_low, u_high = u.bounds(bits)
@@ -232,7 +232,7 @@ def _keeps(u: Uniform, s: Uniform, p: int, root: int) -> bool:
 
 
 class InversePower(LazyReal):
-    """s^(−power/root) for a lazy uniform number s."""
+    """The lazy real s^(−power/root), for a lazy uniform number s between 0 and 1."""
 
     __slots__ = ("_power", "_root", "_uniform")
 
@@ -284,7 +284,7 @@ class StudentT(PureLaw):
 
 
 class TimesRoot(LazyReal):
-    """√square · y for a lazy real y ≥ 0 and a positive integer ``square``."""
+    """The lazy real √square · y, for a lazy real y ≥ 0 and a positive integer ``square``."""
 
     __slots__ = ("_square", "_y")
 
