@@ -9,7 +9,7 @@ A report is made in four steps: record → ``schema`` (value codes) → ``questi
 """
 
 SCALE = 1 << 16
-"""S: a number of [−1, 1] is sent as an integer of [−S, S]."""
+"""S = 65536: a number of [−1, 1] is sent as an integer of [−S, S]."""
 
 VERSION = "0.1.0"
 """Version of this software."""

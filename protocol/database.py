@@ -30,7 +30,7 @@ SYNCHRONOUS = "EXTRA"
 JOURNAL = "TRUNCATE"
 SEAL_BYTES = 8
 _NO_SPACE = (28, 122)
-"""ENOSPC and EDQUOT; importing errno for two numbers takes as long as this module."""
+"""The error numbers ENOSPC and EDQUOT. Importing errno for them would take as long as importing this module."""
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_ERROR", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH",
            "SQLITE_TOOBIG", "OperationalError", "OverflowError", "UnicodeDecodeError")  # fmt: skip
 """Beginnings of the names of errors that only a damaged file causes.
@@ -89,7 +89,7 @@ class Schema(NamedTuple):
             StorageError: ``disk_full``, ``io_failed``, or the reason ``busy`` or ``damaged`` of this kind of file
                 (:class:`Reasons`).
         """
-        import sqlite3  # here, since a device reads tables' names before it opens its state
+        import sqlite3  # imported here, since a device reads the names of tables before it opens its state
 
         problem: Exception
         try:

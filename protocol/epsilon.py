@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MICRO = 1_000_000
 PICO = 10**12
-"""δ is stated in multiples of 1/PICO."""
+"""Documents state δ as an integer multiple of 1/PICO."""
 MIN_ANSWER_MICRO = 1_000
 MAX_ANSWER_MICRO = 16 * MICRO
 _MAX_CHARACTERS = 100
@@ -79,7 +79,7 @@ def decimal_multiple(value: object, places: int, bound: int) -> int | None:
     number = _exact(value)
     if number is None or not number.is_finite() or not 0 < number < bound:
         return None
-    # Digits, not Decimal arithmetic: arithmetic rounds to the precision of the caller's context.
+    # Decimal arithmetic would round to the precision of the caller's context, so the digits are used.
     _, digits, exponent = number.as_tuple()
     text = "".join(map(str, digits)).rstrip("0")
     shift = int(exponent) + len(digits) - len(text) + places
@@ -235,9 +235,9 @@ def composed(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
 PERIOD_MICRO = 4 * MICRO
 """Largest ε of one campaign in one of its periods, in millionths."""
 DAY_MICRO = 4 * MICRO
-"""Largest ε in any 24 hours, over all campaigns."""
+"""Largest ε in any 24 hours, over all campaigns, in millionths."""
 LIFETIME_MICRO = 100 * MICRO
-"""Largest ε in a device's life, over all campaigns."""
+"""Largest ε in a device's life, over all campaigns, in millionths."""
 PERIOD_DELTA_PICO = 20_000_000
 """Largest δ of one masked campaign in one of its periods, in 10⁻¹²: 2·10⁻⁵, twice the usual 10⁻⁵ of a campaign. For a
 changed record costs up to twice as much as an added or removed one, and nodes count changes unless their owner says

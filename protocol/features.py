@@ -34,7 +34,7 @@ _NEAR_ZERO = Decimal("1e-400")
 _TOO_LONG_INTEGER = 10**MAX_DIGITS
 _BOOLEANS = ("bool", "bool_")
 _ABSENT = ("NAType", "NaTType")
-"""Type names of pandas' NA and NaT: cells without a value."""
+"""Type names of pandas' NA and NaT, which stand for a missing value."""
 
 
 def parse_bound(text: str) -> Decimal:
@@ -384,7 +384,7 @@ class Numeric:
         low_n, low_d = parse_bound(low).as_integer_ratio()
         high_n, high_d = parse_bound(high).as_integer_ratio()
         span_n, span_d = high_n * low_d - low_n * high_d, high_d * low_d
-        # u + S = (n·low_d − low_n·d)·2S·span_d / (d·low_d·span_n) for x = n/d
+        # The scaled integer u of x = n/d follows from u + S = (n·low_d − low_n·d)·2S·span_d / (d·low_d·span_n).
         self._mul, self._off = low_d, low_n
         self._num, self._den = 2 * SCALE * span_d, low_d * span_n
         self.float_low, self.float_scale = self._float_path()

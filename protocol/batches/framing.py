@@ -156,7 +156,7 @@ MAX_WASTED = 4
 """Most bytes that are hashed for digests that turn out wrong, as a multiple of the bytes that were read so far."""
 _MAX_RUNS = 1 << 17
 _HALF = 22
-"""A header is searched in two parts, its first 22 bytes and the rest. One wrong bit leaves one part unchanged."""
+"""A header is searched as two halves: its first 22 bytes, and the rest. One wrong bit leaves one half unchanged."""
 _FEW, _MANY = 16, 1 << 14
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ID_BYTES = 8
 ID_PREFIX = b"hearsay/1/id"
 FIXED_BYTES = 14
-"""Bytes before the answer field in every layout: id 8 ‖ period u32 ‖ question u16."""
+"""Number of bytes before the answer field in every layout: id (8) ‖ period (4) ‖ question (2)."""
 
 _FIXEXT = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
 _HEAD = Struct(">8sIH")

@@ -35,7 +35,7 @@ NODES_KEY = "nodes"
 """Key of the nodes' terms in a campaign's payload. It must be in ``crit`` too, so that an older reader refuses it."""
 GLOBAL, SMOOTH = "global", "smooth"
 SENSITIVITY_KINDS = (GLOBAL, SMOOTH)
-"""What the noise of a summary is calibrated to: public bounds alone, or also the smooth sensitivity of the records."""
+"""What the size of a summary's noise follows from: public bounds alone, or also the records' smooth sensitivity."""
 MAX_RECORDS = 1 << 40
 MAX_NUMBERS = 1 << 19
 """Largest number of integers in one summary."""

@@ -60,12 +60,13 @@ in_use = fastest()
 """The arithmetic of this module. Tests and benchmarks put :data:`PLAIN` here."""
 
 MODULUS_BITS = 2048
-"""Length of N in a campaign. Functions here take other lengths too, for tests."""
+"""Length of a campaign's modulus N. The functions here take other lengths too, for tests."""
 
 SUMS = b"hearsay/1/masked"
 PRODUCTS = b"hearsay/1/products"
 _BLOCKS = 17
-"""17 · 32 bytes = 4352 bits: 256 more than N² has, so H is within 2^-256 of uniform modulo N²."""
+"""Number of SHA-256 blocks in a base H: 17 · 32 bytes = 4352 bits, 256 more than N² has. So H is within 2^-256 of
+uniform modulo N²."""
 
 
 def wide(value: int) -> int:
@@ -170,7 +171,7 @@ def _other_length(size: int) -> InputError:
 
 
 SECRET_BITS = 4224
-"""Length of a key: 2·2048 + 128 bits, so H^sk is within 2^-127 of uniform on the group that H generates."""
+"""Length of a key sk: 2·2048 + 128 bits, so H^sk is within 2^-127 of uniform on the group that the base H generates."""
 
 SECRET_BYTES = SECRET_BITS // 8
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 SPACE = PLAINTEXT_BITS
-"""Bits of a plaintext that hold slots: 2000."""
+"""Number of bits of a plaintext that hold slots: 2000."""
 
 
 class Slots:
@@ -122,12 +122,12 @@ class Slots:
 
 
 ELEMENT_BYTES = 2 * MODULUS_BYTES
-"""Length of a ciphertext, and of an element of a release: a number below N²."""
+"""Length in bytes of a ciphertext, and of an element of a release: a number below the square of the modulus."""
 DIGEST_BYTES = 32
 _BOOK_BYTES_PER_PARTY = 700
 """More than the bytes of a party: 17 of the node id, 1 + 5 + 5 + 3 + 655 of the array of serial number, u and box."""
 _BYTES_AROUND = 1024
-"""More bytes than an envelope and a payload have beside their parties and elements."""
+"""A limit above the number of bytes that an envelope and its payload have beside their parties and elements."""
 WORD = 1 << 32
 
 

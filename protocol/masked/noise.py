@@ -127,7 +127,7 @@ def chance(honest: int, delta: Fraction) -> int:
     """
     if not 0 < delta < 1:
         raise InputError("epsilon_invalid", "δ of diluted noise lies between 0 and 1")
-    found = round(-COIN * expm1(log(delta) / honest))  # a guess; what follows decides
+    found = round(-COIN * expm1(log(delta) / honest))  # a guess, which the loops correct
     while not _suffices(found, honest, delta):
         found += 1
     while _suffices(found - 1, honest, delta):

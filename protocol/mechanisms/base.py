@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from protocol.epsilon import PrivacyLoss
 
 ONE = 1 << 32
-"""Probabilities are integers divided by this number."""
+"""A mechanism's probabilities are integers divided by this number."""
 
 SINGLE, BITS, INTEGERS = 1, 2, 3
-"""Report layouts for answers: one integer, a row of bits, a row of integers."""
+"""Layouts (shapes) of answers in reports: one integer, a row of bits, a row of integers."""
 
 
 class Mechanism(ABC):

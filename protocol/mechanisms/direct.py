@@ -106,7 +106,7 @@ class Direct(FrequencyMechanism):
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
         """
-        # A copy of check_value: calling it would make an answer a tenth slower.
+        # These lines repeat check_value, since calling it would make an answer a tenth slower.
         if type(value) is not int or not 0 <= value < self.size:
             raise out_of_domain(f"an integer from 0 to {self.size - 1}")
         stream = Stream(seed, TAG)

@@ -22,7 +22,7 @@ GRID = 1024
 """M: a value of 1 is M steps of the integer grid on which the noise is added."""
 
 _TAIL = 64
-"""The largest noise is this multiple of t/s. Unbounded noise exceeds it with probability below e^{−64}."""
+"""Noise of rate s/t is at most this multiple of t/s. Unbounded noise exceeds it with probability below e^{−64}."""
 _MOST = (1 << 31) - 1
 
 

@@ -96,7 +96,7 @@ ROLE = "node"
 SUMMARY_PAYLOAD_TYPE = PAYLOAD_TYPES[ROLE]
 _KEYS = {"campaign", "epsilon_micro", "node", "period", "spec", "sums"}
 _MAX_ITEMS = 24
-"""More values than the payload of a summary has: a map of six keys, one of them a map of three."""
+"""A limit above the number of values in a summary's payload: a map of six keys, one of them with a map of three."""
 _DIGEST_BYTES = 32
 _WORD = 1 << 32
 _MAX_EPSILON_MICRO = (1 << 40) - 1
@@ -276,7 +276,7 @@ class _Terms:
         return hash(self._key)
 
 
-@lru_cache(maxsize=64)  # a third of the time of a check; most summaries of a campaign state one ε
+@lru_cache(maxsize=64)  # it would take a third of a check's time; most summaries of a campaign state one ε
 def _parts(terms: _Terms) -> tuple[tuple[int, int, int], ...]:
     """Return length, smallest and largest number of every released vector."""
     subjects, ends = released_vectors(terms.campaign), ranges(terms.campaign, terms.epsilon_micro)
@@ -321,7 +321,7 @@ _END_BYTES = len(_BEFORE_KEYID) + KEYID_BYTES + len(_BEFORE_SIGNATURE) + SIGNATU
 _WIDTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 """First byte of a msgpack byte string → number of bytes of its length."""
 _LEAST = {1: 0, 2: 1 << 8, 4: 1 << 16}
-"""Number of bytes of a length → smallest length that canonical msgpack writes so."""
+"""Number of bytes in which a length is written → smallest length that canonical msgpack writes in so many bytes."""
 KEPT = 2
 """Number of different payloads of one campaign, period and node that a set keeps. Two prove a conflict."""
 

@@ -53,9 +53,9 @@ __all__ = [
 ]
 
 _TAIL = 64
-"""The largest noise is this multiple of 1/rate. Unbounded noise exceeds it with probability below e^{−64}."""
+"""Released noise is at most this multiple of 1/rate. Unbounded noise exceeds it with probability below e^{−64}."""
 _HEAVY_TAIL = 1 << 17
-"""As ``_TAIL``, for sums of squares with the sensitivity ``smooth``: exceeded with probability below 10^−11."""
+"""As ``_TAIL``, for sums of squares with the sensitivity ``smooth``. Exceeded with probability below 10^−11."""
 
 
 def terms_of(campaign: Campaign) -> NodeTerms:

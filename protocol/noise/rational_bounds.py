@@ -23,7 +23,7 @@ from typing import NamedTuple
 from protocol.errors import InputError
 
 BITS = 64
-"""Significant bits of a rounded number."""
+"""Significant bits of a number that :func:`round_up` or :func:`round_down` returns."""
 DIGITS = 60
 """Decimal digits of the arithmetic."""
 
@@ -80,7 +80,7 @@ def integer_root(number: int, degree: int) -> int:
     if degree == 2:
         return isqrt(number)
     root = 1 << -(-number.bit_length() // degree)
-    while True:  # Newton's method from above falls until it has the result.
+    while True:  # Newton's method starts above the root and decreases until it has the result.
         lower = ((degree - 1) * root + number // root ** (degree - 1)) // degree
         if lower >= root:
             return root
@@ -109,7 +109,7 @@ FLOOR_BITS = 256
 """The bound S of :func:`smooth_bound` is never below 2^−256 of the global sensitivity. The maximum of S* and a constant
 is as smooth as S*."""
 SLACK = Fraction(1, 1 << 36)
-"""η: relative error of the search in floating point, with a wide margin (docs/smooth.md, "Rounding")."""
+"""η: relative error, with a wide margin, of the floating-point search for t (docs/smooth.md, "Rounding")."""
 SMALLEST_BETA = Fraction(1, 1 << 30)
 LARGEST_BETA = Fraction(64)
 
