@@ -36,8 +36,8 @@ _SEAL_BYTES = 48
 _SEED_BYTES = 32
 _KEYS = {"campaign", "list", "parties", "spec", "version"}
 _VALUES_PER_PARTY = 8
-"""Limit of msgpack values per party. A node id and its entry are 5 values. The limit is higher, so that a wrong entry is
-refused with a reason of its own."""
+"""Limit of msgpack values per party. A node id and its entry are 5 values. The limit is higher, so that a wrong entry
+is refused with a reason of its own."""
 _VALUES_AROUND = 1 + 2 * len(_KEYS)
 _SECRET_ITEMS = 7
 _SMALLEST_BOX = _SEAL_BYTES + 1 + (1 + len(_TAG)) + (2 + DIGEST_BYTES) + (2 + KEYID_BYTES) + (3 + SECRET_BYTES)

@@ -199,8 +199,8 @@ def divided(stream: Stream, rate: Fraction, parties: int) -> int:
 def _plan(s: int, t: int, parties: int) -> tuple[int, int, int, int]:
     """Return how :func:`divided` draws the number of points: J, a number of parts, and a and b.
 
-    The rate is s/t and r = 1/``parties``. J ≥ 0 is the smallest integer with 2^J·s/t ≥ 1. The mean of every part is a/b
-    ≤ ½, and the means of all parts add up to 2r(J + 1).
+    The rate is s/t and r = 1/``parties``. J ≥ 0 is the smallest integer with 2^J·s/t ≥ 1. Every part has the
+    mean a/b ≤ ½, and the means of all parts add up to 2r(J + 1).
     """
     octaves = (-(-t // s) - 1).bit_length()
     parts = -(-4 * (octaves + 1) // parties)

@@ -34,8 +34,8 @@ class UnaryMechanism(FrequencyMechanism):
     """A mechanism that answers with one bit per value, each drawn independently.
 
     Bit j is 1 with probability P/2^32 if j is the true value, else with probability Q/2^32. The answer is a tuple of K
-    zeros and ones for K values. Another value changes the probabilities of two bits, so the worst ratio is p(1 − q) /
-    (q(1 − p)) with p = P/2^32 and q = Q/2^32.
+    zeros and ones for K values. Another value changes the probabilities of two bits, so the worst ratio is
+    p(1 − q) / (q(1 − p)) with p = P/2^32 and q = Q/2^32.
     """
 
     __slots__ = ("one_if_other", "one_if_true")
