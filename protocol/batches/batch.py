@@ -99,7 +99,7 @@ def read_batches(
     verify: bool = True,
     digest: Digest | None = None,
 ) -> Iterator[Batch | Damage]:
-    """Yield the batches and the damage of a file of concatenated batches, in order. Never raises for any bytes.
+    """Yield the batches and the damage of a file of concatenated batches, in order. No bytes make it raise an error.
 
     The damage inside a batch follows the batch, or the piece of the batch that :data:`MAX_PIECES` cuts off. Runs of
     records and damaged stretches cover every byte outside headers and trailers exactly once. For a given number of
@@ -315,7 +315,7 @@ class _UnprovenReader:
         return self._held_at
 
     def _keep(self, position: int, header: int) -> None:
-        """Keep the record at ``position`` and the adjacent records after it that are held."""
+        """Keep the record at ``position``, and the adjacent records after it that are held (followed by a sign)."""
         self._close(position, cut=False)
         count, after = 1, position + self._length
         if self._scan.data[after : after + len(self._prefix)] == self._prefix:

@@ -280,7 +280,7 @@ class Campaign(NamedTuple):
         schema: label and the features that the questions are about, with the groups of their values.
         stated: label and all features that the document states, without groups.
         questions: all questions, in order of strata. Their features are indices in ``schema.observed``.
-        assignment: which question a report id answers.
+        assignment: which question each report id answers.
         layout: the shape of the reports.
         answers: number of answers per device and period; 0 if the campaign has ended.
         epsilon_micro: total ε per device and period, in millionths; 0 if the campaign has ended.

@@ -208,7 +208,10 @@ def mask(plaintext: int, secret: int, campaign_id: bytes, period: int, number: i
 
 
 def mask_all(plaintexts: Sequence[int], secret: int, campaign_id: bytes, period: int, modulus: int) -> list[int]:
-    """Encrypt a node's plaintexts of one period with :func:`mask`; the numbers of the ciphertexts are 0, 1, …."""
+    """Encrypt a node's plaintexts of one period with :func:`mask`.
+
+    The running numbers of the ciphertexts are 0, 1, ….
+    """
     return masked_with(plaintexts, pads(secret, campaign_id, period, len(plaintexts), modulus), modulus)
 
 

@@ -98,7 +98,7 @@ def least_parties(terms: MaskedTerms, parties: int) -> int:
 
 
 def rates(campaign: Campaign) -> tuple[Fraction, ...]:
-    """Return the rate ε_q/Δ_q of a whole copy of the noise, one per released vector.
+    """Return the rate ε_q/Δ_q of a whole copy of the noise (:mod:`protocol.masked.noise`), one per released vector.
 
     ε_q = ⌊ε/Q⌋ millionths for Q vectors. Δ_q is 1 for counts and 65536 for sums, times ``max_records`` if the unit is a
     party.

@@ -33,7 +33,7 @@ SPACE = PLAINTEXT_BITS
 
 
 class Slots:
-    """How numbers are laid out in plaintexts.
+    """The layout of numbers in plaintexts: how many bits a slot has, and how many slots a plaintext.
 
     Args:
         bits: w, the bits of one slot, 2 … ``space``.

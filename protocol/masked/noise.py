@@ -177,10 +177,10 @@ def divided(stream: Stream, rate: Fraction, parties: int) -> int:
     differences is a discrete Laplace number.
 
     The difference is the sum of the points of a Poisson process on the integers other than 0. The process has
-    r·q^|k|/|k| points at k on average. It is drawn by thinning a denser process, whose averages are rational. Let T =
-    2^J be the smallest power of two that is at least 1/rate. The denser process has r·2^{−j} points on average at each
-    |k| of [2^j, 2^{j+1}), j < J, and r·2^{−m}/T at each |k| of [mT, (m + 1)T), m ≥ 1. Every j has r points in all, and
-    all m together too. So the number of points of both signs has the mean 2r(J + 1).
+    r·q^|k|/|k| points at k on average. It is drawn by thinning a denser process, whose averages are rational. Let
+    T = 2^J be the smallest power of two that is at least 1/rate. The denser process has r·2^{−j} points on average at
+    each |k| of [2^j, 2^{j+1}), j < J, and r·2^{−m}/T at each |k| of [mT, (m + 1)T), m ≥ 1. Every j has r points in all,
+    and all m together too. So the number of points of both signs has the mean 2r(J + 1).
 
     Args:
         stream: the randomness; its position advances.

@@ -153,14 +153,14 @@ class Piecewise(SingleNumberMechanism):
         return table
 
     def _heights(self) -> tuple[Fraction, Fraction]:
-        """Return the probability of one cell inside the window, and of one cell outside."""
+        """Return the probability of one cell inside the window, and that of one cell outside it."""
         from fractions import Fraction
 
         rest = CELLS - self.window
         return Fraction(self.threshold, ONE * self.window), Fraction(ONE - self.threshold, ONE * rest)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Return the exact privacy loss: ln(probability of a cell inside the window/probability of a cell outside).
+        """Return the exact privacy loss: ln(p/q) for a cell of probability p inside the window and q outside it.
 
         A cell may be in the window of one input and outside that of another.
         """

@@ -174,7 +174,10 @@ _LEAST_RECORDS = 3
 
 @lru_cache(maxsize=256)
 def calibration(share: int) -> Calibration:
-    """Return the noise of variances, with its multiplier k and smoothing β, for ε' = ``share`` millionths.
+    """Return the noise of a released class variance, with its multiplier k and smoothing β.
+
+    Args:
+        share: ε' of the released vector, in millionths.
 
     Raises:
         InputError: ``epsilon_invalid``, ``noise_unfit``, ``beta_invalid``: no constants are proven for this ε'.

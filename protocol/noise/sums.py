@@ -30,9 +30,9 @@ class Vector(NamedTuple):
     """One exact vector and its share of the budget.
 
     Attributes:
-        subject: what the entries are about.
+        subject: the property of records that the entries count or sum.
         values: the exact integers.
-        sensitivity: Δ for the adjacency of the release; 0 if neighbouring data sets never differ in the entries.
+        sensitivity: Δ, the largest Σ|difference| between neighbours of the release's adjacency; 0 if they never differ.
         epsilon_micro: ε of the vector in millionths; 0 if Δ is 0.
     """
 
