@@ -14,8 +14,9 @@ test: lint unit
 
 # Everything: what make test leaves out too (the tests marked slow, and three of four examples of each property).
 PROFILE ?= deep
+MARKED ?=
 test-all: lint
-	$(BIN)/pytest -n auto --dist loadgroup --hypothesis-profile=$(PROFILE)
+	$(BIN)/pytest -n auto --dist loadgroup --hypothesis-profile=$(PROFILE) -m "$(MARKED)"
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

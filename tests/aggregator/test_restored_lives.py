@@ -64,7 +64,12 @@ def test_what_left_is_what_the_files_say(tmp_path, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "first"), [(kind, first) for kind, lives in GROUPS for first in range(0, lives, EACH)]
+    ("kind", "first"),
+    [
+        pytest.param(kind, first, marks=[pytest.mark.deep] if first >= lives // 3 else [])
+        for kind, lives in GROUPS
+        for first in range(0, lives, EACH)
+    ],
 )
 def test_150_lives_of_250_steps_have_no_difference(tmp_path, kind, first):
     lives = [lived(kind, tmp_path / str(seed), seed) for seed in range(first, first + EACH)]

@@ -897,10 +897,12 @@ def live_them(folder, seeds, steps):
 
 
 TENS = [range(first, first + 10) for first in range(6, 156, 10)]
+SLOW = [pytest.mark.deep, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(
-    ("seeds", "steps"), [(range(6), 40), *[pytest.param(seeds, 250, marks=pytest.mark.slow) for seeds in TENS]]
+    ("seeds", "steps"),
+    [(range(6), 40), *[pytest.param(seeds, 250, marks=SLOW if at >= 5 else SLOW[1:]) for at, seeds in enumerate(TENS)]],
 )
 def test_the_ledger_says_what_left_whatever_happens_to_the_files(tmp_path, seeds, steps):
     done = live_them(tmp_path, seeds, steps)
