@@ -191,7 +191,7 @@ def _answers(statistics: Statistics) -> Counter[str]:
 
 
 def _influence(statistics: Statistics, postprocess: str) -> dict[str, Any]:
-    """Return bits that each feature tells about the class, and the most that noise alone would show, as text."""
+    """Return the bits that each feature tells about the class, and the most that noise alone would show, as texts."""
     found = influences(statistics, postprocess)[:MOST_FEATURES]
     return {
         "influence": {one.name: f"{one.bits:.4f}" for one in found},

@@ -51,7 +51,7 @@ SECTIONS: Final = {
         "honest_share": "share of honest parties", "colluding_share": "share that may collude",
     },
 }  # fmt: skip
-"""Section → key of a card → its name for people. A key that is in no section is shown in a last one."""
+"""Section → key of a card → its name for people. Keys that are in no section are shown in a last section."""
 REST = "Also"
 DECIDED = "What was decided, and why"
 _FIRST = ("by", "step", "why")

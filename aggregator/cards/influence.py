@@ -58,7 +58,7 @@ their fits are at most :data:`_CELLS_AT_MOST`; but at least 20. A fifth of them,
 _MOST_PLACES = 4096
 """Answers with more possible values are about one number, and concern every class that their question is about."""
 _BEST = 2
-"""Number of sets of answers that grow by one answer."""
+"""Number of sets of answers of one size that are kept, to be tried with one answer more."""
 
 
 class Influence(NamedTuple):
@@ -99,7 +99,10 @@ def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...
 
 
 def _bits(prior: Floats, given: Floats) -> float:
-    """Return mutual information in bits of P(class), shape (k,), and P(value | class), shape (values, k)."""
+    """Return the mutual information in bits of a class and a value. ``prior``: P(class), shape (k,).
+
+    ``given``: P(value | class), shape (values, k).
+    """
     joint = given * prior
     total = joint.sum()
     if not total > 0:
@@ -111,7 +114,7 @@ def _bits(prior: Floats, given: Floats) -> float:
 
 
 def _bits_of_number(prior: Floats, term: NormalParameters) -> float:
-    """Return mutual information in bits of the class and a number with a normal distribution in each class."""
+    """Return the mutual information in bits of the class and a number with a normal distribution in each class."""
     mean, deviation = np.asarray(term.mean), np.sqrt(np.asarray(term.variance))
     # Each class has a grid of its own, so that a narrow distribution beside a wide one is not missed.
     steps = np.linspace(-_REACH, _REACH, _GRID)

@@ -188,12 +188,12 @@ class Numbers(NamedTuple):
 
     @property
     def closed(self) -> float:
-        """λ in a closed fleet."""
+        """λ, the share of lies among the answers to the question, in a closed fleet."""
         return self.lies / (self.lies + self.honest) if self.lies else 0.0
 
     @property
     def open(self) -> float:
-        """λ in an open fleet, if all lies answer this question."""
+        """λ, the share of lies among the answers to the question, in an open fleet, if all lies are about it."""
         return self.all_lies / (self.all_lies + self.honest)
 
 
@@ -304,7 +304,7 @@ class TableClaim(NamedTuple):
 
     Attributes:
         values: number K of values for each class.
-        noise: H, the largest count below 0 that can be stated.
+        noise: H; the smallest count that can be stated is −H.
         most: M + H, the largest count that can be stated.
         variance: smallest noise variance of one count.
     """

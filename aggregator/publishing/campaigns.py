@@ -63,7 +63,7 @@ class StatedTerms:
         projection: a file of ``hearsay projection``, to embed.
         ask: the features or components to ask about, each value by itself: names, also as one text with commas, or a
             table (:mod:`aggregator.publishing.ask_table`). None: as the schema file says, and all if it says nothing.
-        variance_floor: of a Gaussian campaign the smallest variance of a number scaled to [−1, 1], as decimal text.
+        variance_floor: in a Gaussian campaign the smallest variance of a number scaled to [−1, 1], as decimal text.
         purpose, contact: texts for the owners of devices or nodes.
         period: seconds of a period, or text such as ``12h`` or ``1d``.
         min_batch_size: number of reports, or of nodes, below which nothing is published.
@@ -168,8 +168,8 @@ class CampaignParameters(NamedTuple):
             a campaign of no series.
         ask: what devices are asked about; empty for all features (:mod:`aggregator.publishing.ask_table`).
         pilots: private results of pilots that the schema holds, and what they cost.
-        nodes: of a campaign for nodes its terms: list, most records of a node, least ε, sensitivity. The schema then
-            has exactly the features that are summed.
+        nodes: terms of a campaign for nodes: list, most records of a node, least ε, sensitivity. The schema then has
+            exactly the features that are summed. None for a campaign for devices.
         masked: the terms of encrypted sums of nodes; None for sums in the clear.
     """
 
@@ -506,8 +506,8 @@ class EvaluationParameters(NamedTuple):
 
     Attributes:
         epsilon_micro: ε of the one answer that a device gives in a period, in millionths.
-        name: name of the campaign; by default the model's name with ``-outcome``, of several models the first one's
-            with ``-comparison``.
+        name: name of the campaign; by default the model's name with ``-outcome``, or, for several models, the first
+            model's name with ``-comparison``.
         weights: positive integers, one for each of several models; equal by default. A model's weight is its share of
             the answers.
     """
@@ -529,7 +529,7 @@ def publish_evaluation(
 
     Args:
         workspace: the workspace that signs. Its root in force must accept the models.
-        models: the model's file, or the files of 1 to 16 models. Of one model the confusion matrix is asked for.
+        models: the model's file, or the files of 1 to 16 models. For one model the confusion matrix is asked for.
 
     Raises:
         DocumentError: a model lacks signatures of the workspace's model keys, or is out of date
@@ -603,7 +603,7 @@ def _check_comparable(models: Sequence[Model], digests: Sequence[bytes]) -> None
 
 
 def _schema_of(models: Sequence[Model]) -> Schema:
-    """Return the label, and every feature that one of the models reads, as the first model that reads it defines it."""
+    """Return a schema of the label and of all features that any model reads, as the first model defines them."""
     features: dict[str, Feature] = {}
     for each in models:
         for feature in each.schema.features:

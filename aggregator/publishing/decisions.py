@@ -40,7 +40,7 @@ MOST_BYTES = 16 << 10
 MOST_ROWS = 40
 MOST_KEYS = 24
 MOST_TEXT = 1000
-"""Characters of a text."""
+"""Most characters of a text."""
 MOST_INTEGER = 1 << 53
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _LEFT_OUT = "_left_out"

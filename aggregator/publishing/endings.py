@@ -26,9 +26,9 @@ _LEAST_LIFETIME_SECONDS = 2 * DAY_SECONDS
 
 
 RENEWABLE = ("root", "nodes", "campaign")
-"""Roles of documents that are renewed, in this order. A new date makes no model younger: it is fitted anew."""
+"""Roles of documents that are renewed, in this order. Models are not renewed, but fitted again from newer reports."""
 PAST_SECONDS = 30 * DAY_SECONDS
-"""So long after its end an expired document is still told of. Later it counts as over."""
+"""How long after it expired a document is still listed, in seconds. Later it counts as over."""
 _KINDS = {"root": "the trust root", "nodes": "the node list", "campaign": "the campaign", "model": "the model"}
 _MEANING = {
     "root": "without a newer one devices accept no document any more; hearsay renew signs it",

@@ -42,7 +42,7 @@ LEAST_SECONDS = DAY_SECONDS + 1
 
 
 def seconds_of(days: int) -> int:
-    """Return the seconds of a lifetime in days.
+    """Return a lifetime of some days in seconds.
 
     Raises:
         InputError: ``terms_invalid``: ``days`` is no whole number, or less than 1.

@@ -70,7 +70,7 @@ class Published(NamedTuple):
         role: campaign, model, or nodes for a node list.
         name, version: name and version of the document.
         digest: SHA-256 of the payload; for a campaign that is its id.
-        issued_at: seconds since 1970.
+        issued_at: when the document was issued, in seconds since 1970.
     """
 
     role: str

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 ROOM = 2
-"""Most parties with one number."""
+"""Most parties that may have the same number."""
 
 
 class Numbering:

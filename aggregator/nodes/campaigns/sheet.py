@@ -78,7 +78,7 @@ class NodeSheet(NamedTuple):
     booked_micro: dict[str, int]
 
     def total(self, adjacency: str) -> Fraction:
-        """Return exact privacy loss of one summary under an adjacency, in nats: the sum over all vectors."""
+        """Return the exact privacy loss of one summary under an adjacency, in nats: the sum over all vectors."""
         return sum((vector.losses[adjacency] for vector in self.vectors), Fraction(0))
 
     @property

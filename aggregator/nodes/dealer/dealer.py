@@ -231,7 +231,7 @@ class Dealer:
             return next_book(self._journal, signer, documents, row, int(self._clock()))
 
     def book(self, campaign: bytes) -> bytes:
-        """Return the bytes of the newest key book of the campaign with this id.
+        """Return the newest key book of the campaign with this id, as the bytes of its file.
 
         Raises:
             InputError: ``not_set_up``; ``passphrase_missing``, ``passphrase_wrong``.
@@ -260,7 +260,7 @@ class Dealer:
         return release_set(self._journal, self._signer(), asked, at_least, int(self._clock()))
 
     def served(self) -> list[ServedCampaign]:
-        """Return all campaigns that were set up, with their books and releases."""
+        """Return all campaigns for which keys were made, with their key books and releases."""
         with self._journal.snapshot():
             return [
                 ServedCampaign(

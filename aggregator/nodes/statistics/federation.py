@@ -82,7 +82,7 @@ class Federation(Source):
 
     @property
     def nodes(self) -> int:
-        """Number of nodes that count."""
+        """Number of nodes with a summary that counts."""
         return self.total.nodes
 
     @property
@@ -166,7 +166,7 @@ class Federation(Source):
 
 
 def adjacency_of(campaign: Campaign) -> str:
-    """Return the adjacency of a campaign for nodes: how the data sets differ that its ε makes alike."""
+    """Return the adjacency of a campaign for nodes: which data sets its ε makes hard to tell apart."""
     return CHANGE_FEATURES if terms_of(campaign).sensitivity == SMOOTH else ADD_REMOVE
 
 
@@ -256,7 +256,7 @@ def statistics_of(
     """Return statistics with a :class:`Federation` as source. Their number of records is the first vector's sum.
 
     ``rejected``, ``periods`` and ``entries`` are attributes of the source. ``concentration`` says how often periods
-    repeat the same records (:func:`aggregator.estimates.sums.of_sums`); None for this module's bound c/n, at least 1/n.
+    repeat the same records (:func:`aggregator.estimates.sums.of_sums`); None for this module's bound c, at least 1/n.
     """
     records = sum(sums[0].released)
     released = tuple(one.released for one in sums)

@@ -2,11 +2,12 @@
 
 A rule is for many nodes of about equal size that state one ε. Plain addition lets a single node move every total as far
 as the campaign's ``max_records`` allows. The trimmed mean and the median limit what a minority of the nodes can do.
-Krum returns the numbers of one node, so its noise and sampling error are those of that node alone. For N nodes:
+Krum returns the numbers of one node, so its noise and sampling error are those of that node alone. For N nodes, with a
+share α to leave out or a number F of assumed liars:
 
     trimmed mean   of every number leave out the ⌊αN⌋ smallest and the ⌊αN⌋ largest, and take the mean of the rest
     median         take the median of every number; for even N the mean of the two middle ones
-    Krum           take the node with the smallest sum of squared distances to its N − F − 2 nearest nodes; F: liars
+    Krum           take the node with the smallest sum of squared distances to its N − F − 2 nearest nodes
 
 Means and medians are multiplied by N, so they estimate the same totals as plain addition.
 
@@ -58,7 +59,7 @@ from protocol.questions import CLASS, MOMENT
 
 TRIMMED, MEDIAN, KRUM = "trimmed-mean", "median", "krum"
 FEWEST = 6
-"""Smallest number of nodes of a trimmed mean or median: fewer do not show their spread."""
+"""Fewest nodes for a trimmed mean or median. From fewer, the spread of the nodes can not be estimated."""
 _BLOCK = 256
 """Rows of the matrix of distances that are computed at a time."""
 _FORMS = re.compile(r"(trimmed-mean):(0?\.[0-9]{1,6})|(median)|(krum):([0-9]{1,6})")

@@ -134,7 +134,7 @@ class EnvelopeStore(ABC):
         """Return the result of :meth:`statistics` without the list of nodes. ``words``: the periods in words."""
 
     def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
-        """Return statistics of the envelopes of some periods.
+        """Return the statistics of the store's envelopes of some periods.
 
         Args:
             scope: the periods. What it says of damaged files does not matter: every envelope is signed by itself.

@@ -88,7 +88,7 @@ class MaskedStore(EnvelopeStore):
         masked_terms_of(campaign)
 
     def give_book(self, raw: bytes) -> KeyBook:
-        """Give the store a version of the dealer's key book. All versions are kept: messages name their key.
+        """Give the store a version of the dealer's key book. All versions are kept, since messages may use any of them.
 
         Raises:
             DocumentError: the book is refused (:func:`protocol.masked.keys.read_key_book`); ``equivocation``: the store

@@ -33,7 +33,7 @@ class NodeStatus(NamedTuple):
     Attributes:
         list_name, list_version, listed: name and version of the newest list of nodes, and how many nodes are on it.
         nodes: number of nodes with a summary that counts, over all periods.
-        adjacency: how the data sets differ that ε makes alike.
+        adjacency: which data sets ε makes hard to tell apart.
         summaries: ε in millionths → number of summaries that count.
         epsilon_nodes: ε in millionths → ids of the nodes that state it in a summary that counts; hexadecimal, sorted.
         rejected: number of pieces of files, and of kept summaries, that do not count, by reason.

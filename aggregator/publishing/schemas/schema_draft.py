@@ -61,11 +61,10 @@ def draft_schema(
     code. A feature with missing values, of either kind, gets a code for them. A column that looks like times or
     serial numbers gets a comment; see :func:`aggregator.publishing.schemas.schema_doubts.doubts`.
 
-    A column of numbers is refused if fewer than half of its cells are something else, and the numbers alone would be
-    a numeric feature: these cells most likely mean "missing". It is also refused if it has cells that only other
-    software reads as numbers, such as nan, +1 or .5. The error names the line of the first such cell. One
-    error names all columns that can not become features, the first :data:`MOST_LISTED` of them. Its reason is the
-    reason of the first column.
+    A column of numbers is refused if fewer than half of its cells are no numbers, and the numbers alone would be a
+    numeric feature: the other cells most likely mean "missing". A column is also refused if it has cells that only
+    other software reads as numbers, such as nan, +1 or .5. The error names the line of the first such cell. One error
+    names the columns that can not become features, at most :data:`MOST_LISTED`. Its reason is that of the first column.
 
     Args:
         frame: a table of text from :func:`aggregator.common.tables.read_table`.
