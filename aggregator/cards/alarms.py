@@ -73,7 +73,6 @@ class Alarms(NamedTuple):
     """The result of all tests.
 
     Attributes:
-        tests: number of tests.
         kinds: kind of tests → (number of tests, smallest corrected p-value); kinds without a test are left out.
         raised: the tests that are alarms, the smallest corrected p-value first.
     """

@@ -123,7 +123,6 @@ class GuaranteeSheet:
     """What a campaign guarantees, whoever answers it.
 
     Attributes:
-        campaign: the campaign.
         privacy: for devices the exact ε of every question; for nodes the exact privacy loss of every released vector.
         spending: what one device spends, or what one node enters in its ledger for changed records.
         unseen: what no test of the reports can see, in sentences.
@@ -320,7 +319,6 @@ def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
     more; all its periods then count as answered.
 
     Args:
-        found: the campaign.
         cost_micro: ε of one period, in millionths; None for the campaign's ε.
     """
     micro = found.epsilon_micro if cost_micro is None else cost_micro

@@ -65,7 +65,6 @@ class Influence(NamedTuple):
     """What one feature tells about the class, in bits.
 
     Attributes:
-        name: name of the feature.
         bits: mutual information of feature and class under the published parameters.
         noise: bits that noise alone exceeds in about 1 of 20 cases; None for a number, and for statistics without
             stated errors.

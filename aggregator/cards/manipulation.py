@@ -344,7 +344,6 @@ def moved_share(claims: Sequence[TableClaim], classes: int, records: float, shar
 
     Args:
         claims: what one summary can claim in each table (:func:`node_claims`).
-        classes: number of classes.
         records: mean number of records of the honest nodes.
         share: share of lying nodes.
         nodes: number of all nodes; None for a large number.

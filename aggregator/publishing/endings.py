@@ -62,8 +62,7 @@ class Renewed(NamedTuple):
     """What :func:`renew` did with one document that is about to end.
 
     Attributes:
-        ending: the document.
-        version: number of its new version; None if no version was signed.
+        version: number of the document's new version; None if no version was signed.
         expires: when the new version expires, in seconds since 1970; None if no version was signed.
         path: the new version's file in the workspace; None if no version was signed.
         problem: why no version was signed, or why it is not in force yet; "" if all is done.

@@ -51,7 +51,6 @@ class NextRoot(NamedTuple):
     """The next root and its signatures.
 
     Attributes:
-        root: the next root, parsed.
         path: file of the next root in the workspace: in roots/ if it is in force, else in pending/.
         in_force: whether enough keys have signed it.
         before: its signatures by keys of the root before. If it was in force already, the same as ``own``.

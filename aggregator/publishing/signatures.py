@@ -175,7 +175,6 @@ def signed_root(before: Root, root: Root, keys: Iterable[SigningKey]) -> Envelop
 
     Args:
         before: the root before.
-        root: the new root.
         keys: available signing keys. Keys that neither root names do not sign.
     """
     old, new = before.roles["root"].keys, root.roles["root"].keys

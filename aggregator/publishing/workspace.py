@@ -143,7 +143,6 @@ class Workspace(NamedTuple):
     ``workspace_damaged`` or ``workspace_newer``; functions that take a workspace do not repeat that.
 
     Attributes:
-        path: the workspace's folder.
         root_bytes: the signed trust root in force, as devices get it.
         root: the trust root in force, parsed.
         passphrase: returns the passphrase of encrypted keys; called when a key is opened or made.

@@ -182,7 +182,7 @@ class Masking(NamedTuple):
 
 
 def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str, epsilon_micro: int) -> MaskedTerms:
-    """Return the terms of a masked campaign, with the fewest bits for each number in which no honest total overflows.
+    """Return the terms of a masked campaign, with the fewest bits per number in which no expected total overflows.
 
     Args:
         masking: the publisher's choices.

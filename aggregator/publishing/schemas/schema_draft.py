@@ -112,7 +112,6 @@ class _UnfitError(Exception):
 
     Attributes:
         reason: the reason of the ``InputError`` that is raised for the column.
-        column: name of the column.
         what: the problem, as a sentence that begins with the column's name and holds no private value.
     """
 
