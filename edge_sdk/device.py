@@ -178,10 +178,11 @@ class Device:
         device that is provisioned in a disk image for many machines answers on none of those that have an id.
 
         Args:
-            state_dir: a folder for this device alone; it is created with mode 0700. None as for :meth:`open`.
+            state_dir: a folder for this device alone; it is created with mode 0700. None makes a state in memory, for
+                simulations.
             trust: the root file (``.hst``) that the owner trusts.
-            policy, clock, uptime, entropy: as for :meth:`open`. A new state is not made under a ``policy.toml`` that
-                can not be read.
+            policy, clock, uptime, entropy: the same as in :meth:`open`. A new state is not made under a ``policy.toml``
+                that can not be read.
             enrolment: the bytes of a provisioning file of a closed fleet, whose secret makes this device's ids.
             machine: returns 32 bytes that tell this machine from others, or None if that is not known. The
                 application then gives it at every opening. The default is the system's machine id and board.
@@ -251,8 +252,8 @@ class Device:
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder.
             clock: returns seconds since 1970; may be wrong. The default is the system's clock.
             entropy: n → n fresh random bytes.
-            machine, machine_id: as for :meth:`provision`. If neither is given, the file that the old state names is
-                used. If that can not be read, the system's ids are used.
+            machine, machine_id: the same as in :meth:`provision`. If neither is given, the file that the old state
+                names is used. If that can not be read, the system's ids are used.
 
         Returns:
             The ε that counts as spent, in millionths.

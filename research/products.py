@@ -31,10 +31,10 @@ PRIME = int(
     "15728E5A8AACAA68FFFFFFFFFFFFFFFF",
     16,
 )
-"""p = 2^2048 − 2^1984 − 1 + 2^64·(⌊2^1918·π⌋ + 124476), a safe prime."""
+"""The prime p = 2^2048 − 2^1984 − 1 + 2^64·(⌊2^1918·π⌋ + 124476), a safe prime."""
 
 ORDER = (PRIME - 1) // 2
-"""q: the order of the group of squares, a prime."""
+"""The prime q, the order of the group of squares."""
 
 
 class ProductKeys(NamedTuple):

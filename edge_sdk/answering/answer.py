@@ -200,9 +200,9 @@ class AboutRecord:
         return campaign.epsilon_micro, 0
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
-        """The campaign's r reports. Each has noise from a fresh seed.
+        """Return the period's ``campaign.answers`` reports. Each has noise from a fresh seed.
 
-        InputError: ``record_invalid``, ``value_refused``. StorageError: ``entropy_unavailable``.
+        Raise InputError ``record_invalid`` or ``value_refused``, StorageError ``entropy_unavailable``.
         """
         observation = campaign.schema.observe(self._record)
         label_code = campaign.schema.label.code(campaign.schema.label_in(self._record, self._label))

@@ -95,7 +95,7 @@ class _Turn(NamedTuple):
 
     @property
     def answered_at(self) -> int:
-        """The time, in seconds since 1970, by which the owner's limits count the answer."""
+        """The time by which the owner's limits count the answer, in seconds since 1970."""
         return self.time if self.track is None else self.track.time
 
 

@@ -1,6 +1,6 @@
-"""The commands of ``hearsay-edge``. Each takes the parsed options and returns one dictionary to print.
+"""Run the commands of ``hearsay-edge``. Each function takes the parsed options and returns a dictionary to print.
 
-Each raises the errors of opening the device, of the :class:`edge_sdk.Device` methods that it calls, and of
+Each function raises the errors of opening the device, of the :class:`edge_sdk.Device` methods that it calls, and of
 :func:`edge_sdk.cli.files.read_document` for the files that it reads.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MAX_RECORD_BYTES = 16 << 20
 _MAX_TOKEN_BYTES = 8192
 _BEGINNING = 79
-"""So many bytes and one more tell the kind of a signed document."""
+"""A signed document's kind is told from its first bytes: this number and one more."""
 _REPEATED = "number of keys that the record has more than once: {}; the last value of each counts"
 
 
@@ -52,13 +52,12 @@ def open_device(options: argparse.Namespace) -> Device:
 
 
 def provision(options: argparse.Namespace) -> dict[str, Any]:
-    """Make the state of a new device in ``options.state``, or check the one that is there.
+    """Make the state of a new device in ``options.state``, or check the device that is there.
 
     Return the folder; whether a new device was made; and the version of the trusted root.
 
     Raises:
-        InputError: ``already_provisioned``: there is a device, and what tells its machine from others is not the given
-            file.
+        InputError: ``already_provisioned``: there is a device, and it does not know its machine by the given file.
     """
     root, enrolment, made = read_document(options.root, "root"), _enrolment(options), True
     try:
@@ -79,7 +78,7 @@ def provision(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _note_machine(status: Status) -> None:
-    """Print what the owner has to know if nothing tells this machine from others, or if another one made the state."""
+    """Print a note if this machine has no id, or if another machine made the state."""
     if status.copied:
         print_note("this state was made on another machine, so it answers nothing here")
     elif status.machine == "none":
@@ -90,7 +89,7 @@ def _note_machine(status: Status) -> None:
 
 
 def _note_inside(machine_id: str | Path, folder: Path) -> None:
-    """Print that a file of the machine's id in the state folder is copied with the state, so that it tells nothing."""
+    """Print a note if the file of the machine's id is in the state folder: a copy of the folder has the same id."""
     file, state = Path(machine_id), folder.resolve()
     # Neither the words of a status nor a relative path begin with a slash; the file may be reached through a link.
     if file.is_absolute() and state in (*file.parents, *file.resolve().parents):
@@ -132,10 +131,10 @@ def enrol(options: argparse.Namespace) -> dict[str, Any]:
 def report(options: argparse.Namespace) -> dict[str, Any]:
     """Answer about one record. Return the reports, the period, and when the next begins.
 
-    With ``options.check`` nothing is answered: only tell which features count as missing or unlisted. With
-    ``options.measure`` the record is what that program prints. If it fails, the empty record is reported, since whether
-    there is a report must not depend on the record; the failure is then a refusal beside the report. In a period that
-    was answered before nothing is reported of it, and the failure has status 0.
+    With ``options.check`` nothing is answered: return which features count as missing or unlisted. With
+    ``options.measure``, a program, the record is what the program prints. If it fails, the empty record is reported,
+    since whether there is a report must not depend on the record; the failure is then listed as a refusal beside the
+    report. If the period was answered before, the earlier answer stays, and the failure has status 0.
 
     Raises:
         InputError: ``argument_invalid``: a record and a program are given; ``measure_failed``: with ``options.check``
@@ -173,14 +172,14 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _measure_failed(problem: str, *, before: bool) -> dict[str, Any]:
-    """The refusal of a measuring program that has failed. It has status 0 if the period was answered ``before``."""
+    """Return the refusal for a measuring program that failed; with status 0 if the period was answered ``before``."""
     outcome = "this period was answered before, and that answer stays" if before else "the empty record is reported"
     refusal = _refusal("measure", InputError("measure_failed", f"{problem}; {outcome}"))
     return {**refusal, "status": 0} if before else refusal
 
 
 def _shown_check(found: Check, repeated: int) -> dict[str, Any]:
-    """What a check has found. Its problems are refusals too; keys that are no features are none."""
+    """Return what a check has found. Its problems are listed as refusals, too; ignored keys are no problem."""
     hints = [*found.hints, *([_REPEATED.format(repeated)] if repeated else [])]
     numbers = {"missing": len(found.missing), "unlisted": len(found.unlisted), "with a hint": len(hints)}
     problems = ", ".join(f"{number} {what}" for what, number in numbers.items() if number)
@@ -194,12 +193,12 @@ def _shown_check(found: Check, repeated: int) -> dict[str, Any]:
 
 
 def _refusal(step: str, error: InputError) -> dict[str, Any]:
-    """A step of a command that was not done as asked, as ``sync`` lists its steps."""
+    """Return a refusal, in the form of those of ``sync``: a step of a command that was not done as asked."""
     return {"step": step, "reason": error.reason, "detail": error.detail, "status": error.status}
 
 
 def _note_keys(ignored: int, repeated: int, unlisted: int = 0) -> None:
-    """Print how many keys are ignored or repeated, and how many values a model does not know. They are private."""
+    """Print how many keys are ignored or repeated, and how many values are unknown. The keys and values are private."""
     if ignored:
         print_note(f"{ignored} of the record's keys are no features here and were ignored")
     if repeated:
@@ -248,8 +247,8 @@ def install(options: argparse.Namespace) -> dict[str, Any]:
 def predict(options: argparse.Namespace) -> dict[str, Any]:
     """Classify one record with the model ``options.model`` or the only installed one.
 
-    Return the class, the probabilities and the model's name. With ``options.check`` nothing is classified: only tell
-    which features count as missing or unlisted.
+    Return the class, the probabilities and the model's name. With ``options.check`` nothing is classified: return which
+    features count as missing or unlisted.
     """
     with open_device(options) as device:
         model = device.model(options.model)
@@ -279,13 +278,13 @@ def sync(options: argparse.Namespace) -> dict[str, Any]:
     transport = open_transport(options.source, method=method, token=token, seconds=options.seconds)
     with open_device(options) as device:
         is_device = device.status().kind == DEVICE
-    # A state without a campaign may take its first one in this run, and it may be for nodes.
+    # A state without a campaign may accept its first campaign in this run, and that may be for nodes.
     with (open_device if is_device else node.open_node)(options) as device:
         done = run_sync(device, transport, campaigns=options.campaign, models=options.model).to_json()
         status = device.status()
     for each in done["refusals"]:
-        # A document of yesterday at the source is its publisher's: the device takes the next one. Under a root whose
-        # time is over the device takes nothing more.
+        # An expired document at the source is no fault of the device, which will accept the next one. But if the root
+        # has expired, the device accepts nothing more.
         if each["reason"] == "expired" and not status.root_expired:
             each["status"] = 0
     return {**done, "warnings": list(status.warnings)}
@@ -360,7 +359,7 @@ def enable(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def reset(options: argparse.Namespace) -> dict[str, Any]:
-    """Replace a lost or copied state by a new one, with the old budget counted as spent. Return the counted ε.
+    """Replace a lost or copied state by a new one, and count the old budget as spent. Return the ε that was counted.
 
     Raises:
         InputError: ``reset_unconfirmed``: the option ``--count-budget-as-spent`` is missing.
@@ -391,7 +390,7 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read_record(source: str) -> tuple[dict[str, Any], int]:
-    """Read a JSON object from the file ``source``, or from standard input (``-``). Error texts do not quote it."""
+    """Read a record, a JSON object, from the file ``source`` or standard input (``-``). Errors do not quote it."""
     raw = None
     # The error is dropped: its text quotes the argument, which may be a record instead of a path.
     with contextlib.suppress(InputError):
@@ -404,7 +403,7 @@ def _read_record(source: str) -> tuple[dict[str, Any], int]:
 
 
 def _parsed(raw: bytes) -> tuple[dict[str, Any], int]:
-    """A record from its JSON text, and the number of keys that it has more than once."""
+    """Return the record in a JSON text, and the number of keys that it has more than once."""
     record: Any = None
     repeated: set[str] = set()
     try:

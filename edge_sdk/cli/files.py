@@ -1,7 +1,7 @@
-"""What the command line reads: documents within a limit and of the expected kind, and records as JSON, tolerantly.
+"""Read for the command line: documents within a limit and of the expected kind, and records as JSON, tolerantly.
 
-Whether a device reports must not depend on its record. So every text with the structure of one JSON value is read: with
-bytes of another encoding, control characters, NaN, numbers of any length, and nesting of any depth. Features
+Whether a device reports must not depend on its record. So every text with the structure of one JSON value is read, even
+if it has bytes of another encoding, control characters, NaN, numbers of any length, or nesting of any depth. Features
 treat such values as unlisted, and NaN as missing.
 """
 
@@ -45,7 +45,7 @@ def print_note(text: str) -> None:
 
 @contextlib.contextmanager
 def writing(what: str, taken: str) -> Iterator[None]:
-    """Turn errors of the body, which writes files, into StorageErrors: ``file_exists`` has the text ``taken``."""
+    """Turn OSErrors of the body, which writes files, into StorageErrors. ``file_exists`` gets the text ``taken``."""
     from edge_sdk.storage.atomic_files import os_errors
 
     with os_errors(f"{what} can not be written"):
@@ -63,9 +63,9 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Read the file at ``path``, but at most ``limit`` + 1 bytes. A longer result tells that the file is too large.
+    """Return the file at ``path``, but at most ``limit`` + 1 bytes. More than ``limit`` bytes: it is too large.
 
-    A file that can not be read is the InputError ``file_unreadable``.
+    Raise InputError ``file_unreadable`` if the file can not be read.
     """
     problem = ""
     try:
@@ -77,7 +77,7 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 def read_document(path: Path, kind: str) -> bytes:
-    """Read a file and refuse one of another kind: ``root``, ``campaign``, … Signatures and contents are checked later.
+    """Return the file's bytes if it is of this kind: ``root``, ``campaign``, … Signature and contents are not checked.
 
     Raises:
         InputError: ``file_unreadable``: there is no such file, or it can not be read.
@@ -103,7 +103,7 @@ def read_document(path: Path, kind: str) -> bytes:
 
 
 def _kind_of(raw: bytes) -> str | None:
-    """Tell the kind of a file from its first bytes; None if it is no file of this project."""
+    """Return the kind of a file by its first bytes; None if it is no file of this project."""
     from protocol.batches.framing import MARK
     from protocol.documents import provisioning
 
@@ -113,16 +113,16 @@ def _kind_of(raw: bytes) -> str | None:
 
 
 MAX_INTEGER_DIGITS = 4300
-"""A number with more digits exceeds every listed value and all bounds."""
+"""Most digits of an integer. A number with more digits exceeds every listed value and all bounds."""
 _ALWAYS_CONVERTED = 640
-"""Digits that ``int`` converts under every limit that the interpreter can have."""
+"""Number of digits that ``int`` converts under every limit that the interpreter can have."""
 
 MEASURE_SECONDS = 240.0
-"""The longest time of a measurement: less than systemd gives the unit that reports it."""
+"""Longest time of a measurement in seconds: less than systemd gives the unit that reports it."""
 
 _TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
-"""Strings and brackets. Possessive repeats: with others, matching a string with many escapes would need forty times its
-size in memory for backtracking."""
+"""Strings and brackets of JSON. The repeats are possessive: otherwise matching a string with many escapes would need
+forty times its size in memory for backtracking."""
 
 
 def read_record(raw: bytes, repeated: set[str] | None = None) -> Any:
@@ -161,8 +161,8 @@ def run_program(program: str, most: int, seconds: float = MEASURE_SECONDS) -> by
         seconds: the longest time that it may take.
 
     Raises:
-        InputError: ``measure_failed``: it can not be run, ends with another status than 0, or takes too long. The text
-            holds nothing of what it prints.
+        InputError: ``measure_failed``: the program can not be run, ends with another status than 0, or takes too long.
+            The error's text holds nothing of what it prints.
     """
     import selectors
     import signal

@@ -1,4 +1,4 @@
-"""The program ``hearsay-edge``: runs one command, prints its result or its refusal, and returns an exit status."""
+"""Run ``hearsay-edge``: one command, whose result or refusal is printed, and an exit status."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after the program's name; None for those of this process.
 
     Returns:
-        The exit status: 0: done, or nothing is to be done now; 1, 3, 4, 5: refused, by the class of the error
-        (:attr:`protocol.errors.HearsayError.status`), with the reasons on standard error, of several that of the first;
-        1: an unexpected error, or the reader of the output has ended; 130: interrupted. With ``--json`` a refusal is
-        one JSON object on standard output as well.
+        The exit status. 0: done, or nothing is to be done now. 1, 3, 4, 5: refused, by the class of the error
+        (:attr:`protocol.errors.HearsayError.status`); reasons are on standard error, and if there are several, the
+        first decides. 1: also an unexpected error, or the reader of the output has ended. 130: interrupted. With
+        ``--json`` a refusal is one JSON object on standard output as well.
 
     Raises:
         SystemExit: status 2 for wrong usage; 0 after ``--help`` and ``--version``.
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Run one command, as :func:`main`, but for interruptions."""
+    """Run one command. Arguments, result and errors are those of :func:`main`, which handles interruptions."""
     from edge_sdk.cli.table import build_parser  # here, so that an interruption while it is loaded is none of a program
 
     _open_closed_streams()
@@ -94,7 +94,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _refused(error: HearsayError, idle: Container[str] = ()) -> dict[str, Any]:
-    """The result of a command that was refused; with a reason in ``idle``, of one that had nothing to do."""
+    """Return the result of a refused command; or, if ``idle`` has the reason, of one that had nothing to do."""
     if error.reason in idle:
         return {"nothing_to_do": error.reason, "detail": error.detail}
     return {"reason": error.reason, "detail": error.detail, "status": error.status}
@@ -103,8 +103,8 @@ def _refused(error: HearsayError, idle: Container[str] = ()) -> dict[str, Any]:
 def _told(result: dict[str, Any], *, as_json: bool, idle: Container[str]) -> int:
     """Print a result, and on standard error its refusals and warnings. Return the exit status.
 
-    ``refusals`` of the result are steps that were not done; with a ``reason`` all of it was refused. ``idle`` has the
-    reasons of steps that had nothing to do.
+    The entry ``refusals`` of the result lists steps that were not done. If it has an entry ``reason``, the whole
+    command was refused. ``idle`` has the reasons for which a step had nothing to do.
     """
     refusals = result.get("refusals", ())
     if as_json or "reason" not in result:
@@ -122,7 +122,8 @@ def _told(result: dict[str, Any], *, as_json: bool, idle: Container[str]) -> int
 def _open_closed_streams() -> None:
     """Open the null device for each of standard input, output and error that is closed.
 
-    Otherwise the next file that the program opens gets the descriptor's number, and receives what is printed.
+    Otherwise the next file that the program opens would get the closed descriptor's number, and receive what is
+    printed.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -139,7 +140,7 @@ def _open_closed_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Discard what is still to be printed. Else Python writes it at the end of the program, and fails once more."""
+    """Discard what is still to be printed. Otherwise Python writes it when the program ends, and fails once more."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError:  # the null device can not be opened: Python leaves a closed stream alone
@@ -148,7 +149,7 @@ def _discard_output() -> None:
 
 
 def _print(result: dict[str, Any], *, as_json: bool) -> None:
-    """Print a result. What the command did is done, whether or not it can be printed."""
+    """Print a result. If it can not be printed, the command is done all the same."""
     problem = ""
     try:
         _show(result, as_json=as_json)
@@ -165,7 +166,7 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _where(error: Exception) -> str:
-    """Type and place of an unexpected error, without its text, which may contain a value of a record."""
+    """Return type and place of an unexpected error, without its text, which may contain a value of a record."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -214,7 +215,7 @@ def _show_table(rows: list[dict[str, Any]]) -> None:
 
 
 def _shown(key: str, value: Any) -> str:
-    """A value as text: times as dates, texts of documents in quotes."""
+    """Return a value as text: times as dates, texts of documents in quotes."""
     if key in _TIMES and isinstance(value, int):
         return _date(value)
     if key in _NAMES and isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The commands ``hearsay-edge node``: a node's key, the summary of its records, the exchange with peers."""
+"""Run the commands ``hearsay-edge node``: a node's key, the summary of its records, the exchange with peers."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def summarise(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def _read(options: argparse.Namespace, campaign: Campaign) -> Iterator[tuple[Iterator[dict[str, Any]], Any, _Progress]]:
-    """The records of the options' source, their label, and a progress whose line ends with the body of ``with``."""
+    """Yield the source's records, their label, and a progress display that ends with the body of ``with``."""
     progress = _Progress()
     try:
         label = FROM_RECORD if options.label is None else options.label
@@ -158,7 +158,7 @@ def _read(options: argparse.Namespace, campaign: Campaign) -> Iterator[tuple[Ite
 
 
 def _checked(node: Node, options: argparse.Namespace, campaign: Campaign) -> dict[str, Any]:
-    """Print what a summary could not use. Return the number of records and the largest that the campaign expects."""
+    """Print what a summary could not use. Return the number of records, and the most that the campaign expects."""
     with _read(options, campaign) as (records, label, progress):
         unread = node.check_records(campaign.id, records, label, progress)
     assert campaign.nodes is not None
@@ -170,7 +170,7 @@ def _checked(node: Node, options: argparse.Namespace, campaign: Campaign) -> dic
 
 
 def _records(options: argparse.Namespace, campaign: Campaign) -> Iterator[dict[str, Any]]:
-    """The records of the one source that the options name."""
+    """Return the records of the one source that the options name."""
     from edge_sdk.node.records import csv_records, sqlite_records
 
     names = [] if options.missing_columns else [feature.name for feature in campaign.schema.features]
@@ -187,7 +187,7 @@ def _records(options: argparse.Namespace, campaign: Campaign) -> Iterator[dict[s
 
 
 def _noting_columns(records: Iterator[dict[str, Any]], campaign: Campaign) -> Iterator[dict[str, Any]]:
-    """Pass records on, and name the columns of the first one that are no features."""
+    """Yield the records unchanged. Print the names of columns of the first record that are no features."""
     schema = campaign.schema
     for number, record in enumerate(records):
         if number == 0:
@@ -218,7 +218,7 @@ class _Progress:
 
 
 def _note_beyond(beyond: int, most: int) -> None:
-    """Print how many records are left out, if any: a campaign that protects all records of a node takes ``most``."""
+    """Print how many records are left out, if any: a campaign that protects whole nodes takes ``most`` of each."""
     if beyond > 0:
         print_note(
             f"{beyond} records after the first {most} are in no sum: the campaign protects all records of one node "
@@ -251,7 +251,7 @@ def _note_unread(unread: Unread, campaign: Campaign) -> None:
 
 
 def shown_costs(campaign: Campaign, epsilon_micro: int | None = None) -> dict[str, str]:
-    """What a summary of ``epsilon_micro``, or of the campaign's ε, costs: ``epsilon_add_remove`` and others → text."""
+    """Return the ε that a summary costs as texts, by adjacency: ``epsilon_add_remove``, … None: the campaign's ε."""
     from edge_sdk.explaining import costs
 
     return {f"epsilon_{kind.replace('-', '_')}": shown for kind, shown in costs(campaign, epsilon_micro).items()}
@@ -278,10 +278,10 @@ def add_exchange_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def exchange(options: argparse.Namespace) -> dict[str, Any]:
-    """Unite this node's summaries and those of ``options.peers`` with the file ``options.own``; verify each of them.
+    """Verify this node's summaries and those of ``options.peers``, and unite them with the file ``options.own``.
 
-    Return what the set then holds, its digest, and the counts of what was refused. Peers' files that could not be read
-    are refusals; all others were united.
+    Return what the united file holds, its digest, and the numbers of refused summaries. Peers' files that could not be
+    read are listed as refusals; all others were united.
     """
     from edge_sdk.node.exchanging import totals
 
@@ -319,7 +319,7 @@ def exchange(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named(subject: Subject, campaign: Campaign) -> str:
-    """A vector of totals in words: ``counts by class``, ``cell odor``, ``moment age power 2``."""
+    """Return a vector of totals in words: ``counts by class``, ``cell odor``, ``moment age power 2``."""
     if subject.feature is None:
         return "counts by class"
     name = f"{subject.kind} {campaign.schema.ungrouped[subject.feature].name}"

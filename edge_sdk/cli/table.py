@@ -1,4 +1,4 @@
-"""The table of all commands of ``hearsay-edge``, with help, arguments and examples, and the parser made from it."""
+"""List all commands of ``hearsay-edge`` with help, arguments and examples, and make the parser of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Command(NamedTuple):
         summary: one line of help.
         add_arguments: adds the command's own arguments to its parser.
         examples: complete shell lines, at least one.
-        idle: reasons with which the command has nothing to do now, which is no failure.
+        idle: reasons of errors that only mean that the command has nothing to do now, which is no failure.
     """
 
     name: str
@@ -49,7 +49,7 @@ def _command(
     *examples: str,
     idle: frozenset[str] = frozenset(),
 ) -> Command:
-    """A command. Its function has its name, and is in :mod:`~edge_sdk.cli.commands`, or that of its group."""
+    """Return a command. Its function has its name, in :mod:`edge_sdk.cli.commands` or the module of its group."""
     group, _, word = name.rpartition(" ")
     return Command(name, getattr(node if group else commands, word), summary, add_arguments, examples, idle)
 
@@ -58,11 +58,11 @@ NO_ANSWER_DUE = frozenset((
     "period_answered", "series_answered", "series_begun", "series_not_member", "expired", "not_yet_valid",
     "campaign_ended", "budget_paused", "disabled",
 ))  # fmt: skip
-"""Refusals of an answer that are nobody's mistake: none is due now, and there is nothing to mend."""
+"""Reasons for which no answer is due now. They are nobody's mistake, and there is nothing to mend."""
 
 
 def _folder(text: str) -> Path:
-    """The path of a folder. The empty text, as of an unset variable, is refused: it would name the present folder."""
+    """Return a folder's path. Raise an error if it is empty, like an unset variable: that is the present folder."""
     if not text:
         raise argparse.ArgumentTypeError
     return Path(text)
@@ -73,7 +73,7 @@ def _no_arguments(_parser: argparse.ArgumentParser) -> None:
 
 
 def _file(name: str, metavar: str, text: str, **more: Any) -> Callable[[argparse.ArgumentParser], None]:
-    """Make a function that adds one argument for the path of a file or folder."""
+    """Return a function that adds one argument, the path of a file or folder, to a parser."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, type=Path, metavar=metavar, help=text, **more)

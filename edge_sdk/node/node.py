@@ -98,7 +98,7 @@ class Node(Device):
     """A node: it holds many people's records, and sends at most one signed summary per campaign and period.
 
     A node is a :class:`edge_sdk.Device` with a state folder of its own: provisioning, enrolment, policy, ledger,
-    ``drain``, ``ack``, ``sync``, opting out and reset are the same. Its campaigns are those for nodes.
+    ``drain``, ``ack``, ``sync``, opting out and reset are the same. It takes part only in campaigns for nodes.
     """
 
     @property
@@ -207,8 +207,8 @@ class Node(Device):
 
         Args:
             campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
-            records: mappings from feature names to values, as for :meth:`summarise`. If the unit of protection is a
-                party, only the first ``max_records`` are read; the others are counted for the owner.
+            records: mappings from feature names to values, with missing values as in :meth:`summarise`. If the unit of
+                protection is a party, only the first ``max_records`` are read; the others are counted for the owner.
             label, progress: as for :meth:`summarise`.
 
         Raises:

@@ -54,10 +54,10 @@ def cell_of(u: int) -> int:
 
 
 class ValueCounts:
-    """n values on a grid of points 0 … W, stored as counts. A value at grid point j is the integer j.
+    """Values on a grid of points 0 … W, stored as counts. A value at grid point j is the integer j.
 
     Attributes:
-        n: the number of values.
+        n: number of the values.
         width: W, the largest grid point.
     """
 

@@ -152,7 +152,7 @@ def make_private_folder(path: str) -> None:
 
 
 def _leave_to_owner(descriptor: int, folder: str) -> None:
-    """As root, give a new file to the owner of its folder if nobody else may write there. Errors are ignored."""
+    """Give a new file to its folder's owner, if this is root and nobody else may write there. Ignore errors."""
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):  # some file systems have no owners
             found = os.stat(folder or ".")

@@ -52,7 +52,7 @@ class Table(NamedTuple):
     body: str = ""
 
     def create(self) -> str:
-        """The SQL statement that creates the table."""
+        """Return the SQL statement that creates the table."""
         key, *others = self.columns
         kind = "INTEGER PRIMARY KEY" if key == "number" else "TEXT PRIMARY KEY"
         ends = ["body_digest", "seal", self.body] if self.body else ["seal"]

@@ -262,7 +262,7 @@ def keep_opt_out(state: State, ledger: Ledger, spool: Spool, marker: Marker | No
 
 
 def _opt_out(state: State, ledger: Ledger, spool: Spool) -> None:
-    """Write the opt-out, then remove the files, so that they stay if a write fails. Called inside a transaction."""
+    """Write the opt-out, then remove the files: they stay if a write fails. The caller must open a transaction."""
     sealed, secret = spool.sealed_paths(), state.meta("secret")
     state.remove_meta("secret")
     spool.clear("disabled")

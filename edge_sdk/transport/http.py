@@ -519,7 +519,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _redirected(url: Url, target: str) -> Url:
-    """The target of a redirect."""
+    """Return the target of a redirect. Raise ``redirect_refused`` if it may not be followed."""
     new = None
     with contextlib.suppress(HearsayError, ValueError):
         new = parse_url(urljoin(f"{url.scheme}://{_netloc(url)}{url.path}", target))
