@@ -169,9 +169,8 @@ class Device:
     ) -> Self:
         """Make the state of a new device in a folder, and open it. An installation calls this once.
 
-        A program that reports opens the device (:meth:`open`) and never makes one. If the folder already has a device,
-        this method refuses. So a program that calls it by mistake fails at its second start, and not only after its
-        folder was lost.
+        A folder that has a device is refused. So a program that should call :meth:`open` fails at its second start, and
+        not only after its folder was lost.
 
         A digest of the machine's id is stored, so that a copy of the state on another machine is noticed. If this
         machine has no id (``Status.machine`` is ``none``), the copy is noticed only on a machine that has one. So a
@@ -455,7 +454,7 @@ class Device:
         changed record would cost a second ε.
 
         Args:
-            campaign_id: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            campaign_id: ``Campaign.id``; or as text its name, or the first hexadecimal digits of its id.
             record: feature name → value. None or an absent key is a missing value. Other keys are ignored. To see
                 beforehand which values have no meaning, use ``Campaign.check``.
             label: the record's class; None if it is not known. The default is the record's value under the label's

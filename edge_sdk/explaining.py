@@ -435,7 +435,7 @@ def _asked_of_model(campaign: Campaign, evaluated: Evaluated) -> Facts:
 
 
 def _strata(campaign: Campaign) -> list[list[SubjectChance]]:
-    """Return, for each answer of a period, the subjects that it may be about, the most likely first.
+    """Return, for each answer of a period, what it may be about, the most likely first.
 
     The chances of all questions about one subject are added. So a publisher can not make a subject look rare by
     splitting it into many questions.
@@ -453,7 +453,7 @@ def _strata(campaign: Campaign) -> list[list[SubjectChance]]:
 
 
 def _listed(stratum: list[SubjectChance], names: Names) -> list[str]:
-    """Return a line for each of the first 12 subjects and of those above 1 %, and one line that names all others."""
+    """Return a line for each of the first 12 subjects of questions and of those above 1 %, and one for all others."""
     likely = [part.width > _ALWAYS_LISTED or place < _MAX_RARE_LISTED for place, part in enumerate(stratum)]
     lines = [part.line(names.subject(part.subject)) for part, alone in zip(stratum, likely, strict=True) if alone]
     rest = [part for part, alone in zip(stratum, likely, strict=True) if not alone]

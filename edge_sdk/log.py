@@ -5,8 +5,8 @@ refused and why, what was sealed and what was fetched. It tells no value, and no
 exception: if a campaign has ``unlisted = "refuse"``, which owners allow for development only, a line tells that a value
 was refused.
 
-This module does not import ``logging``, which keeps the start of a small device short. An application that wants the
-lines has imported ``logging`` itself. If ``logging`` has no handler, nothing is written.
+This module does not import ``logging``, which keeps the start of a small device short. Nothing is written unless the
+application has imported ``logging`` and added a handler.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def note(level: int, message: str, *arguments: object) -> None:
 
 
 def logged(step: str, told: Callable[[Any], str] | None = None) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator of a method: log each :class:`HearsayError` that it raises; its results if ``told`` is given.
+    """Return a decorator that logs each :class:`HearsayError` of a method, and its results if ``told`` is given.
 
     ``step`` is the first word of the line. ``told`` makes the rest of the line from the method's result.
     """

@@ -1,8 +1,8 @@
 """Open a device's state, make a new state, and begin again after a state was lost.
 
 A new state is made by provisioning, if nothing was installed in the folder before, or by a reset. Opening makes no
-state: it can not tell a folder that is gone, or whose disk is not mounted, from a folder where no device was installed,
-since the install marker (a small file that shows a lost state) is gone with the folder.
+state: it can not tell a folder that is gone from one where no device was installed, since the install marker (a small
+file that shows a lost state) is gone with the folder.
 
 If there is an install marker, a missing or damaged state is refused as ``state_lost``: a new state would forget what
 was spent. A damaged state without a marker is refused as ``state_damaged``. A state that was made on another machine is
@@ -365,21 +365,21 @@ def _note_both(highest: str, old: _OldState, line: Highest) -> None:
 
 
 class _OldState(NamedTuple):
-    """The readable parts of the state that a reset replaces.
+    """The parts of the state that a reset replaces. A part that can not be read has its default.
 
     Attributes:
-        enrolled: whether the old secret is of a provisioning file; None if that can not be read.
-        total_micro: the ε that was spent in all, in millionths; 0 if that can not be read.
-        delta_pico: the δ that was spent in all, in 10⁻¹²; 0 if that can not be read.
+        enrolled: whether the old secret is of a provisioning file.
+        total_micro: the ε that was spent in all, in millionths.
+        delta_pico: the δ that was spent in all, in 10⁻¹².
         lines: the old ledger; no lines if one of them is damaged.
         whole: whether the complete ledger was read; the old file then needs no journal.
-        latest: the latest time of an answer, or of an earlier reset, in seconds since 1970; 0 if that can not be read.
-        sealed: paths of the files that the old state has sealed; none if that can not be read.
-        track: bytes of the time by which limits were counted, with its steps; None if they can not be read.
+        latest: the latest time of an answer, or of an earlier reset, in seconds since 1970.
+        sealed: paths of the files that the old state has sealed.
+        track: bytes of the time by which limits were counted, with its steps.
         machine_file: path of the file that tells this machine from others; None if the state names none.
-        used: digests of the secrets of used provisioning files; None if they can not be read.
+        used: digests of the secrets of used provisioning files.
         own: the digest of the provisioning file whose secret the state has; None if it has none.
-        newest: the last line of the ledger; None if there is none, or it can not be read.
+        newest: the last line of the ledger; None if it is empty.
     """
 
     enrolled: bool | None = None

@@ -315,7 +315,7 @@ class Policy(NamedTuple):
                 yield f"the campaign spends {refusal}"
 
     def _mask_refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Yield refusals of a masked campaign, if the owner allows none, or if its δ is above the owner's limit."""
+        """Yield refusals of a masked campaign (encrypted sums): the owner allows none, or its δ is too large."""
         if campaign.masked is None:
             return
         if not self.allow_masked:

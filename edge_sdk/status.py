@@ -307,7 +307,7 @@ def gather(state: State, documents: Documents, time: Timekeeper, reporting: Repo
 
 
 def _clock(reading: Reading, present: Present, proven: tuple[int, int], track: Track | None) -> Clock:
-    """Return what the status says of the clocks. ``proven``: the time floor, and the earliest time that it can be."""
+    """Return what the status says of the clocks. ``proven``: latest date of documents, earliest possible time."""
     time_floor, earliest = proven
     behind = present.late
     kept = 0 if track is None else track.reach
@@ -386,10 +386,10 @@ _FORGETTING = frozenset((b"tmpfs", b"ramfs", b"overlay", b"aufs"))
 def disk_may_forget(folder: str, mounts: str = _MOUNTS) -> str | None:
     """Return the type of a folder's file system, such as ``tmpfs``, if it may be empty after the next start; else None.
 
-    A state in memory, or in a layer above a read-only disk, is gone after the next start. The device then answers a
-    period again that it has answered, with new noise, and nothing that is left tells of it. But such a layer may also
-    be kept, like a container's. So the status only warns, and nothing is refused. Only the folder's own file system is
-    looked at: a disk image that lies in memory, a loop device or a RAM disk below another file system is not found.
+    After the loss of such a state, the device answers a period again, with new noise, and nothing tells of it. But a
+    layer above a read-only disk may also be kept, like a container's. So the status only warns, and nothing is refused.
+    Only the folder's own file system is looked at: a disk image that lies in memory, a loop device or a RAM disk below
+    another file system is not found.
 
     ``mounts`` is the path of the kernel's list of mounts.
     """

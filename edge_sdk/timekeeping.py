@@ -88,7 +88,7 @@ class Anchor(NamedTuple):
     base: int
 
     def to_bytes(self) -> bytes:
-        """Return the anchor as the bytes that the state stores."""
+        """Return this last confirmed time as the bytes that the state stores."""
         return canonical.pack(list(self))
 
     @classmethod
@@ -115,7 +115,7 @@ class Proof(NamedTuple):
     floor: int
 
     def to_bytes(self) -> bytes:
-        """Return the proof as the bytes that the state stores."""
+        """Return this earliest time as the bytes that the state stores."""
         return canonical.pack(list(self))
 
     @classmethod
@@ -140,7 +140,7 @@ def earliest(proof: Proof | None, floor: int, reading: Reading) -> int:
 
 
 class Present(NamedTuple):
-    """The present time in several senses, in seconds since 1970.
+    """The present time, for dates and for periods, in seconds since 1970.
 
     Attributes:
         now: the time by which dates are judged: the later of the wall clock and the time that documents prove.
@@ -274,9 +274,10 @@ class Step(NamedTuple):
         return self.before + self.seconds
 
     def keeps_age(self, line: int, date: int, seconds: int) -> bool:
-        """Return whether a ledger line keeps its age over this forward step: it is of this boot, or counted before.
+        """Return whether a ledger line keeps its age over this forward step, as if no time had passed.
 
-        ``date`` is the date of the line by the clock before the step, ``seconds`` the length of the limit's window.
+        It does if it was written in the step's boot, or still counted just before the step. ``date`` is the date of the
+        line by the clock before the step, ``seconds`` the length of the limit's window.
         """
         return line > self.boot_line or self.before - date < seconds
 
@@ -303,7 +304,7 @@ class Track(NamedTuple):
     steps: tuple[Step, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """Return the track as the bytes that the state stores."""
+        """Return this limit time, with its steps, as the bytes that the state stores."""
         return canonical.pack([*self[:-1], [list(step) for step in self.steps]])
 
     @classmethod
@@ -316,9 +317,9 @@ class Track(NamedTuple):
             return None
 
     def is_news(self, stored: Track | None) -> bool:
-        """Return whether this track must replace the track ``stored``, which is None if the state has none.
+        """Return whether this track must replace the stored track; ``stored`` is None if the state has none.
 
-        That is so if its boot, its steps or its ``behind_since`` differ, or if it is six hours or more later, or
+        It must if the two differ in boot, steps or ``behind_since``, or if this track is six hours or more later, or
         earlier.
         """
         return (
@@ -328,7 +329,7 @@ class Track(NamedTuple):
         )
 
     def ahead_of(self, stored: Track | None) -> int:
-        """Return the seconds by which the limit time went further than the uptime since the track ``stored``.
+        """Return the seconds by which the limit time gained on the uptime since the earlier track ``stored``.
 
         If ``stored`` is None, return the whole limit time.
         """
@@ -348,7 +349,7 @@ class Track(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether there is a step, so that the date of a line may be moved."""
+        """Whether there is a step, so that :meth:`date` may move the date of a ledger line."""
         return bool(self.steps)
 
     @property
@@ -357,7 +358,7 @@ class Track(NamedTuple):
         return sum(max(0, step.seconds) for step in self.steps)
 
     def date(self, line: int, answered_at: int, seconds: int) -> int:
-        """Return the limit time of a ledger line, moved by the steps over which the line keeps its age.
+        """Return a ledger line's time for the owner's limits, moved by the steps over which the line keeps its age.
 
         Args:
             line: number of the line.
@@ -377,7 +378,7 @@ class Track(NamedTuple):
 
 
 def follow(track: Track | None, reading: Reading, now: int, line: int, longest: int) -> Track | None:
-    """Return the track at a reading of the clocks; None if the application gave a clock of its own, which has no steps.
+    """Return the track (limit time and its steps) at a reading of the clocks; None if ``reading`` has no uptime.
 
     Args:
         track: the stored track; None if none is stored.
@@ -441,12 +442,12 @@ _BEHIND_SECONDS = 3_600
 
 
 def stored_track(state: State) -> bytes | None:
-    """Return the bytes of the track that a state stores; None if it stores none."""
+    """Return the bytes of the track (limit time and its steps) that a state stores; None if it stores none."""
     return state.meta(_TRACK_KEY)
 
 
 def carry_track(state: State, raw: bytes, numbers: Sequence[int]) -> None:
-    """Store ``raw``, an old state's track, in a new state, unless it is no track. The caller has opened a transaction.
+    """Store ``raw``, an old state's track, in a new state, unless it is no track. The caller opens a transaction.
 
     ``numbers`` are the old numbers, in rising order, of the ledger lines that are lines 2, 3 and so on of the new
     ledger.
@@ -508,7 +509,7 @@ class Timekeeper:
         return self.present(self.read()).now
 
     def note_answer(self, reading: Reading, time: int, *, leapt: bool) -> None:
-        """Store the confirmed time after an answer, which :func:`after_answer` computes from these arguments."""
+        """Store the time that is confirmed by an answer. :func:`after_answer` computes it from these arguments."""
         self._keep(after_answer(self._anchor(), self.earliest(reading), reading, time, leapt=leapt))
 
     def track(self, reading: Reading, line: int, longest: int) -> Track | None:
@@ -540,7 +541,7 @@ class Timekeeper:
         return (now if now - reading.wall > _BEHIND_SECONDS else gained), now if track is None else track.time
 
     def note_document(self, issued_at: int) -> None:
-        """Store the confirmed time after a signed document of the date ``issued_at`` was accepted."""
+        """Store the time that is confirmed by an accepted signed document of the date ``issued_at``."""
         reading, floor = self.read(), self._documents.time_floor()
         self._keep(after_document(self._anchor(), reading, issued_at))
         if reading.uptime is not None:

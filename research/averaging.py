@@ -12,8 +12,8 @@ lost, repeated or late. Rounding cannot drift.
 **Resolution.** A summary's integer v travels as v·2^64, and the weight 1 as 2^64. After convergence peers differ by a
 few of these units, so every sum has a relative error below N·2^−62 and an absolute error below N·2^−62, where N is the
 number of peers. For 65,536 nodes of at most 2^26 records this is less than half the noise of the sums, for every ε ≤
-16. (At ε = 16 the noise of a node's count has standard deviation 0.0005, that of the sum over all nodes 0.12, and
-rounding is below 0.07. At ε = 1 and 1000 nodes of 1000 records, the noise of the sum is 43, and rounding 3·10^−10.)
+16. (At ε = 16 the noise of the sum over all nodes has standard deviation 0.12, and rounding is below 0.07. At ε = 1 and
+1000 nodes of 1000 records the two are 43 and 3·10^−10.)
 
 **What it does not do.** The messages carry no signatures. A peer that lies about its vector changes the sums for
 everybody, by any amount, and nobody can tell who it was. A peer that is lost for ever takes its present share of the
@@ -243,7 +243,7 @@ class AveragingPeer:
         self._waits_for = None
 
     def sums(self) -> Vector:
-        """Return this peer's estimate of the sums over all peers, one integer per entry: holders·value/weight, rounded.
+        """Return this peer's estimate of the sums over all peers, as integers: ``holders``·value/weight, rounded.
 
         Raises:
             InputError: ``averaging_unmixed``: no weight has reached this peer yet.
@@ -254,7 +254,7 @@ class AveragingPeer:
         return tuple(round(Fraction(self.session.holders * value, weight)) for value in values)
 
     def peers(self) -> float:
-        """Return this peer's estimate of the number of peers: holders/weight.
+        """Return this peer's estimate of the number of peers: the session's ``holders`` divided by this peer's weight.
 
         Raises:
             InputError: ``averaging_unmixed``: no weight has reached this peer yet.

@@ -5,7 +5,8 @@ values by class once (:class:`VerticalParty`) and adds discrete Laplace noise of
 are cut off at 0 and at a public bound. With one table for each feature, and noisy class counts, adding or removing a
 record costs (F + 1)·ε_q, and changing a record twice that. No ledger counts this cost; the caller records it.
 
-For a record to classify and every class c the parties send ciphertexts whose product opens (:class:`ProductOpener`) to
+For a record to classify and every class c the parties send ciphertexts. Their product decrypts (:class:`ProductOpener`)
+to
 
     P_c = Π_f (n_f(v_f, c) + 1)
 

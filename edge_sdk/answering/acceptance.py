@@ -1,7 +1,4 @@
-"""Verify a device's campaigns, models and trust roots, store the accepted ones, and find them again.
-
-:class:`edge_sdk.Device` documents each of these methods for the application.
-"""
+"""Verify a device's campaigns, models and trust roots, store the accepted ones, and find them again."""
 
 from __future__ import annotations
 

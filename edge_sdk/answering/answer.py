@@ -97,7 +97,7 @@ class _Counts:
 
 
 class Meanings:
-    """Counts missing and unlisted values by campaign and feature. The caller must have opened a transaction."""
+    """Counts missing and unlisted values by campaign and feature. Callers must have opened a transaction."""
 
     def __init__(self) -> None:
         self._counts: dict[str, _Counts] = {}

@@ -170,7 +170,7 @@ def _checked(node: Node, options: argparse.Namespace, campaign: Campaign) -> dic
 
 
 def _records(options: argparse.Namespace, campaign: Campaign) -> Iterator[dict[str, Any]]:
-    """Return the records of the one source that the options name."""
+    """Return the records of the one source (CSV file, SQLite table or query) that the options name."""
     from edge_sdk.node.records import csv_records, sqlite_records
 
     names = [] if options.missing_columns else [feature.name for feature in campaign.schema.features]

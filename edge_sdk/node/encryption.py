@@ -125,7 +125,7 @@ computed inside the transaction: periods are then shorter than the powers take."
 
 
 class Unprepared(Exception):  # noqa: N818 - not an error: the caller computes powers and calls again
-    """A message needs powers that were not computed yet. The transaction is rolled back.
+    """Raised if a message needs powers (a slow part of the encryption) that were not computed. Nothing is stored.
 
     Attributes:
         key: the key that encrypts.
@@ -201,11 +201,14 @@ class OfSums:
         return policy.cost_micro(campaign), policy.cost_delta(campaign)
 
     def prepare(self, campaign: Campaign, needed: Unprepared) -> None:
-        """Compute the powers for the key and the period of ``needed``. No transaction may be open."""
+        """Compute the powers of the encryption for the key and the period of ``needed``. No transaction may be open."""
         self._powers = _powers(campaign, needed.key, needed.period)
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
-        """Return a list of the signed message. After ``Unprepared``, :meth:`prepare` and begin a new transaction."""
+        """Return a list of the signed message.
+
+        After ``Unprepared``, call :meth:`prepare` and begin a new transaction.
+        """
         del secret  # the signer reads it
         signer = self._signer()
         key, powers = self._keys.own(campaign, signer), self._powers

@@ -141,7 +141,7 @@ class Node(Device):
         is m·ε.
 
         Args:
-            campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            campaign: ``Campaign.id``; or as text its name, or the first hexadecimal digits of its id.
             records: mappings from feature names to values. None or an absent key is a missing value. Not read if the
                 period was summarised before, or if the summary would be refused.
             label: the class of every record; None if it is not known. The default is each record's own label.
@@ -181,7 +181,7 @@ class Node(Device):
         return Summarised(said.reports, said.period, said.repeated, said.next_at, micro, cost_micro, unread)
 
     def _paid(self, campaign_id: bytes, period: int) -> Answered:
-        """Return the line of the ledger that paid for a period."""
+        """Return the ledger line that paid for this period of a campaign."""
         (line,) = [line for line in self.history(campaign_id) if line.period == period]
         return line
 
@@ -197,16 +197,15 @@ class Node(Device):
         """Encrypt noisy sums of records for a masked campaign, at most once per period.
 
         A second call in a period returns the first message's bytes. Message, ε and δ are stored in one durable
-        transaction after the last record was read: if reading fails, nothing was spent. The slow powers of the
-        encryption are computed before that transaction; noise is drawn and sums are encrypted inside it, once. So there
-        are never two messages of one period under one key, neither stored nor sent.
+        transaction after the last record was read: if reading fails, nothing was spent. There are never two messages of
+        one period under one key.
 
         The aggregator decrypts only the total of many nodes. The noise of this node alone is too small to hide a
         record: ε and δ hold as long as the campaign's share of nodes adds its noise, and the dealer neither reads
         messages nor gives keys away.
 
         Args:
-            campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            campaign: ``Campaign.id``; or as text its name, or the first hexadecimal digits of its id.
             records: mappings from feature names to values, with missing values as in :meth:`summarise`. If the unit of
                 protection is a party, only the first ``max_records`` are read; the others are counted for the owner.
             label, progress: as for :meth:`summarise`.
@@ -336,7 +335,7 @@ class Node(Device):
         More records than the campaign's ``max_records`` make useless sums, since the node cuts them off.
 
         Args:
-            campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            campaign: ``Campaign.id``; or as text its name, or the first hexadecimal digits of its id.
             records, label, progress: as for :meth:`summarise`.
 
         Raises:
@@ -359,11 +358,10 @@ class Node(Device):
         """Unite the summaries of peers with this node's file of summaries, without an aggregator.
 
         The node's own summaries that were not acknowledged are added too. Every summary is verified as an aggregator
-        does. The file is replaced as a whole, and equal sets are equal files: nodes that exchange in any order end
-        with the same bytes. The records and the ledger are not touched.
+        does. Nodes that exchange in any order end with equal files. The records and the ledger are not touched.
 
         Args:
-            campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            campaign: ``Campaign.id``; or as text its name, or the first hexadecimal digits of its id.
             own: this node's file of summaries; it is made if it does not exist.
             peers: files of summaries, or folders of which all files ``*.hsn`` are read.
             nodes: the signed list of nodes (``.hsl``). It is stored, and no older list is accepted later. None uses the

@@ -223,7 +223,7 @@ def noisy_squares(
     Args:
         counts: shape (k·CELLS,), number of records at each grid point, class by class.
         exact: shape (k,), the exact Σ⌊u²/S⌋.
-        sums: shape (k,), the noisy sums of u.
+        sums: shape (k,), the noisy sums of the scaled number u.
         share: ε', the ε of this vector, in millionths.
         stream: the source of randomness; its position advances.
     """

@@ -65,9 +65,9 @@ class ExactSums:
 
     Attributes:
         totals: shape (M,) int64, one subject's numbers after another's. For class c of k classes, value code a, scaled
-            number u and S = 65536: a subject ``class`` counts records at c; ``cell`` at a·k + c; ``present`` at k + c,
-            or at c if the number is missing; ``moment`` adds u, or ⌊u²/S⌋ for power 2, at c, and nothing for a missing
-            number.
+            number u and S = 65536: a subject ``class`` counts records at c; ``cell`` (class-value pair) at a·k + c;
+            ``present`` at k + c, or at c if the number is missing; ``moment`` adds u, or ⌊u²/S⌋ for power 2, at c, and
+            nothing for a missing number.
         grids: numeric feature → shape (k·CELLS,) int64, number of records at each point of a public grid of u, class by
             class (:mod:`edge_sdk.node.smooth`); a missing number is at u = 0. Empty unless ``with_grids``.
     """
@@ -220,7 +220,7 @@ class _Values:
 
 
 class _Reader(_Values):
-    """Reads values of one feature.
+    """Reads the values of one feature into codes and scaled numbers, and counts missing and unlisted ones.
 
     Attributes:
         known: value → its reading, for at most ``most`` texts and numbers that have a meaning. Equal integers and
@@ -261,7 +261,7 @@ class _Reader(_Values):
 
 
 class _LabelReader(_Values):
-    """Reads labels."""
+    """Reads the labels of records into codes, and counts missing and unlisted ones."""
 
     def __init__(self, label: Label) -> None:
         super().__init__(label)

@@ -43,7 +43,7 @@ _SEAL_BYTES = 8
 
 
 class Highest(NamedTuple):
-    """A ledger line: its number and its seal (digest). The seal depends on all earlier lines."""
+    """Number and seal (digest) of a ledger line. The seal depends on all earlier lines."""
 
     line: int
     seal: bytes

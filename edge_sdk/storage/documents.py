@@ -96,7 +96,7 @@ class Documents:
         return 0 if text is None else number_in(text)
 
     def write_trust(self, trust: TrustState) -> None:
-        """Replace the stored root, time floor and version floors by those of ``trust``."""
+        """Replace the stored root, time floor (latest date of documents) and version floors by those of ``trust``."""
         self._state.write_meta("root", trust.root_bytes)
         self._state.write_meta("time_floor", b"%d" % trust.time_floor)
         self._floors.rewrite([(*name, *floor) for name, floor in sorted(trust.floors.items())])

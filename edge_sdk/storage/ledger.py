@@ -58,7 +58,10 @@ class Line(NamedTuple):
 
 
 class Payer(NamedTuple):
-    """A campaign that this state has answered. ``line`` and ``period`` are of its newest ledger line."""
+    """A campaign that this state has answered.
+
+    ``line`` and ``period`` are number and period of its newest ledger line.
+    """
 
     number: int
     id: bytes
@@ -146,12 +149,12 @@ class Tally:
                 window.add(line)
 
     def covers(self, seconds: int, time: int) -> bool:
-        """Return whether enough lines were read for :meth:`spent_around` with these arguments."""
+        """Return whether enough ledger lines were read for :meth:`spent_around` with these arguments."""
         window = self._windows.get(seconds)
         return window is not None and window.start <= time - seconds
 
     def cover(self, seconds: int, time: int, backward: Iterable[Line]) -> None:
-        """Read the lines that :meth:`spent_around` needs, and some older ones for a clock that is set back.
+        """Read the ledger lines that :meth:`spent_around` needs, and some older ones for a clock that is set back.
 
         ``backward`` gives all lines, newest first; it is read until a line is too old.
         """
@@ -185,7 +188,10 @@ class _Window:
             self._numbers.insert(place, line.number)
 
     def spent_around(self, time: int, track: Track | None) -> int:
-        """Return the cost of lines less than the window's length from ``time``. Too many old lines are dropped."""
+        """Return the cost of ledger lines less than the window's length from ``time``.
+
+        Too many old lines are dropped.
+        """
         oldest = time - (0 if track is None else track.reach)
         old = bisect_right(self._times, oldest - _SPARE * self._seconds)
         if 2 * old > len(self._times):
@@ -243,7 +249,7 @@ _LINES = f"SELECT {', '.join(LEDGER.columns)}, seal FROM ledger"  # noqa: S608  
 
 
 class Ledger:
-    """Reads and writes the ledger. For methods that write, the caller must have opened a transaction.
+    """Reads and writes the ledger (what was spent). To write, the caller must have opened a transaction.
 
     Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) if a line or a row that they
     read was changed or is missing, and the errors of :class:`edge_sdk.storage.database.State`.
@@ -313,7 +319,7 @@ class Ledger:
         raise damaged()
 
     def newest(self, campaign_id: bytes) -> Payer | None:
-        """Return the row of a campaign, with its newest answered period; None if it was never answered."""
+        """Return the stored row of a campaign, with its newest answered period; None if it was never answered."""
         with self._state.reading():
             return self._current_tally().campaigns.get(campaign_id)
 
@@ -351,7 +357,7 @@ class Ledger:
                 raise damaged()
 
     def _forward(self) -> Iterator[Line]:
-        """Yield every line, oldest first."""
+        """Yield every line of the ledger, oldest first, and check it."""
         before = _NOTHING
         for row in self._state.run(f"{_LINES} ORDER BY number"):
             line = Line(*row)
@@ -360,7 +366,7 @@ class Ledger:
             before = line
 
     def _backward(self) -> Iterator[Line]:
-        """Yield every line, newest first. Each is checked against the line before it."""
+        """Yield every line of the ledger, newest first. Each is checked against the line before it."""
         after: Line | None = None
         while after is None or after.number > 1:
             bound = _LAST if after is None else after.number
@@ -420,7 +426,7 @@ class Ledger:
             return tally.spent_around(seconds, time, track)
 
     def answered_in(self, series: str) -> bool:
-        """Return whether a campaign of the series with this name was ever answered."""
+        """Return whether a campaign of the series (it is answered once in all) with this name was ever answered."""
         with self._state.reading():
             return series in self._current_tally().series
 

@@ -80,7 +80,7 @@ class Machine:
         return (system_machine() if file is None else machine_in_file(file)) or b""
 
     def check(self) -> None:
-        """Raise ``machine_unknown`` if the file is empty or unreadable. Called before anything is written."""
+        """Raise ``machine_unknown`` if the file of the machine's id is empty or unreadable."""
         if self._file is not None and machine_in_file(self._file) is None:
             raise InputError("machine_unknown", f"the file '{self._file}' of the machine's id is empty or unreadable")
 
@@ -143,7 +143,7 @@ def used_mark(secret: bytes) -> str:
 
 
 def read_marker(path: str) -> Marker | None:
-    """Return the marker at ``path``; None if there is none. A damaged one is returned empty, with ``whole`` false.
+    """Return the install marker at ``path``; None if there is none. A damaged one is empty, with ``whole`` false.
 
     Raise StorageError ``state_damaged`` if it is no regular file.
     """

@@ -82,7 +82,7 @@ class Fetched:
 
 
 def forget_fetched(folder: str) -> None:
-    """Remove the file of notes in ``folder``. It names campaigns, so an opt-out and a reset remove it."""
+    """Remove the file of notes on fetched documents. It names campaigns, so an opt-out and a reset remove it."""
     with os_errors(f"{FETCHED_FILE} can not be removed"):
         for path in (os.path.join(folder, f"{FETCHED_FILE}.new"), os.path.join(folder, FETCHED_FILE)):
             with suppress(FileNotFoundError):

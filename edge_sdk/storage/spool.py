@@ -3,8 +3,7 @@
 A report stays until its arrival is acknowledged. The spool is bounded by number, bytes and age. When it is full, the
 oldest reports are dropped and counted by reason; their cost stays spent. Each row has the number of the ledger line
 that paid for it. The spool holds the rows of all lines after the last released one. Rows store running totals, and
-dates that never decrease, so adding a report reads only the oldest row, the newest row, the dropped rows and, after a
-clock was set back, the rows whose dates are lowered.
+dates that never decrease, so that adding a report reads few rows.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Batch(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Largest number of reports in the spool, largest total length in bytes, and largest age in seconds."""
+    """Limits of the spool: largest number of reports, largest total length in bytes, and largest age in seconds."""
 
     reports: int
     size_bytes: int
@@ -92,7 +91,7 @@ class SpoolCounts(NamedTuple):
 
 
 class Spool:
-    """Reads and writes the spool. For methods that write, the caller must have opened a transaction."""
+    """Reads and writes the spool (reports that wait to arrive). To write, the caller must have opened a transaction."""
 
     def __init__(self, state: State) -> None:
         self._state = state
