@@ -512,8 +512,8 @@ class Device:
         The file holds one batch per campaign, and only the device's user can read it. A node's file holds either
         summaries or the messages of masked campaigns (:meth:`file_ending` tells which). If both kinds wait, the file
         ends before the first answer of the other kind, and the next call after :meth:`ack` seals that. Call :meth:`ack`
-        once the file has arrived. Until then, each call seals the same reports again; the aggregator counts repeated
-        reports once.
+        once the file has arrived. Before that, each further call seals the same reports again; the aggregator counts
+        them once.
 
         Returns:
             The number of reports in the file; if it is 0, no file is written.

@@ -364,7 +364,10 @@ class Names:
         return f"{square if kind == MOMENT else ''}{name} together with its {label}"
 
     def _groups(self, number: int, grouped: Grouped) -> str:
-        """Return a feature's groups of values in words; "" if named before. A long largest one is "all others"."""
+        """Return a feature's groups of values in words; "" if they were named before.
+
+        The largest group, if it is long, is called "all other values".
+        """
         if ("groups", number) in self._mentioned:
             return ""
         self._mentioned.add(("groups", number))

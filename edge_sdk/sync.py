@@ -367,8 +367,7 @@ class _Run:
         except HearsayError:
             if self._outbox.is_whole(path):
                 raise
-            # Either another run has sent and removed the file, or the file is damaged, and its reports are sealed
-            # again.
+            # Another run has sent and removed it; or it is damaged, and its reports are sealed again.
             self._outbox.remove(path)
             return
         self._sent += 1

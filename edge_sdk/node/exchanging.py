@@ -210,7 +210,7 @@ class Totals(NamedTuple):
 
     Attributes:
         period: index of the period since 1970.
-        nodes: number of nodes whose summaries were added. Different summaries of one node are in conflict and left out.
+        nodes: number of nodes whose summaries were added. A node with different summaries of one period is left out.
         sums: shape (M,), for each of the M released numbers the sum over these nodes.
     """
 
