@@ -34,7 +34,9 @@ class Bars(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """The numbers from ``low`` to ``high``, high > low, along one side of a chart; both are > 0 if ``logarithmic``."""
+    """The numbers from ``low`` to ``high``, high > low, along one side of a chart; both ends are > 0 if
+    ``logarithmic``.
+    """
 
     low: float
     high: float

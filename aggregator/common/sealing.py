@@ -67,8 +67,8 @@ def open_secret(raw: bytes, passphrase: bytes) -> bytes:
     """Decrypt a secret that was sealed under the passphrase.
 
     Raises:
-        InputError: ``passphrase_wrong``: the passphrase is wrong, or the file was altered; the cipher
-            can not distinguish these. ``passphrase_missing``: the passphrase is empty.
+        InputError: ``passphrase_wrong``: the passphrase is wrong, or the file was altered; the cipher can not
+            distinguish these cases. ``passphrase_missing``: the passphrase is empty.
         StorageError: the errors of :func:`check_sealed`; ``memory_short``: there is not enough memory to derive a key.
     """
     if not passphrase:

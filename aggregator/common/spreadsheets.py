@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MARK = "'"
 _FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20'"
 _BEGINS_A_FORMULA = re.compile(f"^(?=[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])(?=[{_FORMULA}])")
-"""The places before a character that begins a formula, full-width forms included, and before the mark.
+"""The places before a character that begins a formula (full-width forms included) or before an apostrophe.
 
 A cell begins at the start of the text. In a spreadsheet with other separators, a cell also begins after a semicolon,
 tab or line break.

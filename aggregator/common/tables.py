@@ -58,7 +58,7 @@ DECIMAL_COMMA, EITHER_COMMA, COMMA_OF_THOUSANDS = (
     "write 1234 if 1,234 means that, and 1.234 if its comma is a decimal one",
     "write 1234 and not 1,234",
 )
-"""Advice about numbers with commas: decimal commas, commas that may be either, commas between thousands."""
+"""Advice about numbers with commas: commas before decimals, unclear ones, and commas between thousands."""
 CONVERT_COMMAS = {
     DECIMAL_COMMA: f"{_CONVERT} --decimal ,",
     EITHER_COMMA: f"{_CONVERT} --thousands , or --decimal ,",
@@ -445,7 +445,7 @@ def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSI
 def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
     """Turn a frame of text into the values that devices hold: the texts, and None for missing values.
 
-    A frame that pandas made of other values keeps these; NaN, NaT, pandas' NA and None are missing values there.
+    A frame that pandas made of other values keeps its values; NaN, NaT, pandas' NA and None are missing values there.
     Numbers stay texts, which have the same meaning as on a device: for a numeric feature, a text is the number that it
     spells by the grammar of bounds (:func:`protocol.features.parse_bound`), and missing if it spells none.
 
@@ -519,8 +519,8 @@ def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
 def advice_on_commas(texts: Iterable[object]) -> str:
     """Return how to write the numbers if more than half of the texts are numbers with a comma; else empty text.
 
-    In 3,5 and 1.234,5 the comma is a decimal one, and in 1,234,567 and 1,234.5 it is between thousands. In 1,234 it may
-    be either one; the other texts tell which, if they can.
+    The comma is a decimal one in 3,5 and 1.234,5, and between thousands in 1,234,567 and 1,234.5. In 1,234 it may be
+    either; the other texts tell which, if they can.
     """
     given = list(texts)
     numbers = [text for text in given if isinstance(text, str)]

@@ -394,7 +394,7 @@ class Store:
         )
 
     def quarantined(self) -> list[QuarantinedFile]:
-        """Return the input files that have rejected records or byte ranges in the quarantine, with these.
+        """Return the quarantine: the input files with rejected records or byte ranges, each with what was kept of them.
 
         Raises:
             StorageError: ``store_damaged``: a file of the quarantine is not as it was written.

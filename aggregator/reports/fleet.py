@@ -302,7 +302,10 @@ class IdMaker:
 
 
 def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
-    """Finish the two hashes of HMAC. ``inner`` and ``outer`` are copies of their states."""
+    """Return the report id: the first bytes of the HMAC of ``message``.
+
+    ``inner`` and ``outer`` are copies of its hash states.
+    """
     inner.update(message)
     outer.update(inner.digest())
     return bytes(outer.digest()[:ID_BYTES])

@@ -274,7 +274,7 @@ class _Merge:
         self._proven = self._unproven = self._repeated = self._superseded = 0
 
     def summary(self, files: int) -> MergeSummary:
-        """Return the summary of the merge."""
+        """Return the counts of the merge. ``files`` is the number of files given."""
         campaigns = {kind.header.campaign for kind in self.sorters}
         rejected = dict(sorted(self._rejected.items()))
         counts = (self._proven, self._unproven, self._repeated, self._superseded)

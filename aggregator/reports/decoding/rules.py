@@ -1,6 +1,6 @@
 """A campaign's rules for single reports, as array operations.
 
-:meth:`Rules.is_sound` and :meth:`Rules.in_domain` check a whole block at once. Most blocks pass both.
+:meth:`Rules.is_sound` and :meth:`Rules.in_domain` check a whole block at once. Most blocks pass both checks.
 :meth:`Rules.faults` then finds the rule that each record breaks. Source: docs/formats.md, sections 2 to 4.
 """
 

@@ -88,7 +88,7 @@ _TASKS_EACH = 4
 _TASK_BYTES = 1 << 30
 """A task reads about this much at most, because all of it is read again when a worker is lost."""
 _FILE_BYTES = 1 << 14
-"""Opening a file takes as long as reading this much of it."""
+"""Number of bytes of a file whose reading takes as long as opening the file."""
 
 MOST_PIECES = 1 << 18
 """Largest number of rejected pieces that one task sends for the quarantine. All are counted."""

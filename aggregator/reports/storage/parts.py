@@ -85,8 +85,8 @@ def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
 
     Ids and bits are practically random, so compression would cost time without a gain. Small numbers are packed by
     their differences: every engine can read that, and it takes half the time of a dictionary. Periods hardly vary, and
-    noisy sums have empty high bytes, so both are compressed. Statistics of ids would be useless, since ids fill their
-    whole range in every row group. Pages have no checksums, since the manifest has the digest of the part.
+    noisy sums have empty high bytes, so both columns are compressed. Statistics of ids would be useless, since ids fill
+    their whole range in every row group. Pages have no checksums, since the manifest has the digest of the part.
     """
     encodings = dict.fromkeys(["id", "answer", "period", "proven", "claim"], "PLAIN")
     compression = {**dict.fromkeys(encodings, "none"), "question": "none", "period": "snappy"}
@@ -158,7 +158,10 @@ def without(stored: Stored, superseded: Collection[int]) -> Stored:
 
 
 def _read_group(file: pq.ParquetFile, group: int, layout: Layout) -> Stored:
-    """Read a row group. The columns ``proven`` and ``claim`` are read only if they have several values."""
+    """Read a row group of a Parquet part.
+
+    The columns ``proven`` and ``claim`` are read only if they have several values.
+    """
     metadata = file.metadata.row_group(group)
     proven, claim = (metadata.column(column).statistics for column in (4, 5))
     is_constant = proven is not None and proven.has_min_max and proven.min == proven.max
@@ -203,7 +206,7 @@ def reuse_freed_memory() -> None:
 
 
 ROW_GROUP = 1 << 17
-"""Number of records in a row group. A writer keeps at most one row group per bucket in memory; a reader keeps one."""
+"""Number of records in a row group. A writer holds at most one row group per bucket, and a reader one."""
 PART_BYTES = 96 << 20
 """Largest size of a Parquet file's columns in memory. When it is reached, the next file of the bucket is begun."""
 _WAITING_BYTES = 64 << 20

@@ -5,10 +5,10 @@ them. A store divides its records into buckets by bits of their ids. All records
 buckets are counted apart and their counts add up. A bucket that needs too much memory is divided into partitions by
 further bits of the ids, and read once for each partition.
 
-There are two ways to count each id once. :func:`settle_partition` returns the records that count, for an export or
-for forgetting periods, and holds all records of a partition in memory. :func:`count_partition` returns only counts and
-holds only ids, which takes a seventh of that memory or less. In both, :func:`aggregator.reports.tally.tally.settle`
-decides which records count.
+There are two ways to count each id once. :func:`settle_partition` returns the records that count, for an export or for
+forgetting periods, and holds all records of a partition in memory. :func:`count_partition` returns only counts and
+holds only ids, which takes a seventh of that memory or less. In both ways,
+:func:`aggregator.reports.tally.tally.settle` decides which records count.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
 _ROW_BYTES = 36
-"""Memory for each record that finding repeated ids needs, in addition to twice the record's columns."""
+"""Bytes of memory per record that finding repeated ids needs, besides twice the record's columns."""
 _ID_BYTES = 10
-"""Memory for each record that :func:`count_partition` needs: its id, in arrays with some unused room."""
+"""Bytes of memory per record that :func:`count_partition` needs: its id, in arrays with some unused room."""
 _MAX_DIVISIONS = 1 << 12
 
 

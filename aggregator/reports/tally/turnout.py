@@ -22,7 +22,7 @@ _MAX_SPAN = 1 << 16
 class Turnout:
     """Numbers of answers by period and stratum (a group of questions of which a device answers one).
 
-    P pairs (period, stratum) have an answer; the others are left out.
+    P pairs (period, stratum) have an answer. Pairs without an answer are left out.
 
     Attributes:
         strata: r, the number of strata: a device gives one answer to each in a period.
