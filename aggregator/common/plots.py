@@ -34,9 +34,7 @@ class Bars(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """The numbers from ``low`` to ``high``, high > low, along one side of a chart; both ends are > 0 if
-    ``logarithmic``.
-    """
+    """The numbers from ``low`` to ``high`` > ``low`` along one side of a chart. Both are > 0 if ``logarithmic``."""
 
     low: float
     high: float
