@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.commands import run
+from support.failures import reason_of
 from support.masked import book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import DAY, Publisher
@@ -344,14 +345,10 @@ def test_a_disk_that_refuses_is_said_and_the_device_keeps_its_reports(tree, tmp_
 
 
 def test_what_is_no_tree_or_no_address_is_refused(tree, tmp_path):
-    with pytest.raises(InputError) as caught:
-        TreeServer(tmp_path)
-    assert caught.value.reason == "not_a_tree"
+    assert reason_of(InputError, TreeServer, tmp_path) == "not_a_tree"
     with TreeServer(tree) as server:
         for host, port in (("127.0.0.1", server.server_port), ("203.0.113.7", 0), ("nowhere.invalid", 0)):
-            with pytest.raises(StorageError) as caught:
-                TreeServer(tree, host, port)
-            assert caught.value.reason == "io_failed"
+            assert reason_of(StorageError, TreeServer, tree, host, port) == "io_failed"
 
 
 def test_the_command_serves_until_it_is_stopped(tree, tmp_path, publisher):

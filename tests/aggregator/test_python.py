@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import mushrooms, run
+from support.failures import reason_of
 from support.publisher import NOW, Publisher
 from support.reports import batch, report
 
@@ -138,9 +139,7 @@ def test_refusals_are_those_of_the_commands(twins):
         (lambda: aggregator.ingest(made.raw, [twins / "absent"], twins / "s"), "unreadable"),
         (lambda: aggregator.count(aggregator.open_store(_store(twins, made)), "9..1"), "periods_invalid"),
     ):
-        with pytest.raises(InputError) as refused:
-            wrong()
-        assert refused.value.reason == reason
+        assert reason_of(InputError, wrong) == reason
     with pytest.raises(DocumentError, match=r"^bad_signature"):
         aggregator.ingest(made.raw, [], twins / "s", workspace=other)
     assert not (twins / "s").exists()

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from support.commands import invoke
+from support.failures import reason_of
 
 from aggregator.cli.app import hearsay
 from aggregator.common import tables
@@ -106,9 +107,7 @@ def test_a_label_has_two_classes(tmp_path):
     assert check_label(frame, "y") == ["e", "p"]
     assert check_label(frame, "x") == ["1", "2", "3", "4"]
     for label, reason in (("z", "label_missing"), ("y", "one_class")):
-        with pytest.raises(InputError) as refused:
-            check_label(frame, label, missing=("", "?", "p"))
-        assert refused.value.reason == reason
+        assert reason_of(InputError, check_label, frame, label, missing=("", "?", "p")) == reason
 
 
 def test_typed_values_are_those_of_a_device():
@@ -184,9 +183,7 @@ def test_a_small_packed_file_can_not_cost_much(tmp_path, monkeypatch):
     """12 kB of gzip were 6 million lines: 667 MB of memory and 38 s."""
     path = write(tmp_path, gzip.compress(b"a\n" + b"1\n" * 6_000_000), "t.csv.gz")
     assert path.stat().st_size < 13_000
-    with pytest.raises(InputError) as refused:
-        read_table(path)
-    assert refused.value.reason == "too_large"
+    assert reason_of(InputError, read_table, path) == "too_large"
     monkeypatch.setattr(tables, "MAX_CELLS", 10)
     assert len(read_table(write(tmp_path, "a,b\n" + "1,2\n" * 4))) == 4
     with pytest.raises(InputError, match=r"^too_large: 't.csv' does not fit into memory, or has more than 10 cells"):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support.failures import failure, reason
+from support.failures import failure, reason, reason_of
 from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
 from support.sources import Source
 
@@ -198,20 +198,23 @@ def test_sync_fetches_models_before_the_campaigns_that_evaluate_them(tmp_path, d
     ],
 )
 def test_an_evaluation_names_one_model_and_asks_one_kind_of_question(generous, publisher, changes):
-    with pytest.raises(HearsayError) as caught:
-        generous.enrol(publisher.sign("campaign", outcome_payload(publisher, publisher.model(), **changes)))
-    assert caught.value.reason == "invalid_campaign"
+    assert (
+        reason_of(
+            HearsayError,
+            generous.enrol,
+            publisher.sign("campaign", outcome_payload(publisher, publisher.model(), **changes)),
+        )
+        == "invalid_campaign"
+    )
 
 
 def test_other_campaigns_name_no_model(generous, publisher):
-    with pytest.raises(HearsayError) as caught:
-        generous.enrol(publisher.campaign({"model": bytes(32)}))
-    assert caught.value.reason == "invalid_campaign"
+    assert reason_of(HearsayError, generous.enrol, publisher.campaign({"model": bytes(32)})) == "invalid_campaign"
 
 
 def test_a_bitmap_is_no_answer_to_an_evaluation(generous, publisher):
     body = canonical.unpack(outcome_payload(publisher, publisher.model()))
     body["questions"][0]["mechanism"] = from_micro("oue", 16_000_000, 4).to_dict()
-    with pytest.raises(HearsayError) as caught:
-        generous.enrol(publisher.sign("campaign", canonical.pack(body)))
-    assert caught.value.reason == "invalid_campaign"
+    assert (
+        reason_of(HearsayError, generous.enrol, publisher.sign("campaign", canonical.pack(body))) == "invalid_campaign"
+    )

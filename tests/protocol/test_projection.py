@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.failures import reason_of
 
 from protocol import SCALE, canonical
 from protocol.errors import DocumentError, InputError
@@ -76,9 +77,7 @@ def test_components_that_do_not_fit_together(low, high, edges):
     ],
 )
 def test_projections_that_do_not_fit_together(change):
-    with pytest.raises(InputError) as refused:
-        projection(**change)
-    assert refused.value.reason == "projection_invalid"
+    assert reason_of(InputError, projection, **change) == "projection_invalid"
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -87,16 +86,15 @@ def test_a_sum_that_could_leave_64_bits_is_refused_at_the_very_limit(sign):
     made = projection(((LARGEST, -LARGEST),), (sign * most,), MAX_SHIFT)
     worst = [sign * SCALE, -sign * SCALE]
     assert abs(sum(w * u for w, u in zip(made.matrix[0], worst, strict=True)) + sign * most) == (1 << 63) - 1
-    with pytest.raises(InputError) as refused:
-        projection(((LARGEST, -LARGEST),), (sign * (most + 1),), MAX_SHIFT)
-    assert refused.value.reason == "projection_overflow"
+    assert (
+        reason_of(InputError, projection, ((LARGEST, -LARGEST),), (sign * (most + 1),), MAX_SHIFT)
+        == "projection_overflow"
+    )
 
 
 def test_a_weight_of_more_than_32_bits_is_refused():
     for weight in (LARGEST + 1, -LARGEST - 1):
-        with pytest.raises(InputError) as refused:
-            projection(((weight, 0),))
-        assert refused.value.reason == "projection_overflow"
+        assert reason_of(InputError, projection, ((weight, 0),)) == "projection_overflow"
 
 
 weights = st.integers(-LARGEST, LARGEST)
@@ -136,9 +134,12 @@ def test_a_projection_survives_its_bytes(rows, data):
     ],
 )
 def test_maps_that_are_no_projection(change):
-    with pytest.raises(DocumentError) as refused:
-        parse_projection({**projection().to_dict(), **change}, "invalid_campaign", frozenset())
-    assert refused.value.reason == "invalid_campaign"
+    assert (
+        reason_of(
+            DocumentError, parse_projection, {**projection().to_dict(), **change}, "invalid_campaign", frozenset()
+        )
+        == "invalid_campaign"
+    )
 
 
 def test_typed_arrays_are_little_endian_and_signed():
@@ -171,14 +172,13 @@ def test_without_a_substitute_the_component_is_missing():
 
 @pytest.mark.parametrize("inputs", [(0, 1), (1, 3), (-1, 1)])
 def test_inputs_that_are_no_numbers_of_the_schema(inputs):
-    with pytest.raises(InputError) as refused:
-        projected([Categorical("c", ["r"]), numeric("a"), numeric("b")], [component()], inputs)
-    assert refused.value.reason == "projection_invalid"
+    assert (
+        reason_of(InputError, projected, [Categorical("c", ["r"]), numeric("a"), numeric("b")], [component()], inputs)
+        == "projection_invalid"
+    )
 
 
 def test_parts_and_schema_agree_on_names_and_on_what_may_be_missing():
     features = [Categorical("c", ["r"]), numeric("a"), numeric("b")]
     for part in (component("c"), component(has_missing=True)):
-        with pytest.raises(InputError) as refused:
-            projected(features, [part])
-        assert refused.value.reason == "projection_invalid"
+        assert reason_of(InputError, projected, features, [part]) == "projection_invalid"

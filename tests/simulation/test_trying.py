@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.commands import run
+from support.failures import reason_of
 
 import simulation
 from aggregator.common.tables import read_table
@@ -58,9 +59,7 @@ def test_refusals_and_unknown_settings(data):
         (lambda: simulation.simulate_campaign(data, "class", epsilon=1), "label_missing"),
         (lambda: simulation.simulate_campaign(data, "<b>", epsilon=0), "epsilon_invalid"),
     ):
-        with pytest.raises(InputError) as refused:
-            wrong()
-        assert refused.value.reason == reason
+        assert reason_of(InputError, wrong) == reason
     with pytest.raises(TypeError, match="colour"):
         simulation.simulate_campaign(data, "<b>", epsilon=1, colour="red")
     with pytest.raises(AttributeError, match="'other'"):
@@ -85,9 +84,7 @@ def test_a_wrong_setting_is_an_input_error_that_names_it(data, wrong):
 
 def test_two_ways_to_choose_the_test_records_are_refused(data):
     for ways in ({"folds": 2, "test_share": 0.2}, {"folds": 2, "test": data}):
-        with pytest.raises(InputError) as refused:
-            simulation.simulate_campaign(data, "<b>", epsilon=1, **ways)
-        assert refused.value.reason == "split_invalid"
+        assert reason_of(InputError, simulation.simulate_campaign, data, "<b>", epsilon=1, **ways) == "split_invalid"
 
 
 def test_integers_of_numpy_are_settings(data):
@@ -121,12 +118,8 @@ def test_test_records_may_have_one_class_and_need_one(data, tmp_path):
 
 def test_a_frame_of_pandas_that_is_no_text_is_refused(data):
     for table in (pd.read_csv(data), [1], pd.DataFrame([["a"]], columns=[1])):
-        with pytest.raises(InputError) as refused:
-            simulation.simulate_campaign(table, "<b>", epsilon=2)
-        assert refused.value.reason == "table_invalid"
-        with pytest.raises(InputError) as refused:
-            draft_schema(table, "<b>", name="n")
-        assert refused.value.reason == "table_invalid"
+        assert reason_of(InputError, simulation.simulate_campaign, table, "<b>", epsilon=2) == "table_invalid"
+        assert reason_of(InputError, draft_schema, table, "<b>", name="n") == "table_invalid"
     text = pd.read_csv(data, dtype=str, keep_default_na=False)
     assert draft_schema(text, "<b>", name="n") == draft_schema(read_table(data), "<b>", name="n")
 

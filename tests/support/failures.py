@@ -33,11 +33,16 @@ def reason(function: Callable[..., Any], *arguments: Any, **options: Any) -> str
     return error.reason
 
 
+def reason_of(kind: type[HearsayError], function: Callable[..., Any], *arguments: Any, **options: Any) -> str:
+    """The stable reason of the error of this class that a call must raise; it may have a cause."""
+    error = failure(function, *arguments, **options)
+    assert isinstance(error, kind), f"{error!r} is no {kind.__name__}"
+    return error.reason
+
+
 def refusal(function: Callable[..., Any], *arguments: Any, **options: Any) -> str:
     """The stable reason of the error that a call must raise. Unlike that of :func:`reason` it may have a cause."""
-    error = failure(function, *arguments, **options)
-    assert error is not None, "it is not refused"
-    return error.reason
+    return reason_of(HearsayError, function, *arguments, **options)
 
 
 def everything_said(error: BaseException) -> str:

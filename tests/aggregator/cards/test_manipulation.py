@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from support.failures import reason_of
 from support.mechanisms import as_answers, inputs_of, made, sums_of
 from support.publisher import NOW
 
@@ -118,9 +119,7 @@ def test_numbers_by_chance_are_bounded():
 
 @pytest.mark.parametrize("wrong", [{"shares": (0.0,)}, {"shares": (1.0,)}, {"devices": 0}])
 def test_shares_and_devices_out_of_range_are_refused(wrong):
-    with pytest.raises(InputError) as caught:
-        manipulation(campaign("direct"), **wrong)
-    assert caught.value.reason == "argument_invalid"
+    assert reason_of(InputError, manipulation, campaign("direct"), **wrong) == "argument_invalid"
 
 
 def test_layouts_have_bounds_for_every_question():

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from support.commands import invoke
+from support.failures import reason_of
 from support.publisher import DAY, NOW, Publisher
 
 from aggregator.cards.guarantee import guarantee_sheet, spending
@@ -93,9 +94,7 @@ def test_a_sheet_says_where_the_best_test_of_set_bits_is_weak():
     ],
 )
 def test_wrong_arguments_are_refused(wrong):
-    with pytest.raises(InputError) as caught:
-        guarantee_sheet(payload(), **wrong)
-    assert caught.value.reason == "argument_invalid"
+    assert reason_of(InputError, guarantee_sheet, payload(), **wrong) == "argument_invalid"
 
 
 def run(*arguments):

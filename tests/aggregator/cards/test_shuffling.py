@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import comb, exp, log
 
 import pytest
+from support.failures import reason_of
 
 from aggregator.cards import shuffling
 from aggregator.cards.shuffling import Clones, amplified, closed_forms, numeric
@@ -62,6 +63,4 @@ def test_a_closed_form_is_given_only_under_its_condition():
 
 @pytest.mark.parametrize("wrong", [(0.0, 9, 0.1), (float("inf"), 9, 0.1), (1.0, 0, 0.1), (1.0, 9, 0.0), (1.0, 9, 1.0)])
 def test_arguments_out_of_range_are_refused(wrong):
-    with pytest.raises(InputError) as caught:
-        amplified(*wrong)
-    assert caught.value.reason == "argument_invalid"
+    assert reason_of(InputError, amplified, *wrong) == "argument_invalid"

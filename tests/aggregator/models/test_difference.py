@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from support.asked import ASK, answered, people
 from support.commands import invoke, run
+from support.failures import reason_of
 from support.publisher import NOW, Publisher
 from support.reports import made
 
@@ -138,9 +139,7 @@ def test_without_statistics_only_values_are_compared():
 def test_models_on_other_schemas_are_refused():
     old, _ = drawn(truth(1), 500, np.random.default_rng(5))
     schema = build_schema(Label("other", list(old.classes)), old.schema.features)
-    with pytest.raises(InputError) as found:
-        compare(old, Model(schema, old.log_prior, old.terms))
-    assert found.value.reason == "schemas_differ"
+    assert reason_of(InputError, compare, old, Model(schema, old.log_prior, old.terms)) == "schemas_differ"
 
 
 def test_reports_of_another_schema_are_named_as_such():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.estimated import summed
+from support.failures import reason_of
 from support.publisher import NOW, Publisher
 
 from aggregator.models.baselines import fit_plain, fit_plain_family, fit_plain_gaussian
@@ -127,9 +128,10 @@ def test_a_number_that_nobody_was_asked_about_says_nothing_of_the_class():
 
 
 def test_an_unknown_postprocess_is_refused():
-    with pytest.raises(InputError) as refused:
-        fit(exact_statistics(campaign_of(schema_of()), people()), "guess")
-    assert refused.value.reason == "postprocess_unknown"
+    assert (
+        reason_of(InputError, fit, exact_statistics(campaign_of(schema_of()), people()), "guess")
+        == "postprocess_unknown"
+    )
 
 
 def document_of(schema, frame):
@@ -186,15 +188,17 @@ def test_a_gaussian_model_survives_its_bytes(schema):
 def test_parameters_that_are_of_the_wrong_kind_are_refused():
     document = document_of(schema_of(), people())
     flat = model.Normal((0.0,) * 3, (0.0,) * 3)
-    with pytest.raises(DocumentError) as refused:
-        model.build_payload(document._replace(terms=(flat, *document.terms[1:])))
-    assert refused.value.reason == "invalid_model"
-    with pytest.raises(DocumentError) as refused:
-        model.build_payload(document._replace(terms=(document.terms[1], *document.terms[1:])))
-    assert refused.value.reason == "invalid_model"
-    with pytest.raises(DocumentError) as refused:
-        model.build_payload(document._replace(terms=document.terms[:-1]))
-    assert refused.value.reason == "invalid_model"
+    assert (
+        reason_of(DocumentError, model.build_payload, document._replace(terms=(flat, *document.terms[1:])))
+        == "invalid_model"
+    )
+    assert (
+        reason_of(DocumentError, model.build_payload, document._replace(terms=(document.terms[1], *document.terms[1:])))
+        == "invalid_model"
+    )
+    assert (
+        reason_of(DocumentError, model.build_payload, document._replace(terms=document.terms[:-1])) == "invalid_model"
+    )
 
 
 @pytest.mark.parametrize("family", ["discrete", "gaussian", "truncated-gaussian"])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.estimated import summed
 from support.examples import examples
+from support.failures import reason_of
 from support.publisher import Publisher
 from support.reports import made
 
@@ -122,15 +123,11 @@ def test_what_a_campaign_does_not_ask_can_not_be_fitted(name):
     found = exact([[60, 40], [20, 10, 20, 10, 20, 10, 5, 5], [40, 10, 20, 30]])
     for gone in range(3):
         left = tuple(item for index, item in enumerate(found.questions) if index != gone)
-        with pytest.raises(InputError) as refused:
-            fit(replace(found, questions=left), name)
-        assert refused.value.reason == "not_fittable"
+        assert reason_of(InputError, fit, replace(found, questions=left), name) == "not_fittable"
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(InputError) as refused:
-        fit(exact([[60, 40], [0] * 8, [0] * 4]), "magic")
-    assert refused.value.reason == "postprocess_unknown"
+    assert reason_of(InputError, fit, exact([[60, 40], [0] * 8, [0] * 4]), "magic") == "postprocess_unknown"
 
 
 numbers = st.floats(-1000, 1000, allow_nan=False).map(lambda x: round(x, 3))

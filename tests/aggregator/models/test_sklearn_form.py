@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.failures import reason_of
 from support.publisher import Publisher
 
 from aggregator.cli.app import hearsay
@@ -125,13 +126,12 @@ def test_a_wrong_table_would_be_seen():
 def test_what_scikit_learn_has_no_form_for_is_refused():
     mixed = build_schema(LABEL, [TABLES[0], NUMBERS[0]])
     tables = model_of(build_schema(LABEL, [TABLES[0]])).terms
-    with pytest.raises(InputError) as found:
-        to_sklearn(Model(mixed, np.zeros(3), [*tables, (np.zeros(3), np.ones(3))]))
-    assert found.value.reason == "not_exportable"
+    assert (
+        reason_of(InputError, to_sklearn, Model(mixed, np.zeros(3), [*tables, (np.zeros(3), np.ones(3))]))
+        == "not_exportable"
+    )
     close = build_schema(LABEL, [Numeric("far", "1e9", "1000000001", [0])])
-    with pytest.raises(InputError) as found:
-        to_sklearn(model_of(close))
-    assert found.value.reason == "not_exportable"
+    assert reason_of(InputError, to_sklearn, model_of(close)) == "not_exportable"
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from support.failures import refusal
+from support.failures import reason_of, refusal
 from support.publisher import NOW, Publisher, key, small_schema
 from support.reports import opened
 
@@ -198,9 +198,7 @@ def test_a_campaign_counts_as_signed_whatever_its_dates():
 def test_a_campaign_that_is_not_signed_is_not_parsed():
     publisher = Publisher()
     forged = publisher.sign("campaign", b"\xc1 no payload at all", key(9))
-    with pytest.raises(DocumentError) as refused:
-        signed_campaign(publisher.root(), forged)
-    assert refused.value.reason == "bad_signature"
+    assert reason_of(DocumentError, signed_campaign, publisher.root(), forged) == "bad_signature"
     unknown = publisher.campaign({"crit": ["later"]})
     assert refusal(signed_campaign, publisher.root(), unknown) == "unknown_crit"
 
@@ -245,6 +243,4 @@ def test_the_question_about_the_class_alone_can_be_left_out():
         assert refusal(build_campaign, small_schema(), TERMS._replace(class_question=False, **changes), 1, NOW) == (
             "not_fittable"
         )
-    with pytest.raises(InputError) as refused:
-        fit(found, "paper")
-    assert refused.value.reason == "not_fittable"
+    assert reason_of(InputError, fit, found, "paper") == "not_fittable"

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import stores
 from support.examples import examples
+from support.failures import reason_of
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
@@ -171,9 +172,7 @@ def test_periods_without_reports_are_refused_and_leave_the_file_as_it_was(tmp_pa
     store = stored(tmp_path, RAWS["direct"], batch(campaign, reports(range(10), campaign)))
     store.forget(FIRST + 2, now=LATER)
     (tmp_path / "o").write_text("old")
-    with pytest.raises(InputError) as caught:
-        export(store, tmp_path / "o", CSV, scope=scope, force=True)
-    assert caught.value.reason == reason
+    assert reason_of(InputError, export, store, tmp_path / "o", CSV, scope=scope, force=True) == reason
     assert (tmp_path / "o").read_text() == "old"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.failures import reason_of
 
 from aggregator.reports.decoding.decode import decode_batches
 from aggregator.reports.tally import profile as period_sums
@@ -56,6 +57,4 @@ def test_counts_by_period_add_up_to_the_tally(mechanism, order, long_run, togeth
 def test_a_question_that_is_none_is_refused(order):
     campaign, found = made("oue", ORDERS[order])
     found.question[17] = 99
-    with pytest.raises(StorageError) as caught:
-        ProfileCounter(campaign).add(found)
-    assert caught.value.reason == "store_damaged"
+    assert reason_of(StorageError, ProfileCounter(campaign).add, found) == "store_damaged"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support import stores
 from support.commands import run
 from support.examples import examples
+from support.failures import reason_of
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
@@ -171,7 +172,5 @@ def test_a_command_that_counts_no_report_of_its_periods_fails(tmp_path):
 def test_targets_without_a_number_of_devices_are_refused(tmp_path, target):
     """A half width of 1e-200 would need more devices than a float can count."""
     store = stored(tmp_path, batch(CAMPAIGN, reports(range(50), [0])))
-    with pytest.raises(InputError) as caught:
-        status(store, target=target)
-    assert caught.value.reason == "argument_invalid"
+    assert reason_of(InputError, status, store, target=target) == "argument_invalid"
     assert status(store, target=1e-6).devices_needed > 10**10

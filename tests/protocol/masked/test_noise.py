@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from support.binomial import violations
 from support.enumerated import enumerated
+from support.failures import reason_of
 
 from protocol.errors import InputError
 from protocol.masked import noise
@@ -392,6 +393,4 @@ def test_the_chance_is_below_the_papers():
 
 def test_a_delta_outside_its_range_is_refused():
     for delta in (Fraction(0), Fraction(1)):
-        with pytest.raises(InputError) as caught:
-            party_noise("diluted", Fraction(1), 3, delta)
-        assert caught.value.reason == "epsilon_invalid"
+        assert reason_of(InputError, party_noise, "diluted", Fraction(1), 3, delta) == "epsilon_invalid"
