@@ -2,7 +2,7 @@
 
 A document's texts hold no characters that control a terminal. They may hold quotes, which could end a quoted name too
 early, and invisible characters, by which alone two names may differ. Paths and keys of files may hold any character.
-:func:`shown` and :func:`quoted` make one line of such a text; only :func:`quoted` shows different names differently.
+Only :func:`quoted` shows different names differently.
 
 Source: docs/formats.md, section 5, "Common".
 """

@@ -1,9 +1,8 @@
 """One feature of a record: its listed values or its range, and the integer code of every possible value.
 
-Missing values and values of any type have a code, so a device can report for every record. A record holds Python
-values, values of libraries (numpy, Decimal, enumerations) or the texts of a file. Each is read as missing, as a text,
-as an exact number, or as none of these. The functions that read a record's value never raise, so no error text contains
-such a value.
+Missing values and values of any type have a code, so a device can report for every record. A value of Python, of a
+library (numpy, Decimal, enumerations) or of a file is read as missing, as a text, as an exact number, or as none of
+these. The functions that read a record's value never raise, so no error text contains such a value.
 Source: docs/formats.md, section 5 (features; values of a record); docs/math.md, sections 3 and 4; docs/decisions/0001.
 """
 

@@ -322,9 +322,8 @@ class Check(NamedTuple):
 
     Attributes:
         missing: names of the features, and perhaps the label, without a value.
-        unlisted: names of the features, and perhaps the label, whose value is present and can not be read: it is not
-            one of the listed values or classes, or no number. The attribute ``unlisted`` of the feature or label says
-            whether a report codes or refuses such a value.
+        unlisted: names of the features, and perhaps the label, with a value that can not be read: it is not one of the
+            listed values or classes, or no number. Their own ``unlisted`` says whether a report codes or refuses it.
         ignored: number of the record's keys that are neither a feature nor the label.
         hints: one sentence per feature or label with a probable mistake; see :func:`protocol.words.hint`.
     """
@@ -404,8 +403,6 @@ class Schema(NamedTuple):
 
     def observe(self, record: Mapping[str, object]) -> Observation:
         """Return the codes and numbers of a record for a report. A feature that the record lacks is missing.
-
-        The label and keys that are no features are ignored.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping; ``value_refused``: a value is unlisted and its

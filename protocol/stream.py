@@ -4,8 +4,8 @@ A stream is the sequence of bytes block 0 ‖ block 1 ‖ … that follows from 
 
     block i = SHA-256(len(tag) as one byte ‖ tag ‖ seed ‖ i as u32),  i = 0, 1, …
 
-The device draws a new seed from the operating system for every answer. With the seed anybody could remove the noise. So
-the device never stores, sends or logs a seed, and never uses a seed for two inputs.
+With the seed anybody could remove the noise. So the device draws a new seed from the operating system for every answer,
+and never stores, sends or logs it.
 
 ``hashlib`` would load OpenSSL's ``libcrypto``: 3.4 MB, a fifth of a small device's memory. The interpreter's own
 SHA-256 is as fast for the short messages of seeds and ids. The aggregator hashes megabytes and calls

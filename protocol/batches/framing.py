@@ -1,9 +1,8 @@
 """Header and trailer of a batch: their bytes, and a search for them in a file, with a memory of what was found.
 
-The device writes header and trailer. The aggregator's reader (``protocol.batches.batch``) searches a file of batches
-for headers, trailers and runs of records, in rising order of positions. A record may hold a complete header, whose
-records hold headers again. Without the memory, each of these headers would cause another search of the rest of the
-file.
+The device writes header and trailer. The aggregator's reader (``protocol.batches.batch``) searches a file for them in
+rising order of positions. A record may hold a complete header, whose records hold headers again. Without the memory,
+each of these headers would cause another search of the rest of the file.
 
 Source: docs/formats.md, section 4.
 """

@@ -2,10 +2,9 @@
 
 A campaign states all features that a device observes. Its questions may be about some of them, and about *groups* of
 value codes that count as one. A device reads only the features that are asked about, and statistics and models are of
-these alone. An evaluation names models; :mod:`protocol.documents.model` reads these.
+these alone. :mod:`protocol.documents.model` reads the models that an evaluation names.
 
-The checks of the number of answers and of ε do not trust the publisher: they recompute every integer of the mechanisms,
-and the exact privacy loss, from the declared ε.
+The checks of ε do not trust the publisher: they recompute every integer of the mechanisms, and the exact privacy loss.
 
 Source: docs/formats.md, section 5 (questions; groups; features that are asked about; evaluations; value limits).
 """

@@ -3,10 +3,9 @@
 The checks do not trust the publisher: they recompute every integer of the mechanisms, and the exact privacy loss, from
 the declared ε.
 
-A campaign may belong to a *series*: a name under which a device answers at most once, and the share of the devices that
-take part. A campaign may also list *pilots*: what its maker learned privately from a curator's records (a projection,
-bins, a choice of features), and what that cost. The people in these records paid that cost, not the devices that
-answer. The entries are statements for readers; no device checks them.
+A *series* is a name under which a device answers at most once. *Pilots* are what a campaign's maker learned privately
+from a curator's records (a projection, bins, a choice of features). The people in these records paid their cost, not
+the devices that answer. The entries are statements for readers; no device checks them.
 
 Source: docs/formats.md, sections 2 (series) and 5 (campaign; value limits; maps `series`, `pilots`);
 docs/decisions/0060 and 0071.

@@ -4,11 +4,9 @@ A node holds the records of many people and sends one summary of noisy sums per 
 questions; its terms name the nodes whose summaries count, and say how large their numbers can be.
 
 A masked campaign is a campaign for nodes (here *parties*) that encrypt their sums, so that only the sum of all can be
-decrypted. Its terms name the dealer of the keys, the modulus, the kind of noise, and who is assumed to be honest. The
-checks here recompute what the publisher states.
+decrypted. Its terms name the dealer of the keys, the modulus, the kind of noise, and who is assumed to be honest.
 
-Source: docs/formats.md, section 5 (maps ``nodes`` and ``masked``); docs/math.md, section 6; docs/decisions/0072 and
-0086.
+Source: docs/formats.md, section 5 (maps ``nodes`` and ``masked``); docs/math.md, section 6; docs/decisions/0072, 0086.
 """
 
 from __future__ import annotations
@@ -357,9 +355,8 @@ def least_slot_bits(
 ) -> int:
     """Return the smallest number of bits of a slot, a multiple of 8, in which no total of expected size overflows.
 
-    A total of ``most_parties`` parties fits into w bits if ``most_parties``·(largest |exact number| + reach), with the
-    reach of :func:`reaches`, is below 2^(w−1) for every released vector. The publisher runs this, and every reader as a
-    check.
+    A total fits into w bits if ``most_parties``·(largest |exact number| + reach), with the reach of :func:`reaches`, is
+    below 2^(w−1) for every released vector. The publisher runs this, and every reader as a check.
 
     Args:
         subjects: subjects of the released vectors.

@@ -3,9 +3,8 @@
 The aggregator makes the model; the device classifies with it.
 
 An evaluation campaign asks whether models' predictions are right. A prediction depends on the model's features, so the
-campaign asks about these, and not about the features that it lists itself. Therefore the device must read the models
-before it judges, explains or answers such a campaign: :func:`missing_models` tells which it lacks,
-:func:`evaluated_models` what they read.
+campaign asks about these, and not about the features that it lists itself. Therefore a device must read the models
+before it judges, explains or answers such a campaign (:func:`missing_models`, :func:`evaluated_models`).
 
 Source: docs/formats.md, section 5 (model; evaluations).
 """

@@ -218,8 +218,8 @@ def mask_all(plaintexts: Sequence[int], secret: int, campaign_id: bytes, period:
 def pads(secret: int, campaign_id: bytes, period: int, count: int, modulus: int) -> list[int]:
     """Return the pads H^secret mod N² for the numbers 0 … count − 1: the slow part of :func:`mask_all`.
 
-    H is the base of a number (:func:`hash_to_group`), N is ``modulus``. No plaintext is needed. A pad is as secret as
-    the key, and serves for one ciphertext.
+    H is the base of a number (:func:`hash_to_group`), N is ``modulus``. A pad is as secret as the key, and serves for
+    one ciphertext.
     """
     square = modulus * modulus
     return [power(hash_to_group(campaign_id, period, number, modulus), secret, square) for number in range(count)]
@@ -240,7 +240,7 @@ def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: i
     Args:
         secrets_sum: Σ of the keys of the set, over the integers.
         campaign_id: 32 bytes.
-        period: t, the campaign's period. It and j determine the base H(t, j) (:func:`hash_to_group`).
+        period: t, the campaign's period. H(t, j) is the base of :func:`hash_to_group`.
         count: the number of ciphertexts of a message.
         modulus: N, the campaign's modulus.
 

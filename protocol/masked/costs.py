@@ -2,8 +2,7 @@
 
 Every released number is one entry of the Q vectors that nodes sum. The total of the parties (nodes) is private for one
 *unit*: one record, or all records of one party. ε is divided over the vectors as for summaries in the clear; δ over the
-numbers that change when one unit is added or removed. The ranges of exact numbers, the number of ciphertexts per
-message and the least size of a set also follow from the terms of the campaign.
+numbers that change when one unit is added or removed.
 
 Source: docs/math.md, section 6; docs/formats.md, sections 5 and 6.
 """

@@ -280,10 +280,9 @@ def read_key_book(raw: bytes, campaign: Campaign) -> KeyBook:
         campaign: a masked campaign.
 
     Raises:
-        DocumentError: ``too_large``, ``unsupported_version``, ``wrong_role``; ``malformed``: no envelope of a key book
-            with exactly one signature, by the key id of the dealer; ``bad_signature``; ``unrecognized_campaign``: the
-            book is of another campaign; ``invalid_keys``: the reasons of :func:`parse_key_book`, or more parties than
-            the campaign allows.
+        DocumentError: the reasons of :func:`protocol.masked.fields.read_of_dealer`; ``unrecognized_campaign``: the book
+            is of another campaign; ``invalid_keys``: the reasons of :func:`parse_key_book`, or more parties than the
+            campaign allows.
         InputError: ``campaign_not_masked``.
     """
     book = parse_key_book(read_of_dealer(raw, ROLE, campaign))

@@ -176,8 +176,7 @@ def read_release(raw: bytes, campaign: Campaign) -> Release:
         campaign: a masked campaign.
 
     Raises:
-        DocumentError: ``too_large``, ``unsupported_version``, ``wrong_role``; ``malformed``: no envelope of a release
-            with exactly one signature, by the key id of the dealer; ``bad_signature``; ``unrecognized_campaign``: the
+        DocumentError: the reasons of :func:`protocol.masked.fields.read_of_dealer`; ``unrecognized_campaign``: the
             release is of another campaign; ``invalid_release``: more parties than the campaign allows, another number
             of elements, or one that is not below N² or shares a divisor with the modulus N.
         InputError: ``campaign_not_masked``.

@@ -214,7 +214,7 @@ class FrequencyMechanism(ValueMechanism):
     @property
     @abstractmethod
     def p(self) -> Fraction:
-        """Probability that an answer supports the true value: that the true value is in the answer's set of values."""
+        """Probability that an answer supports the true value."""
 
     @property
     @abstractmethod

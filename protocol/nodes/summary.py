@@ -1,11 +1,9 @@
 """Lists of nodes, signed summaries, and files and sets of summaries that unite in any order.
 
 A node's *summary* is its noisy counts and sums of one period, signed by the node. The *list* names the nodes whose
-summaries count. It is signed by the keys of the role ``campaign`` of the trust root; its versions rise, as those of
-campaigns.
-
-A file is a concatenation of signed envelopes of one role: summaries, or the messages of masked campaigns. The reader
-finds every intact envelope, whatever is damaged around it. Machines unite sets of such envelopes in any order.
+summaries count. The role ``campaign`` of the trust root signs it; its versions rise, as those of campaigns. A file is a
+concatenation of envelopes of one role: summaries, or the messages of masked campaigns. The reader finds every intact
+envelope, whatever is damaged around it.
 
 Source: docs/formats.md, sections 5 (node list) and 6; docs/decisions/0072.
 """

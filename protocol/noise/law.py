@@ -6,17 +6,15 @@ x and y are two copies of Z of which one is stretched by at most e^β and shifte
 what this costs for every law. :func:`calibrated` guesses k and β in floating point and proves them with rational
 bounds.
 
-Z is a :class:`LazyReal`: a random number with a fixed distribution, of which at every moment an interval is known that
-holds it. More random bits make the interval shorter. A comparison draws bits until its result is certain, so its result
-is that of the exact numbers. Two different numbers are told apart after finitely many bits, with probability 1.
-:func:`rounded` rounds the noisy number without floating point.
+Z is a :class:`LazyReal`: a random number that is known to lie in an interval, which more random bits make shorter. A
+comparison draws bits until its result is certain, so its result is that of the exact numbers. Two different numbers are
+told apart after finitely many bits, with probability 1.
 
-:func:`power_tail_magnitude` samples densities ∝ 1/(1 + |z|^γ)^m by comparisons of integers. γ = 2, m = 1 is the
-standard Cauchy law; γ = 2, m = 2 is Student's t with 3 degrees of freedom, divided by √3. The density of z in (0, 1) is
-∝ 1/(1 + z^γ)^m, and that of w = 1/z for z > 1 is ∝ w^(γm−2)/(1 + w^γ)^m. So a candidate is z = s, or w = s^(1/(γm−1)),
+:func:`power_tail_magnitude` samples densities ∝ 1/(1 + |z|^γ)^m by comparisons of integers: the standard Cauchy law for
+γ = 2, m = 1; Student's t with 3 degrees of freedom, divided by √3, for γ = 2, m = 2. The density of z in (0, 1) is ∝
+1/(1 + z^γ)^m, and that of w = 1/z for z > 1 is ∝ w^(γm−2)/(1 + w^γ)^m. So a candidate is z = s, or w = s^(1/(γm−1)),
 with a uniform number s; the probabilities of the two kinds are proportional to the areas 1 and 1/(γm − 1). A candidate
-is kept with probability 1/(1 + z^γ)^m or 1/(1 + w^γ)^m, by m comparisons with uniform numbers. Powers stay integers,
-since a power of s is compared with a power of the uniform number.
+is kept with probability 1/(1 + z^γ)^m or 1/(1 + w^γ)^m, by m comparisons with uniform numbers.
 
 Source: Karney, "Sampling Exactly from the Normal Distribution", ACM Transactions on Mathematical Software 42 (2016);
 for Student's t, which gives pure ε with a finite variance: Bun and Steinke, "Average-Case Averages: Private Algorithms
