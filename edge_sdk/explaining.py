@@ -579,7 +579,7 @@ def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None = None)
 
 
 def _masked_cost(campaign: Campaign, terms: MaskedTerms, counted: str) -> Facts:
-    """Return a masked message's ε and δ, and on whom protection rests. The ledger counts the adjacency ``counted``."""
+    """Return in words a masked message's cost, and on whom protection rests. ``counted``: the ledger's adjacency."""
     from protocol.masked.costs import cost
 
     is_record = terms.unit == RECORD

@@ -278,8 +278,8 @@ class Policy(NamedTuple):
     def check_adjacency(self, campaign: Campaign, booked: str | None, spent_micro: int) -> None:
         """Raise PolicyError if a summary's ε would be added to ε of another adjacency: their sum bounds nothing.
 
-        ``booked`` is the adjacency whose ε the ledger counts; None if no summary was made yet, and for a device. The
-        error's reason is ``adjacency_fixed``.
+        ``booked`` is the adjacency whose ε the ledger counts; None if no summary was made yet, and for a device.
+        ``spent_micro`` is what was spent so far. The error's reason is ``adjacency_fixed``.
         """
         if campaign.nodes is not None and booked not in (None, self.node_adjacency):
             raise PolicyError(
@@ -380,7 +380,7 @@ class Policy(NamedTuple):
             yield f"{which} reads {quoted(name)}, about which the owner does not answer (features)"
 
     def check_campaign(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> None:
-        """Raise an error if a campaign, which evaluates the models ``evaluated``, asks for more than the owner allows.
+        """Raise an error if a campaign asks more than the owner allows. ``evaluated``: the models that it evaluates.
 
         Raises:
             PolicyError: ``policy_refused``, with the first rule that the campaign breaks; ``adjacency_uncovered``.

@@ -411,7 +411,7 @@ def follow(track: Track | None, reading: Reading, now: int, line: int, longest: 
 
 
 def _pruned(steps: tuple[Step, ...], track: Track, before: int, longest: int) -> tuple[Step, ...]:
-    """Return ``steps`` without those that no longer move a line that counts. If too many are left, join two of them.
+    """Return ``steps`` without those that move no ledger line that still counts. If too many are left, join two.
 
     The oldest step is the first. ``before`` is the limit time now, or just before a step that is seen now. ``longest``
     is the length of the longest window in seconds. By the track's ``boot_line`` the steps of this boot are known.

@@ -212,7 +212,7 @@ class _Progress:
             print(f"\r{records:,} records", end="", file=sys.stderr, flush=True)  # noqa: T201
 
     def end(self) -> None:
-        """End the line, if there is one."""
+        """End the line on the terminal, if one was shown."""
         if self._shown:
             print(file=sys.stderr)  # noqa: T201
 

@@ -241,7 +241,10 @@ def noisy_squares(
 
 
 def noisy_variance(data: ValueCounts, share: int, stream: Stream) -> Fraction:
-    """Return the noisy variance of at least two values of u, in units of u². ``share``: its ε in millionths."""
+    """Return the noisy variance of two or more values of a scaled number u, in units of u².
+
+    ``share``: its ε in millionths.
+    """
     noise = calibration(share)
     grid = global_sensitivity(data.n, data.width) / GRID_OF_NOISE
     scale = noise.multiplier * smooth_sensitivity(data, noise.beta).value

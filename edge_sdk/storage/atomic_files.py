@@ -152,7 +152,10 @@ def make_private_folder(path: str) -> None:
 
 
 def _leave_to_owner(descriptor: int, folder: str) -> None:
-    """Give a new file to its folder's owner, if this is root and nobody else may write there. Ignore errors."""
+    """Give a new file to its folder's owner, if the process is root and nobody else may write in the folder.
+
+    Errors are ignored.
+    """
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):  # some file systems have no owners
             found = os.stat(folder or ".")

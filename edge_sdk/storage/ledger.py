@@ -171,7 +171,7 @@ class Tally:
 
 
 class _Window:
-    """Times and costs of the lines after ``start``, sorted by time."""
+    """Times and costs of the ledger lines after the time ``start``, sorted by time."""
 
     def __init__(self, seconds: int, start: int) -> None:
         self.start = start

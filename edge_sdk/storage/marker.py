@@ -92,7 +92,7 @@ class Machine:
         state.write_meta("machine", self.of(state))
 
     def after(self, file: str | None) -> Machine:
-        """Return the machine for a state that replaces one that names ``file``, which is used if nothing was given."""
+        """Return this machine; if it has neither function nor file, with ``file``, which the replaced state names."""
         return Machine(None, file) if self._function is None and self._file is None else self
 
 

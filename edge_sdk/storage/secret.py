@@ -254,7 +254,7 @@ def note_ended(state: State) -> None:
 
 
 def keep_opt_out(state: State, ledger: Ledger, spool: Spool, marker: Marker | None) -> None:
-    """Opt out again, if the state is an older copy whose secret an opt-out has deleted, by the ``marker``."""
+    """Opt out a state again, if by the ``marker`` an opt-out has deleted its secret: the state is an older copy."""
     secret = state.meta("secret")
     if marker is not None and secret is not None and used_mark(secret) in marker.ended:
         disable_state(state, ledger, spool)
