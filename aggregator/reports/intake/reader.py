@@ -312,10 +312,10 @@ class Reader:
         )
 
     def _naming(self, file: _File) -> Callable[[], bytes] | None:
-        """Begin to compute the file's identity (a digest) in another thread. Call the result to get the identity.
+        """Begin to compute the file's identity (a digest) in another thread, unless it is known.
 
-        The result is None if the identity is known, if the digest of the file's only batch will give it, or if no other
-        thread can compute it.
+        Returns a function that gives the identity, or None if the digest of the file's only batch will give it, or if
+        no other thread can compute it.
         """
         data, known = file.source.data, file.name
         if known is not None:
