@@ -344,7 +344,7 @@ class PartWriter:
     def _finish(self, bucket: _Bucket) -> _OpenPart | None:
         """Write a bucket's waiting records, and end its open Parquet file.
 
-        Returns that file, or None, to be flushed.
+        Returns that file, to be flushed, or None if the bucket has no open file.
         """
         if bucket.size:
             self._write(bucket)
