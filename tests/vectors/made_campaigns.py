@@ -138,65 +138,70 @@ def _questions(cases: Collection) -> None:
         cases.add(name, data, reason=INVALID)
 
 
+def described(**entries: dict[str, Any]) -> bytes:
+    """A campaign in which the label, ``odor`` or ``width`` has other values; one of ``...`` is left out."""
+    features = [changed(each, **entries.get(each["name"], {})) for each in BODY["features"]]
+    return campaign(BODY, label=changed(BODY["label"], **entries.get("label", {})), features=features)
+
+
 def _schema(cases: Collection) -> None:
     """Label and features."""
-    label, (odor, width) = BODY["label"], BODY["features"]
     for name, changes in {
-        "label_is_a_feature": {"label": {**label, "name": "odor"}},
-        "one_class": {"label": {**label, "classes": ["e"]}},
-        "a_class_twice": {"label": {**label, "classes": ["e", "e"]}},
-        "class_is_a_number": {"label": {**label, "classes": ["e", 1]}},
-        "class_with_a_line_break": {"label": {**label, "classes": ["e", "p\n"]}},
-        "class_of_1025_bytes": {"label": {**label, "classes": ["e", "é" * 512 + "p"]}},
-        "label_name_empty": {"label": {**label, "name": ""}},
-        "substitute_is_no_class": {"label": {**label, "substitute": 2}},
+        "label_is_a_feature": {"label": {"name": "odor"}},
+        "one_class": {"label": {"classes": ["e"]}},
+        "a_class_twice": {"label": {"classes": ["e", "e"]}},
+        "class_is_a_number": {"label": {"classes": ["e", 1]}},
+        "class_with_a_line_break": {"label": {"classes": ["e", "p\n"]}},
+        "class_of_1025_bytes": {"label": {"classes": ["e", "é" * 512 + "p"]}},
+        "label_name_empty": {"label": {"name": ""}},
+        "substitute_is_no_class": {"label": {"substitute": 2}},
+    }.items():
+        cases.add(name, described(**changes), reason=INVALID)
+    for name, changes in {
         "label_absent": {"label": None},
         "no_features": {"features": []},
         "feature_is_no_map": {"features": ["odor", "width"]},
-        "feature_twice": {"features": [odor, {**width, "name": "odor"}]},
-        "feature_of_unknown_kind": {"features": [odor, {**width, "kind": "text"}]},
-        "value_twice": {"features": [{**odor, "values": ["a", "a", "f"]}, width]},
-        "value_of_1025_bytes": {"features": [{**odor, "values": ["a", "x" * 1025, "f"]}, width]},
-        "value_with_a_format_character": {"features": [{**odor, "values": ["a", "n\u200b", "f"]}, width]},
-        "feature_name_empty": {"features": [{**odor, "name": ""}, width]},
-        "categorical_substitute_absent": {"features": [changed(odor, substitute=...), width]},
-        "numeric_substitute_absent": {"features": [odor, changed(width, substitute=...)]},
-        "value_is_nil": {"features": [{**odor, "values": ["a", None, "f"]}, width]},
-        "unlisted_is_unknown": {"features": [{**odor, "unlisted": "keep"}, width]},
-        "substitute_is_no_value": {"features": [{**odor, "values": ["a", "n", "f", "x"], "substitute": 4}, width]},
-        "bounds_equal": {"features": [odor, {**width, "high": "0.0"}]},
-        "bounds_reversed": {"features": [odor, {**width, "high": "-1"}]},
-        "bound_nan": {"features": [odor, {**width, "high": "nan"}]},
-        "bound_infinite": {"features": [odor, {**width, "high": "Infinity"}]},
-        "bound_is_a_number": {"features": [odor, {**width, "high": 10}]},
-        "bound_with_underscores": {"features": [odor, {**width, "high": "1__0"}]},
-        "bound_with_a_space": {"features": [odor, {**width, "high": "10 "}]},
-        "bound_with_a_plus": {"features": [odor, {**width, "high": "+10"}]},
-        "bound_exponent_301": {"features": [odor, {**width, "high": "0.1e301"}]},
-        "edges_fall": {"features": [odor, {**width, "edges": [0, 0]}]},
-        "edge_outside": {"features": [odor, {**width, "edges": [65537]}]},
-        "edge_at_the_low_end": {"features": [odor, {**width, "edges": [-65536]}]},
-        "edge_is_text": {"features": [odor, {**width, "edges": ["0"]}]},
-        "one_bin": {"features": [odor, {**width, "edges": []}]},
-        "numeric_substitute_outside": {"features": [odor, {**width, "substitute": 65537}]},
     }.items():
         cases.add(name, campaign(BODY, **changes), reason=INVALID)
     for name, changes in {
-        "class_and_value_empty": {
-            "label": {**label, "classes": ["", "p"]},
-            "features": [{**odor, "values": ["a", "", "f"]}, width],
-        },
-        "class_and_value_of_1024_bytes": {
-            "label": {**label, "classes": ["e", "é" * 512]},
-            "features": [{**odor, "values": ["a", "x" * 1024, "f"]}, width],
-        },
-        "bounds_in_scientific_notation": {"features": [odor, {**width, "low": "-1.5E-3", "high": "9.99e+300"}]},
-        "unknown_keys_of_label_and_features": {
-            "label": {**label, "zz": 1},
-            "features": [{**odor, "zz": 1}, {**width, "zz": 1}],
-        },
+        "feature_twice": {"width": {"name": "odor"}},
+        "feature_of_unknown_kind": {"width": {"kind": "text"}},
+        "value_twice": {"odor": {"values": ["a", "a", "f"]}},
+        "value_of_1025_bytes": {"odor": {"values": ["a", "x" * 1025, "f"]}},
+        "value_with_a_format_character": {"odor": {"values": ["a", "n\u200b", "f"]}},
+        "feature_name_empty": {"odor": {"name": ""}},
+        "categorical_substitute_absent": {"odor": {"substitute": ...}},
+        "numeric_substitute_absent": {"width": {"substitute": ...}},
+        "value_is_nil": {"odor": {"values": ["a", None, "f"]}},
+        "unlisted_is_unknown": {"odor": {"unlisted": "keep"}},
+        "substitute_is_no_value": {"odor": {"values": ["a", "n", "f", "x"], "substitute": 4}},
+        "bounds_equal": {"width": {"high": "0.0"}},
+        "bounds_reversed": {"width": {"high": "-1"}},
+        "bound_nan": {"width": {"high": "nan"}},
+        "bound_infinite": {"width": {"high": "Infinity"}},
+        "bound_is_a_number": {"width": {"high": 10}},
+        "bound_with_underscores": {"width": {"high": "1__0"}},
+        "bound_with_a_space": {"width": {"high": "10 "}},
+        "bound_with_a_plus": {"width": {"high": "+10"}},
+        "bound_exponent_301": {"width": {"high": "0.1e301"}},
+        "edges_fall": {"width": {"edges": [0, 0]}},
+        "edge_outside": {"width": {"edges": [65537]}},
+        "edge_at_the_low_end": {"width": {"edges": [-65536]}},
+        "edge_is_text": {"width": {"edges": ["0"]}},
+        "one_bin": {"width": {"edges": []}},
+        "numeric_substitute_outside": {"width": {"substitute": 65537}},
     }.items():
-        cases.add(name, campaign(BODY, **changes))
+        cases.add(name, described(**changes), reason=INVALID)
+    for name, changes in {
+        "class_and_value_empty": {"label": {"classes": ["", "p"]}, "odor": {"values": ["a", "", "f"]}},
+        "class_and_value_of_1024_bytes": {
+            "label": {"classes": ["e", "é" * 512]},
+            "odor": {"values": ["a", "x" * 1024, "f"]},
+        },
+        "bounds_in_scientific_notation": {"width": {"low": "-1.5E-3", "high": "9.99e+300"}},
+        "unknown_keys_of_label_and_features": {"label": {"zz": 1}, "odor": {"zz": 1}, "width": {"zz": 1}},
+    }.items():
+        cases.add(name, described(**changes))
 
 
 def _rest(cases: Collection) -> None:

@@ -7,7 +7,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from support.masked import (
-    DEALER,
     MODULUS,
     TERMS,
     P,
@@ -23,9 +22,10 @@ from support.publisher import NOW
 
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
-from protocol.documents.envelope import PAYLOAD_TYPES, keyid
+from protocol.documents.envelope import keyid
 from protocol.masked.cipher import power
-from vectors.makers import PUBLISHER, Collection, flipped, packed, signed_by, wild
+from vectors.made_masked_keys import released
+from vectors.makers import PUBLISHER, Collection, flipped, packed, wild
 from vectors.sent import IDS, LAST, STRANGER, Sent, add_file, add_union, identity, payload_of, place, told
 
 if TYPE_CHECKING:
@@ -280,15 +280,8 @@ def release_of(campaign: Any, serials: list[int], *, elements_of: int = PERIOD) 
         power(base(campaign.id, elements_of, number), exponent, SQUARE)
         for number in range(len(any_ciphertexts(campaign)))
     ]
-    payload = {
-        "campaign": campaign.id,
-        "elements": elements(*found),
-        "parties": b"".join(sorted(keyid(NODE_KEYS[serial - 1].public) for serial in serials)),
-        "period": PERIOD,
-        "spec": "1.0",
-        "version": 1,
-    }
-    return signed_by(PAYLOAD_TYPES["release"], canonical.pack(payload), DEALER)
+    parties = b"".join(sorted(keyid(NODE_KEYS[serial - 1].public) for serial in serials))
+    return released(campaign=campaign.id, elements=elements(*found), parties=parties)
 
 
 def _total(cases: Collection, name: str, file: str, messages: list[bytes], data: bytes, **outcome: Any) -> None:

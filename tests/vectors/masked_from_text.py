@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from vectors.nodes_from_text import (
     MASKED,
+    WRONG,
     Reader,
     S,
     binary,
-    head_of,
+    envelope_parts,
     integer,
     keyid,
     mapping,
     parts_of,
+    period_fault,
     signed_bytes,
     text,
+    written_again,
 )
 
 if TYPE_CHECKING:
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
 
 KEYS = b"application/vnd.hearsay.keys.v1+msgpack"
 RELEASE = b"application/vnd.hearsay.release.v1+msgpack"
-WRONG = (ValueError, AssertionError, KeyError, TypeError, AttributeError, OverflowError, IndexError)
-"""What reading a payload of another form raises here."""
 
 
 def array(*items: bytes) -> bytes:
@@ -106,21 +107,6 @@ def message_payload(campaign: bytes, elements: bytes, node: bytes, period: int, 
     )
 
 
-def _body(payload: bytes, write: Callable[[dict[str, Any]], bytes]) -> tuple[str | None, dict[str, Any]]:
-    """Why a payload is not what ``write`` writes of its fields, and the fields."""
-    try:
-        reader = Reader(payload)
-        body = reader.value()
-        if reader.at != len(payload) or not isinstance(body, dict):
-            return "malformed", {}
-        if body["spec"] != "1.0":
-            return "unsupported_version", {}
-        assert write(body) == payload
-    except WRONG:
-        return "malformed", {}
-    return None, body
-
-
 def is_word(value: object, least: int = 0) -> bool:
     """Whether a value is an integer from ``least`` to 2^32 − 1."""
     return type(value) is int and least <= value < 2**32
@@ -176,7 +162,7 @@ def judged(
     found = parts_of(raw, MASKED)
     assert found is not None
     payload, hint, signature = found
-    fault, body = _body(payload, _message)
+    fault, body = written_again(payload, _message)
     if fault is None and hint != body["node"]:
         fault = "malformed"
     if fault is not None:
@@ -193,35 +179,10 @@ def judged(
     numbers = elements_of(body["ciphertexts"])
     if len(numbers) != count or not are_good(numbers, modulus):
         return "value_out_of_domain"
-    precision, not_before, expires, now = times
-    if body["period"] * precision >= expires:
-        return "report_too_late"
-    if (body["period"] + 1) * precision <= not_before or body["period"] * precision > now:
-        return "report_too_early"
-    return None
+    return period_fault(body["period"], times)
 
 
 # --- files of the dealer
-
-
-def envelope_parts(raw: bytes, kind: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Payload, keyid and signature of an envelope with one signature; None of other bytes."""
-    reader = Reader(raw)
-    try:
-        if reader.take(len(head_of(kind))) != head_of(kind):
-            return None
-        payload = reader.value()
-        if type(payload) is not bytes or reader.take(4) != b"\x91\x92\xc4\x08":
-            return None
-        hint = reader.take(8)
-        if reader.take(2) != b"\xc4\x40":
-            return None
-        signature = reader.take(64)
-    except (ValueError, UnicodeDecodeError):
-        return None
-    if raw != head_of(kind) + binary(payload) + b"\x91\x92" + binary(hint) + binary(signature):
-        return None
-    return payload, hint, signature
 
 
 def book_payload(campaign: bytes, version: int, listed: int, parties: dict[str, list[Any]]) -> bytes:
@@ -359,7 +320,7 @@ def release_fault(
     fault, payload = _signed(raw, RELEASE, dealer, verify)
     if fault is not None:
         return fault
-    fault, body = _body(payload, _release)
+    fault, body = written_again(payload, _release)
     if fault is not None:
         return fault
     if body["campaign"] != campaign:

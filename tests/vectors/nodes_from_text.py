@@ -23,6 +23,9 @@ SUMMARY_KEYS = ["campaign", "epsilon_micro", "node", "period", "spec", "sums"]
 
 # --- canonical msgpack
 
+WRONG = (ValueError, AssertionError, KeyError, TypeError, AttributeError, OverflowError, IndexError)
+"""What reading a payload of another form raises here."""
+
 
 def integer(number: int) -> bytes:
     """The shortest form of an integer."""
@@ -166,8 +169,8 @@ class Reader:
         raise ValueError("a type that no summary has")
 
 
-def payload_fault(payload: bytes) -> tuple[str | None, dict[str, Any]]:
-    """Why a payload is no summary (None if it is one), and its fields."""
+def written_again(payload: bytes, write: Callable[[dict[str, Any]], bytes]) -> tuple[str | None, dict[str, Any]]:
+    """Why a payload is not what ``write`` writes of its fields, and the fields."""
     try:
         reader = Reader(payload)
         body = reader.value()
@@ -175,21 +178,39 @@ def payload_fault(payload: bytes) -> tuple[str | None, dict[str, Any]]:
             return "malformed", {}
         if body["spec"] != "1.0":
             return "unsupported_version", {}
-        assert sorted(body) == SUMMARY_KEYS
-        assert sorted(body["sums"]) == ["b", "dt", "sh"]
-        raw = body["sums"]["b"]
-        assert body["sums"]["dt"] == "<i8"
-        body["sums"] = [int.from_bytes(raw[k : k + 8], "little", signed=True) for k in range(0, len(raw), 8)]
-        # Writing the same fields gives the same bytes, or the payload was not canonical.
-        again = summary_payload(body["campaign"], body["epsilon_micro"], body["node"], body["period"], body["sums"])
-        assert again == payload
-        assert (len(body["campaign"]), len(body["node"])) == (32, 8)
-        assert 1 <= body["epsilon_micro"] < 2**40
-        assert 0 <= body["period"] < 2**32
-        assert 1 <= len(body["sums"]) <= 2**19
-    except (ValueError, AssertionError, KeyError, TypeError, AttributeError, OverflowError):
+        assert write(body) == payload
+    except WRONG:
         return "malformed", {}
     return None, body
+
+
+def _summary(body: dict[str, Any]) -> bytes:
+    """The bytes of a summary with these fields; the sums are read into numbers."""
+    assert sorted(body) == SUMMARY_KEYS
+    assert sorted(body["sums"]) == ["b", "dt", "sh"]
+    raw = body["sums"]["b"]
+    assert body["sums"]["dt"] == "<i8"
+    body["sums"] = [int.from_bytes(raw[k : k + 8], "little", signed=True) for k in range(0, len(raw), 8)]
+    assert (len(body["campaign"]), len(body["node"])) == (32, 8)
+    assert 1 <= body["epsilon_micro"] < 2**40
+    assert 0 <= body["period"] < 2**32
+    assert 1 <= len(body["sums"]) <= 2**19
+    return summary_payload(body["campaign"], body["epsilon_micro"], body["node"], body["period"], body["sums"])
+
+
+def payload_fault(payload: bytes) -> tuple[str | None, dict[str, Any]]:
+    """Why a payload is no summary (None if it is one), and its fields."""
+    return written_again(payload, _summary)
+
+
+def period_fault(period: int, times: tuple[int, int, int, int]) -> str | None:
+    """Why a period is not answered; ``times``: time_precision, not_before, expires, now."""
+    precision, not_before, expires, now = times
+    if period * precision >= expires:
+        return "report_too_late"
+    if (period + 1) * precision <= not_before or period * precision > now:
+        return "report_too_early"
+    return None
 
 
 def head_of(kind: bytes) -> bytes:
@@ -197,8 +218,8 @@ def head_of(kind: bytes) -> bytes:
     return MARK + b"\xd9" + bytes([len(kind)]) + kind
 
 
-def parts_of(raw: bytes, kind: bytes = NODE) -> tuple[bytes, bytes, bytes] | None:
-    """Payload, keyid and signature of an intact envelope that is all of ``raw``; None of other bytes."""
+def envelope_parts(raw: bytes, kind: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Payload, keyid and signature of an envelope with one signature; None of other bytes."""
     reader = Reader(raw)
     try:
         if reader.take(len(head_of(kind))) != head_of(kind):
@@ -212,10 +233,14 @@ def parts_of(raw: bytes, kind: bytes = NODE) -> tuple[bytes, bytes, bytes] | Non
         signature = reader.take(64)
     except (ValueError, UnicodeDecodeError):
         return None
-    shortest = len(head_of(kind)) + len(binary(payload)) + 78
-    if reader.at != len(raw) or len(raw) != shortest or len(raw) > LARGEST or MARK in raw[1:]:
+    if raw != head_of(kind) + binary(payload) + b"\x91\x92" + binary(hint) + binary(signature):
         return None
     return payload, hint, signature
+
+
+def parts_of(raw: bytes, kind: bytes = NODE) -> tuple[bytes, bytes, bytes] | None:
+    """The parts of an intact envelope that is all of ``raw`` and holds no other mark; None of other bytes."""
+    return None if len(raw) > LARGEST or MARK in raw[1:] else envelope_parts(raw, kind)
 
 
 def cut(raw: bytes, kind: bytes = NODE) -> bool:
@@ -317,12 +342,7 @@ def judged(
         if any(not least <= number <= largest for number in body["sums"][at : at + length]):
             return "value_out_of_domain"
         at += length
-    precision, not_before, expires, now = times
-    if body["period"] * precision >= expires:
-        return "report_too_late"
-    if (body["period"] + 1) * precision <= not_before or body["period"] * precision > now:
-        return "report_too_early"
-    return None
+    return period_fault(body["period"], times)
 
 
 def vectors(family: str, classes: int, features: Sequence[tuple[str, int, bool]]) -> list[tuple[str, int]]:
