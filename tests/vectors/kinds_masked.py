@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from support.masked import fixed_entropy
 
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import SigningKey, read_envelope
+from protocol.documents.envelope import SigningKey
 from protocol.masked.cipher import Unmasking, mask_all
 from protocol.masked.costs import ciphertexts_of, least_parties, masked_terms_of, ranges_of
 from protocol.masked.fields import Slots
 from protocol.masked.keys import check_successor, own_key, read_key_book, seal_key
 from protocol.masked.message import MessageSet, judge_message, read_message
 from protocol.masked.release import check_answers, parse_request, read_release
-from protocol.nodes.summary import parse_node_list, read_summaries
+from protocol.nodes.summary import read_summaries
 from protocol.nodes.terms import released_vectors
+from vectors.kinds_nodes import campaign_of, listed_in, united
 from vectors.runner import kind
-
-if TYPE_CHECKING:
-    from protocol.documents.campaign import Campaign
-
-
-def _campaign(data: str) -> Campaign:
-    return parse_campaign(read_envelope(bytes.fromhex(data), "campaign").payload)
 
 
 @kind
 def masked_ranges(campaign: str) -> dict[str, Any]:
     """J, and kind, length, least and largest exact number and H of every released vector of a campaign's file."""
-    found = _campaign(campaign)
+    found = campaign_of(campaign)
     parts = zip(released_vectors(found), ranges_of(found), strict=True)
     return {
         "ciphertexts": ciphertexts_of(found),
@@ -41,15 +34,14 @@ def masked_ranges(campaign: str) -> dict[str, Any]:
 @kind
 def least_set(campaign: str, parties: list[int]) -> list[int]:
     """For each number of parties in a book the least number of parties whose total is released."""
-    return [least_parties(masked_terms_of(_campaign(campaign)), each) for each in parties]
+    return [least_parties(masked_terms_of(campaign_of(campaign)), each) for each in parties]
 
 
 @kind
 def masked_message(campaign: str, nodes: str, keys: str, data: str, now: int) -> dict[str, Any]:
     """What the envelope of a message says that counts at the time ``now``, by files of campaign, list and key book."""
-    terms = _campaign(campaign)
-    listed = parse_node_list(read_envelope(bytes.fromhex(nodes), "nodes").payload)
-    found = judge_message(bytes.fromhex(data), terms, listed, read_key_book(bytes.fromhex(keys), terms), now)
+    terms = campaign_of(campaign)
+    found = judge_message(bytes.fromhex(data), terms, listed_in(nodes), read_key_book(bytes.fromhex(keys), terms), now)
     return {
         "node": found.node.hex(),
         "period": found.period,
@@ -69,21 +61,13 @@ def message_file(parts: list[str]) -> list[list[Any]]:
 @kind
 def message_union(files: list[str]) -> dict[str, Any]:
     """The union of the sets of several files of messages, without a check of signatures."""
-    united = MessageSet()
-    for file in files:
-        united = united.union(MessageSet.from_bytes(bytes.fromhex(file)))
-    raw = united.to_bytes()
-    return {
-        "bytes": len(raw),
-        "sha256": sha256(raw).hexdigest(),
-        "conflicts": [[campaign.hex(), period, node.hex()] for campaign, period, node in united.conflicts()],
-    }
+    return united(MessageSet, files)[1]
 
 
 @kind
 def key_book(campaign: str, data: str) -> dict[str, Any]:
     """Version, version of the list, and for every party serial number, u and SHA-256 of the box."""
-    found = read_key_book(bytes.fromhex(data), _campaign(campaign))
+    found = read_key_book(bytes.fromhex(data), campaign_of(campaign))
     return {
         "version": found.version,
         "list": found.list_version,
@@ -98,7 +82,7 @@ def key_book(campaign: str, data: str) -> dict[str, Any]:
 @kind
 def key_books(campaign: str, before: str, data: str) -> int:
     """The version of a book at a reader that has accepted the book ``before``."""
-    first, second = (read_key_book(bytes.fromhex(raw), _campaign(campaign)) for raw in (before, data))
+    first, second = (read_key_book(bytes.fromhex(raw), campaign_of(campaign)) for raw in (before, data))
     check_successor(second, first.version, first.identity)
     return second.version
 
@@ -106,7 +90,9 @@ def key_books(campaign: str, before: str, data: str) -> int:
 @kind
 def opened_key(campaign: str, data: str, seed: str) -> dict[str, Any]:
     """The key in a book of the node whose key pair follows from ``seed``; the secret in hexadecimal."""
-    found = own_key(read_key_book(bytes.fromhex(data), _campaign(campaign)), SigningKey.from_seed(bytes.fromhex(seed)))
+    found = own_key(
+        read_key_book(bytes.fromhex(data), campaign_of(campaign)), SigningKey.from_seed(bytes.fromhex(seed))
+    )
     return {"serial": found.serial, "u": found.u, "secret": f"{found.secret:x}"}
 
 
@@ -131,7 +117,7 @@ def masked_request(data: str) -> dict[str, Any]:
 @kind
 def masked_release(campaign: str, request: str, data: str) -> dict[str, Any]:
     """Elements and identity of a release that answers a request."""
-    found = read_release(bytes.fromhex(data), _campaign(campaign))
+    found = read_release(bytes.fromhex(data), campaign_of(campaign))
     check_answers(found, parse_request(bytes.fromhex(request)))
     return {"elements": [f"{each:x}" for each in found.elements], "identity": found.identity.hex()}
 
@@ -139,7 +125,7 @@ def masked_release(campaign: str, request: str, data: str) -> dict[str, Any]:
 @kind
 def encrypted(campaign: str, secret: str, period: int, numbers: list[int]) -> dict[str, Any]:
     """Plaintexts and ciphertexts of numbers under a secret; the secret and the results in hexadecimal."""
-    found = _campaign(campaign)
+    found = campaign_of(campaign)
     terms = masked_terms_of(found)
     plaintexts = Slots(terms.slot_bits).pack(numbers)
     ciphertexts = mask_all(plaintexts, int(secret, 16), found.id, period, terms.modulus)
@@ -149,7 +135,7 @@ def encrypted(campaign: str, secret: str, period: int, numbers: list[int]) -> di
 @kind
 def opened_totals(campaign: str, messages: str, data: str) -> list[int]:
     """All totals of the messages of a file, by the release in ``data``."""
-    found = _campaign(campaign)
+    found = campaign_of(campaign)
     terms = masked_terms_of(found)
     product = Unmasking(terms.modulus, ciphertexts_of(found))
     for envelope in MessageSet.from_bytes(bytes.fromhex(messages)).counting():

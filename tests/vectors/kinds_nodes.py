@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
@@ -11,11 +11,35 @@ from protocol.nodes.summary import SummarySet, judge_summary, parse_node_list, r
 from protocol.nodes.terms import ranges, released_vectors, shares
 from vectors.runner import kind
 
+if TYPE_CHECKING:
+    from protocol.documents.campaign import Campaign
+    from protocol.nodes.summary import NodeList
+
+
+def campaign_of(data: str) -> Campaign:
+    """The campaign in a file."""
+    return parse_campaign(read_envelope(bytes.fromhex(data), "campaign").payload)
+
+
+def listed_in(data: str) -> NodeList:
+    """The nodes in a file of a list."""
+    return parse_node_list(read_envelope(bytes.fromhex(data), "nodes").payload)
+
+
+def united(kind_of_set: Any, files: list[str]) -> tuple[Any, dict[str, Any]]:
+    """The union of the sets of several files, and what a case says of the bytes and of conflicts."""
+    found = kind_of_set()
+    for file in files:
+        found = found.union(kind_of_set.from_bytes(bytes.fromhex(file)))
+    raw = found.to_bytes()
+    conflicts = [[campaign.hex(), period, node.hex()] for campaign, period, node in found.conflicts()]
+    return found, {"bytes": len(raw), "sha256": sha256(raw).hexdigest(), "conflicts": conflicts}
+
 
 @kind
 def released_ranges(campaign: str, epsilon_micro: int) -> list[list[Any]]:
     """Kind, length, ε in millionths, least and largest number of every released vector of a campaign's file."""
-    found = parse_campaign(read_envelope(bytes.fromhex(campaign), "campaign").payload)
+    found = campaign_of(campaign)
     parts = zip(released_vectors(found), shares(found, epsilon_micro), ranges(found, epsilon_micro), strict=True)
     return [[subject.kind, subject.size, share, low, high] for subject, share, (low, high) in parts]
 
@@ -23,9 +47,7 @@ def released_ranges(campaign: str, epsilon_micro: int) -> list[list[Any]]:
 @kind
 def summary(campaign: str, nodes: str, data: str, now: int) -> dict[str, Any]:
     """What the envelope of a summary says that counts at the time ``now``, by the files of a campaign and a list."""
-    terms = parse_campaign(read_envelope(bytes.fromhex(campaign), "campaign").payload)
-    listed = parse_node_list(read_envelope(bytes.fromhex(nodes), "nodes").payload)
-    found = judge_summary(bytes.fromhex(data), terms, listed, now)
+    found = judge_summary(bytes.fromhex(data), campaign_of(campaign), listed_in(nodes), now)
     return {
         "node": found.node.hex(),
         "period": found.period,
@@ -47,13 +69,5 @@ def summary_file(parts: list[str]) -> list[list[Any]]:
 @kind
 def summary_union(files: list[str]) -> dict[str, Any]:
     """The union of the sets of several files, without a check of signatures."""
-    united = SummarySet()
-    for file in files:
-        united = united.union(SummarySet.from_bytes(bytes.fromhex(file)))
-    raw = united.to_bytes()
-    return {
-        "bytes": len(raw),
-        "sha256": sha256(raw).hexdigest(),
-        "counting": [sha256(envelope).hexdigest()[:16] for envelope in united.counting()],
-        "conflicts": [[campaign.hex(), period, node.hex()] for campaign, period, node in united.conflicts()],
-    }
+    found, said = united(SummarySet, files)
+    return {**said, "counting": [sha256(envelope).hexdigest()[:16] for envelope in found.counting()]}

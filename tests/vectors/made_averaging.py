@@ -33,6 +33,22 @@ def units(sums: list[int], *, weight: bool) -> list[int]:
     return [*(each * UNIT for each in sums), UNIT * weight]
 
 
+def halves(first: list[int], second: list[int]) -> list[int]:
+    """⌊(a + b)/2⌋ of two vectors."""
+    return [(a + b) // 2 for a, b in zip(first, second, strict=True)]
+
+
+def less(first: list[int], second: list[int]) -> list[int]:
+    """The difference of two vectors."""
+    return [a - b for a, b in zip(first, second, strict=True)]
+
+
+BEFORE, BEFORE_OTHER = units(OWN, weight=True), units(OTHER, weight=False)
+MEAN = halves(BEFORE, BEFORE_OTHER)
+TRANSFER = less(MEAN, BEFORE)
+"""What A has to add."""
+
+
 def packed(numbers: list[int]) -> bytes:
     """Integers of 16 bytes, big-endian, two's complement."""
     return b"".join(number.to_bytes(16, "big", signed=True) for number in numbers)
@@ -40,24 +56,14 @@ def packed(numbers: list[int]) -> bytes:
 
 def message(**changes: Any) -> bytes:
     """An offer of A to B with some of the seven values replaced."""
-    vector = packed(units(OWN, weight=True))
+    vector = packed(BEFORE)
     values = {"tag": TAG, "kind": "offer", "session": SESSION, "sender": A, "receiver": B, "number": 1}
     return canonical.pack([*({**values, "vector": vector, **changes}).values()])
 
 
 def reply(**changes: Any) -> bytes:
     """B's reply to the first offer of A: the transfer a' − a."""
-    return message(**{"kind": "reply", "sender": B, "receiver": A, "vector": packed(transfer()), **changes})
-
-
-def halves() -> list[int]:
-    """⌊(a + b)/2⌋ of the two vectors."""
-    return [(a + b) // 2 for a, b in zip(units(OWN, weight=True), units(OTHER, weight=False), strict=True)]
-
-
-def transfer() -> list[int]:
-    """What A has to add."""
-    return [half - a for half, a in zip(halves(), units(OWN, weight=True), strict=True)]
+    return message(**{"kind": "reply", "sender": B, "receiver": A, "vector": packed(TRANSFER), **changes})
 
 
 def _case(cases: Collection, name: str, kind: str, own: bytes, outcome: dict[str, Any], **inputs: Any) -> None:
@@ -72,7 +78,7 @@ def _texts(numbers: list[int]) -> list[str]:
 
 def _offers(cases: Collection) -> None:
     _case(cases, "offer", "averaging_offer", A, {"expect": message().hex()}, partner=B.hex())
-    plain = message(sender=B, receiver=C, vector=packed(units(OTHER, weight=False)))
+    plain = message(sender=B, receiver=C, vector=packed(BEFORE_OTHER))
     _case(cases, "offer_without_weight", "averaging_offer", B, {"expect": plain.hex()}, partner=C.hex())
     mismatch = {"reason": "averaging_mismatch"}
     _case(cases, "offer_to_itself", "averaging_offer", A, mismatch, partner=A.hex())
@@ -96,19 +102,17 @@ def _answer(cases: Collection, name: str, offers: list[bytes], **outcome: Any) -
 
 
 def _answers(cases: Collection) -> None:
-    after = [b - moved for b, moved in zip(units(OTHER, weight=False), transfer(), strict=True)]
+    after = less(BEFORE_OTHER, TRANSFER)
     once = {"replies": [reply().hex()], "units": _texts(after)}
     _answer(cases, "answer", [message()], expect=once)
     _answer(cases, "offer_repeated", [message()] * 3, expect={**once, "replies": [reply().hex()] * 3})
-    later = reply(number=2, vector=packed([(a + b) // 2 - a for a, b in zip(halves(), after, strict=True)]))
-    second = message(number=2, vector=packed(halves()))
-    expect = {"replies": [reply().hex(), later.hex(), None]}
-    expect["units"] = _texts([a + b - (a + b) // 2 for a, b in zip(halves(), after, strict=True)])
+    mean = halves(MEAN, after)
+    later, second = reply(number=2, vector=packed(less(mean, MEAN))), message(number=2, vector=packed(MEAN))
+    expect = {"replies": [reply().hex(), later.hex(), None], "units": _texts(less(after, less(mean, MEAN)))}
     _answer(cases, "older_offer_after_a_newer", [message(), second, message()], expect=expect)
     largest = [LIMIT - 1, 1 - LIMIT, 0]
-    ends = [(a + b) // 2 - a for a, b in zip(largest, units(OTHER, weight=False), strict=True)]
-    expect = {"replies": [reply(vector=packed(ends)).hex()]}
-    expect["units"] = _texts([b - moved for b, moved in zip(units(OTHER, weight=False), ends, strict=True)])
+    ends = less(halves(largest, BEFORE_OTHER), largest)
+    expect = {"replies": [reply(vector=packed(ends)).hex()], "units": _texts(less(BEFORE_OTHER, ends))}
     _answer(cases, "largest_numbers", [message(vector=packed(largest))], expect=expect)
 
 
@@ -117,14 +121,13 @@ def _take(cases: Collection, name: str, replies: list[bytes], **outcome: Any) ->
 
 
 def _taken(cases: Collection) -> None:
-    own = _texts(units(OWN, weight=True))
-    _take(cases, "reply", [reply()], expect={"averaged": [True], "units": _texts(halves())})
-    _take(cases, "reply_repeated", [reply()] * 2, expect={"averaged": [True, False], "units": _texts(halves())})
+    own = _texts(BEFORE)
+    _take(cases, "reply", [reply()], expect={"averaged": [True], "units": _texts(MEAN)})
+    _take(cases, "reply_repeated", [reply()] * 2, expect={"averaged": [True, False], "units": _texts(MEAN)})
     _take(cases, "refusal", [reply(vector=None)], expect={"averaged": [False], "units": own})
     _take(cases, "reply_to_another_offer", [reply(number=2)], expect={"averaged": [False], "units": own})
     _take(cases, "reply_of_another_member", [reply(sender=C)], expect={"averaged": [False], "units": own})
-    far = LIMIT - 1
-    beyond = reply(vector=packed([far, 0, 0]))
+    beyond = reply(vector=packed([LIMIT - 1, 0, 0]))
     _take(cases, "reply_that_leaves_126_bits", [beyond], reason="malformed")
 
 

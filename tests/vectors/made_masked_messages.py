@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from support.masked import (
@@ -26,6 +25,8 @@ from protocol.documents.envelope import keyid
 from protocol.masked.cipher import power
 from vectors.made_masked_keys import released
 from vectors.makers import PUBLISHER, Collection, flipped, packed, wild
+from vectors.masked_from_text import base
+from vectors.masked_from_text import plaintexts as plaintexts_of
 from vectors.sent import IDS, LAST, STRANGER, Sent, add_file, add_union, identity, payload_of, place, told
 
 if TYPE_CHECKING:
@@ -188,38 +189,15 @@ def _sets(cases: Collection) -> None:
         add_union(cases, "message_union", name, files, held, conflicts=conflicts)
 
 
-def base(campaign_id: bytes, period: int, number: int) -> int:
-    """H of the text, written out here."""
-    raw = b"".join(
-        sha256(
-            block.to_bytes(4, "big")
-            + b"hearsay/1/masked"
-            + campaign_id
-            + period.to_bytes(4, "big")
-            + number.to_bytes(4, "big")
-        ).digest()
-        for block in range(17)
-    )
-    return int.from_bytes(raw, "big") % SQUARE
-
-
-def _plain(bits: int, numbers: list[int]) -> list[int]:
-    each = 2000 // bits
-    return [
-        sum(value << bits * slot for slot, value in enumerate(numbers[start : start + each]))
-        for start in range(0, len(numbers), each)
-    ]
-
-
 def _cipher(campaign: Any, secret: int, period: int, plaintexts: list[int]) -> list[int]:
     return [
-        (1 + x % MODULUS * MODULUS) * power(base(campaign.id, period, number), secret, SQUARE) % SQUARE
+        (1 + x % MODULUS * MODULUS) * power(base(campaign.id, period, number, MODULUS), secret, SQUARE) % SQUARE
         for number, x in enumerate(plaintexts)
     ]
 
 
 def _opened(cases: Collection) -> None:
-    """Ciphertexts and totals, computed here from the text with Python's integers."""
+    """Ciphertexts and totals, computed from the text with Python's integers."""
     limit = 1 << 39
     for name, file, campaign, bits, secret, numbers in (
         ("encrypted", "@campaign", CAMPAIGN, 40, secret_of(1), [1, -1, 0, limit - 1, 1 - limit, *range(9)]),
@@ -227,14 +205,14 @@ def _opened(cases: Collection) -> None:
         ("encrypted_with_the_key_0", "@campaign", CAMPAIGN, 40, 0, [7] * 14),
         ("encrypted_with_the_largest_key", "@campaign", CAMPAIGN, 40, (1 << 4224) - 1, [7] * 14),
     ):
-        plaintexts = _plain(bits, numbers)
+        plaintexts = plaintexts_of(numbers, bits)
         found = {"plaintexts": plaintexts, "ciphertexts": _cipher(campaign, secret, PERIOD, plaintexts)}
         expect = {key: [f"{each:x}" for each in of_one] for key, of_one in found.items()}
         inputs = {"campaign": file, "secret": f"{secret:x}", "period": PERIOD, "numbers": numbers}
         cases.case(name, "encrypted", **inputs, expect=expect)
+    inputs = {"campaign": "@campaign", "secret": f"{secret_of(1):x}", "period": PERIOD}
     for name, number in {"slot_overflow": limit, "slot_overflow_below": -limit}.items():
-        inputs = {"campaign": "@campaign", "secret": f"{secret_of(1):x}", "period": PERIOD, "numbers": [number]}
-        cases.case(name, "encrypted", **inputs, reason="slot_overflow")
+        cases.case(name, "encrypted", **inputs, numbers=[number], reason="slot_overflow")
     _totals(cases)
 
 
@@ -242,7 +220,7 @@ def _totals(cases: Collection) -> None:
     numbers = [[place * (node + 1) - 3**node for place in range(14)] for node in range(3)]
     for family, file, campaign, bits in ((GAUSSIAN, "@campaign", CAMPAIGN, 40), ("wide", "@wide campaign", WIDE, 200)):
         sent = [
-            _sent(campaign, _cipher(campaign, short(node + 1), PERIOD, _plain(bits, each)), node)
+            _sent(campaign, _cipher(campaign, short(node + 1), PERIOD, plaintexts_of(each, bits)), node)
             for node, each in enumerate(numbers)
         ]
         total = [sum(each) for each in zip(*numbers, strict=True)]
@@ -277,7 +255,7 @@ def release_of(campaign: Any, serials: list[int], *, elements_of: int = PERIOD) 
     """The release for the nodes with these serial numbers, with elements of a period that may be another."""
     exponent = -sum(map(short, serials))
     found = [
-        power(base(campaign.id, elements_of, number), exponent, SQUARE)
+        power(base(campaign.id, elements_of, number, MODULUS), exponent, SQUARE)
         for number in range(len(any_ciphertexts(campaign)))
     ]
     parties = b"".join(sorted(keyid(NODE_KEYS[serial - 1].public) for serial in serials))
