@@ -1,8 +1,7 @@
-"""Which features a campaign should ask about, from a pilot or from private answers alone.
+"""Find which features a campaign should ask about, from a pilot or from private answers alone. Run by the analyst.
 
-In: probabilities of values given the class with the noise that they have, shares of a fleet that answered so far, and
-private accuracies of candidate models. Out: the next step of a series of campaigns, each with its reason; or the
-features of a schema that a pilot recommends. Run by the analyst.
+From a pilot's records come the features, groups of values and bins that a campaign should ask about. From the
+statistics and measured accuracies of a series of campaigns comes the next step of the series, with its reason.
 
 - ``from_pilot``: the work of ``hearsay design``. It uses ``forward_selection`` (which features), ``codings`` (which
   groups and bins) and ``schema_text`` (the schema file that it writes).

@@ -1,7 +1,7 @@
-"""Candidate sets of features, and the race between them: private accuracies, their posterior, and the choice.
+"""Make candidate sets of features, and choose the best by private accuracies.
 
 Private answers about one feature at a time show how strongly each feature depends on the class. They can not show
-which features repeat each other. So the candidates are sets of strong features of several sizes, and private
+which features carry the same information. So the candidates are sets of strong features of several sizes, and private
 evaluations decide between them.
 
 An evaluation asks n devices whether a model is right, one bit each, by randomised response. The estimated accuracy has
@@ -9,8 +9,8 @@ a standard error of at most c/√n with
 
     c = ½ (e^ε + 1)/(e^ε − 1)
 
-Many candidates are measured coarsely, so the best of the estimates is too good by its noise. All accuracies are
-therefore shrunk to their common mean before they are compared, and an uncertain candidate gets a malus.
+Many candidates are measured coarsely, so the best of the estimates is too high by its noise. All accuracies are
+therefore shrunk to their common mean before they are compared, and uncertain candidates lose some accuracy.
 
 Source: decision 65.
 """
@@ -33,7 +33,7 @@ Subset = tuple[int, ...]
 RECORDS = 4000
 """Number of simulated records of the greedy selection."""
 NEIGHBOURS = 8
-"""Number of features that a local round tries to add. A set with more features than this loses none."""
+"""Number of the strongest other features that are tried as additions; a set larger than this has none removed."""
 _ALL = "all"
 _PLANS: tuple[tuple[str, int], ...] = (
     (_ALL, 0),
@@ -53,20 +53,20 @@ SPREAD = 0.05
 MALUS = 0.3
 """Number of posterior standard deviations that are subtracted before candidates are compared."""
 TOLL = 0.01
-"""Accuracy that is subtracted per feature, for up to :data:`TOLLED` features, before candidates are compared."""
+"""Accuracy that is subtracted for each of at most :data:`TOLLED` features before candidates are compared."""
 TOLLED = 10
 CLEARLY = 0.5
-"""Number of standard errors of the difference by which a set must beat all features, for each class but one."""
+"""A set must be better than all features by this number of standard errors times (number of classes − 1)."""
 
 
 def strengths(tables: Tables) -> Floats:
-    """Mutual information of each feature and the class, in nats: shape (features,) float64.
+    """Return the mutual information of each feature and the class, in nats: shape (features,) float64.
 
         Σ_{a,c} P(c) P(a | c) log [P(a | c) / Σ_d P(d) P(a | d)]
 
-    a is a value and c, d are classes. ``tables`` are posterior means, which are shrunk towards independence as far as
-    the noise hides a dependence (:mod:`aggregator.models.postprocess.posterior`). A weak feature with few answers is
-    therefore not strong by chance.
+    a is a value and c, d are classes. ``tables`` are posterior means: the more noise hides a dependence, the more they
+    are shrunk to independence (:mod:`aggregator.models.postprocess.posterior`). So a weak feature with few answers
+    does not look strong by chance.
     """
     found = []
     for table in tables.likelihood:
@@ -76,16 +76,16 @@ def strengths(tables: Tables) -> Floats:
 
 
 def strongest(tables: Tables) -> list[int]:
-    """Indices of all features, the strongest first. Of equal features the first is first."""
+    """Return the indices of all features by falling :func:`strengths`; equal features keep their order."""
     return [int(index) for index in np.argsort(-strengths(tables), kind="stable")]
 
 
 def greedy(tables: Tables, most: int, rng: np.random.Generator) -> list[int]:
-    """Features in the order of a forward selection, at most ``most``.
+    """Return at most ``most`` features in the order of a forward selection.
 
-    Each step adds the feature with which a model is most often right on records simulated with ``rng``. The records
-    have independent features given the class, with the probabilities of ``tables``, so the chance that a prediction is
-    right is the largest posterior probability of a class.
+    Each step adds the feature with which a model is most often right on records simulated with ``rng``. In these
+    records features are independent given the class, with the probabilities of ``tables``. So a prediction is right
+    with the largest P(class | record).
     """
     labels = rng.choice(len(tables.prior), RECORDS, p=tables.prior)
     gains = []
@@ -105,14 +105,14 @@ def greedy(tables: Tables, most: int, rng: np.random.Generator) -> list[int]:
 
 
 def _sure(score: Floats) -> float:
-    """Mean over the records of the largest P(class | record). ``score``: shape (records, k) float64, logarithms."""
+    """Return the mean of the largest P(class | record). ``score``: (records, k), logarithms up to a constant."""
     return float((1 / np.exp(score - score.max(axis=1, keepdims=True)).sum(axis=1)).mean())
 
 
 def candidates(tables: Tables, number: int, rng: np.random.Generator) -> list[Subset]:
-    """At most ``number`` different sets of features to be evaluated; the first is the set of all features.
+    """Return at most ``number`` different sets of features to be evaluated; the first is the set of all features.
 
-    ``rng`` is the source of the greedy selection's records.
+    ``rng``: source of the random records of :func:`greedy`.
     """
     ways = {"top": strongest(tables), "greedy": greedy(tables, max(size for _, size in _PLANS), rng)}
     ways[_ALL] = list(range(len(tables.likelihood)))
@@ -120,10 +120,10 @@ def candidates(tables: Tables, number: int, rng: np.random.Generator) -> list[Su
 
 
 def neighbours(subset: Subset, order: Sequence[int], known: Iterable[Subset]) -> list[Subset]:
-    """Sets that differ from ``subset`` by one feature and are not yet ``known``.
+    """Return the sets that differ from ``subset`` by one feature and are not ``known``.
 
-    One of the :data:`NEIGHBOURS` strongest other features is added, or a feature is removed. A single feature is not
-    removed, and none of a set of more than :data:`NEIGHBOURS` features. ``order``: all features, the strongest first.
+    One of the :data:`NEIGHBOURS` strongest other features is added, or one feature is removed. None is removed from a
+    set of one feature, or of more than :data:`NEIGHBOURS`. ``order``: all features, the strongest first.
     """
     others = [index for index in order if index not in subset][:NEIGHBOURS]
     found = [as_subset([*subset, index]) for index in others]
@@ -134,12 +134,12 @@ def neighbours(subset: Subset, order: Sequence[int], known: Iterable[Subset]) ->
 
 
 def as_subset(indices: Iterable[int]) -> Subset:
-    """The indices in rising order, each once."""
+    """Return the indices in rising order, each once."""
     return tuple(sorted(set(indices)))
 
 
 def unit_error(epsilon_micro: int) -> float:
-    """c, the largest standard error of a private accuracy of one answer at ε = ``epsilon_micro``/10⁶."""
+    """Return c, the largest standard error of a private accuracy from one answer at ε = ``epsilon_micro``/10⁶."""
     return 0.5 / tanh(epsilon_micro / MICRO / 2)
 
 
@@ -150,13 +150,13 @@ class Measurement(NamedTuple):
     right: float
 
     def plus(self, other: Measurement) -> Measurement:
-        """Both together; the shares are weighted by the numbers of answers."""
+        """Return both measurements together; the shares are weighted by the numbers of answers."""
         n = self.n + other.n
         return Measurement(n, (self.n * self.right + other.n * other.right) / n)
 
 
 class Rating(NamedTuple):
-    """One candidate after shrinkage: its features, posterior mean and posterior standard deviation of the accuracy."""
+    """A candidate's features, with the posterior mean and posterior standard deviation (``error``) of its accuracy."""
 
     features: Subset
     mean: float
@@ -164,12 +164,12 @@ class Rating(NamedTuple):
 
     @property
     def cautious(self) -> float:
-        """The rank: posterior mean, less :data:`MALUS` posterior standard deviations and :data:`TOLL` per feature."""
+        """Posterior mean minus :data:`MALUS` standard deviations and :data:`TOLL` per feature; it ranks candidates."""
         return self.mean - MALUS * self.error - TOLL * min(len(self.features), TOLLED)
 
 
 def ratings(measured: Mapping[Subset, Measurement], epsilon_micro: int) -> list[Rating]:
-    """All candidates, at least one, the best first; of equal ones the smaller set is first.
+    """Return all candidates, at least one, the best first; if several are equally good, the smaller set is first.
 
     Candidate i has the estimate x_i with variance v_i = c²/n_i, and a normal prior with mean m and standard
     deviation τ = :data:`SPREAD`; m is the mean of all x_i weighted by 1/(v_i + τ²).
@@ -193,7 +193,7 @@ class Choice(NamedTuple):
 
     Attributes:
         features: the chosen set.
-        best: the best candidate; it is not chosen if it does not beat ``everything`` clearly.
+        best: the best candidate; it is chosen only if it is clearly better than ``everything``.
         everything: the candidate of all features.
     """
 
@@ -213,10 +213,10 @@ class Choice(NamedTuple):
 
 
 def choose(measured: Mapping[Subset, Measurement], everything: Subset, classes: int, epsilon_micro: int) -> Choice:
-    """The best candidate if it beats the model of all features (``everything``) clearly; else all.
+    """Choose the best candidate if it is clearly better than the set ``everything`` of all features; else that set.
 
-    The gain is to be (k − 1)/2 standard errors, k the number of classes. The more classes there are, the less one
-    feature tells of all of them, and the more often a small set looks best by chance (decision 97).
+    The gain must be at least (k − 1)/2 standard errors, with k = ``classes``. The more classes there are, the less one
+    feature tells about all of them, and the more often a small set looks best by chance (decision 97).
     """
     ranking = ratings(measured, epsilon_micro)
     (of_all,) = (each for each in ranking if each.features == everything)

@@ -1,9 +1,9 @@
 """Ways to ask about one feature: its codes as they are, in groups of values, or with other bins.
 
-Fewer values mean less noise per value. Values are grouped by what a pilot's records show of the class: they are sorted
-by the first axis of a correspondence analysis (for two classes: by the share of one class), and cut into groups of
-neighbours such that the groups keep as much mutual information with the class as possible. Numbers are cut at quantiles
-of the pilot, or at those quantiles that keep most mutual information.
+Fewer values mean less noise per value. Values are grouped by what a pilot's records show of the class. They are sorted
+by the first axis of a correspondence analysis (for two classes: by the share of one class). Then neighbours are joined
+into the groups that keep most mutual information with the class. Numbers are divided into bins at quantiles of the
+pilot, or at those quantiles that keep most mutual information.
 
 Source: decision 66.
 """
@@ -52,14 +52,14 @@ class Way(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A way with the groups or edges that a pilot's records gave.
+    """A way to ask about a feature, with the groups or the edges of bins that a pilot's records gave.
 
     Attributes:
-        way: the way.
+        way: the way to ask.
         size: number of codes in a report.
         group_of: the group of each code of the schema; None unless the way is :data:`GROUPS`.
         edges: inner edges of the bins as scaled integers; None unless the way has bins of its own.
-        missing: code of a missing number; -1 (:data:`aggregator.models.encoding.MISSING`) if it has none.
+        missing: code of a missing number; -1 (:data:`aggregator.models.encoding.MISSING`) if there is no such code.
     """
 
     way: Way
@@ -69,7 +69,7 @@ class Cut(NamedTuple):
     missing: int = MISSING
 
     def codes(self, codes: Integers, numbers: Integers) -> Integers:
-        """The codes of a feature by this cut, shape (rows,) int64. Missing values in records to score stay missing.
+        """Return the feature's codes in these groups or bins: (rows,) int64. Missing values to score stay missing.
 
         ``codes``, ``numbers``: the feature's columns of an encoded frame, shape (rows,) int64.
         """
@@ -82,9 +82,9 @@ class Cut(NamedTuple):
 
 
 def ways(schema: Schema, feature: int) -> list[Way]:
-    """All ways to ask about an observed feature.
+    """Return all ways to ask about an observed feature.
 
-    ``schema``: the schema. With a projection, no feature gets other bins. ``feature``: index of the observed feature.
+    If ``schema`` has a projection, no feature gets other bins. ``feature``: index of the observed feature.
     """
     found = [Way(feature)]
     one = schema.ungrouped[feature]
@@ -97,10 +97,9 @@ def ways(schema: Schema, feature: int) -> list[Way]:
 
 
 def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: Integers) -> Cut | None:
-    """The groups or edges of a way, from a pilot's records; None if the records allow no such cut.
+    """Return the groups or edges of a way to ask, from a pilot's records; None if these allow none.
 
-    ``codes``, ``numbers``: the feature's columns of the records as reported, shape (rows,) int64, with their
-    ``labels``.
+    ``codes``, ``numbers``, ``labels``: shape (rows,) int64, the feature's columns and the classes as in reports.
     """
     feature, classes = schema.ungrouped[way.feature], len(schema.label.classes)
     if way.kind == AS_STATED:
@@ -116,19 +115,19 @@ def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: In
 
 
 def in_groups(way: Way, table: Floats) -> Cut | None:
-    """Groups of the codes; None if ``table``, shape (codes, k) float64, has too few codes."""
+    """Return groups of the codes; None if ``table``, records by code and class, (codes, k), has too few codes."""
     groups = best_groups(table, way.parts)
     return None if groups is None else Cut(way, way.parts, group_of=groups)
 
 
 def cut_at(way: Way, feature: Feature | Component, edges: Sequence[int]) -> Cut:
-    """The bins between these inner edges, and a code for a missing number if the feature has one."""
+    """Return the bins between these inner edges, with a code for a missing number if the feature has one."""
     bins, has_code = len(edges) + 1, may_be_missing(feature)
     return Cut(way, bins + has_code, edges=tuple(edges), missing=bins if has_code else MISSING)
 
 
 def chosen_edges(edges: Sequence[int], table: Floats, parts: int) -> list[int]:
-    """The edges between ``parts`` bins that keep most mutual information; none if there are fewer bins than parts.
+    """Return the edges of the ``parts`` bins that keep most mutual information; no edges if there are fewer fine bins.
 
     ``table``: shape (bins, k) float64, records of each fine bin and class.
     """
@@ -136,7 +135,7 @@ def chosen_edges(edges: Sequence[int], table: Floats, parts: int) -> list[int]:
 
 
 def best_groups(table: Floats, parts: int) -> tuple[int, ...] | None:
-    """The group of each value, numbered in the order of the values; None if there are not more values than groups.
+    """Return the group of each value, numbered in the order of the values; None without more values than groups.
 
     ``table``: shape (values, k) float64, number of records of each value and class.
     """
@@ -153,13 +152,13 @@ def best_groups(table: Floats, parts: int) -> tuple[int, ...] | None:
 
 
 def _table(codes: Integers, labels: Integers, size: int, classes: int) -> Floats:
-    """Number of records of each value and class: shape (size, classes) float64."""
+    """Return the number of records of each value and class: shape (size, classes) float64."""
     cells = np.bincount(codes * classes + labels, minlength=size * classes)
     return np.asarray(cells.reshape(size, classes), np.float64)
 
 
 def _axis(table: Floats) -> Floats:
-    """Scores of the values on the first axis of a correspondence analysis: shape (values,) float64; 0 if never seen."""
+    """Return the values' scores on the first axis of a correspondence analysis: (values,) float64; 0 if never seen."""
     rows, columns = table.sum(axis=1, keepdims=True), table.sum(axis=0)
     expected = rows * (columns / table.sum())
     profile = (table - expected) / (rows + 2 * _SMOOTH)
@@ -169,9 +168,9 @@ def _axis(table: Floats) -> Floats:
 
 
 def best_cuts(table: Floats, parts: int) -> list[int] | None:
-    """Places between the rows where a cut into ``parts`` parts keeps most mutual information with the class.
+    """Return the indices of the rows that begin a new part, for the ``parts`` parts that keep most mutual information.
 
-    ``table``: shape (values, k) float64, sorted. None if there are fewer rows than parts.
+    ``table``: shape (values, k) float64, sorted records by value and class. None if there are fewer rows than parts.
     """
     if len(table) < parts:
         return None
@@ -186,13 +185,13 @@ def best_cuts(table: Floats, parts: int) -> list[int] | None:
 
 
 def mutual_information(table: Floats) -> float:
-    """Mutual information of row and column in nats, with half a record added to each cell. (rows, columns) float64."""
+    """Return the mutual information of row and column in nats, with half a record added to each entry of ``table``."""
     joint = (table + _SMOOTH) / (table + _SMOOTH).sum()
     return float((joint * np.log(joint / np.outer(joint.sum(axis=1), joint.sum(axis=0)))).sum())
 
 
 def _quantiles(numbers: Integers, bins: int) -> list[int]:
-    """Inner edges of at most ``bins`` bins with as many records each: rising integers inside the range of numbers."""
+    """Return inner edges of at most ``bins`` bins with about equally many records: rising scaled integers."""
     if not len(numbers):
         return []
     ordered = np.sort(numbers)

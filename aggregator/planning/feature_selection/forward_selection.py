@@ -1,9 +1,9 @@
-"""A campaign's features, groups and bins from a pilot: a forward selection by the accuracy that N devices will give.
+"""Choose a campaign's features, groups and bins from a pilot, by the accuracy that N devices will give.
 
-For each number m of features the pilot's records are divided into folds. From the records outside a fold the answers of
-N devices at ε are simulated, each to one of m questions; the tables fitted to these answers classify the fold's
-records. So the noise of the coming campaign decides how many features are worth asking about. The sets of m features
-are the best set of m − 1 features with one added, and then with single features exchanged.
+The pilot's records are divided into folds. For a set of m features, the answers of N devices at ε are simulated from
+the records outside a fold, each device answering one of m questions; the tables fitted to these answers classify the
+fold's records. So the noise of the coming campaign decides how many features are worth asking about. The sets of m
+features that are tried are the best set of m − 1 features with one added, and then with single features exchanged.
 
 The accuracy of the best of many sets is too good on the records that chose it. So the whole selection is repeated
 without each of the folds in turn, and judged on that fold's records.
@@ -35,9 +35,9 @@ from protocol.schema import Label, Schema, build_schema
 
 Flags = NDArray[np.bool_]
 Scoring = Callable[[int, np.random.Generator], "Scores"]
-"""Makes a model that asks this number of questions, and scores a part's test records by it."""
+"""Function that makes a model from this number of questions, and returns its scores of a part's test records."""
 Tabling = Callable[[int, np.random.Generator], tuple[Floats, Sequence[Floats]]]
-"""Simulates the answers to this number of questions: P(class), and P(value | class) of each way."""
+"""Function that simulates answers to this number of questions, and returns P(class) and P(value | class) per way."""
 Tabled = Callable[["Part"], Scoring]
 
 
@@ -52,15 +52,15 @@ _NOW = 1_900_000_000
 
 
 class Part(NamedTuple):
-    """Records to learn from and records to test on, with the cuts of all ways that the first ones gave.
+    """Records to learn from and records to test on, with the ways to ask about features.
 
     Attributes:
-        cuts: one cut per way.
+        cuts: the ways to ask, each with groups or edges from the records to learn from.
         learned: shape (learned, ways) int64, codes in reports of the records to learn from.
-        learned_labels: shape (learned,) int64, their class codes.
+        learned_labels: shape (learned,) int64, class codes of the records to learn from.
         tested: shape (tested, ways) int64, codes of the test records; -1 for a missing value.
         rows: shape (tested,) int64, indices of the test records in the pilot.
-        truth: shape (tested,) int64, their classes; -1 for a record without class.
+        truth: shape (tested,) int64, classes of the test records; -1 for a record without class.
         classes: names of the classes.
     """
 
@@ -74,7 +74,7 @@ class Part(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Logarithms that one model adds up for the test records.
+    """Logarithms of one model's probabilities, whose sum over a set of features classifies the test records.
 
     Attributes:
         prior: shape (k,) float64, log P(class).
@@ -86,7 +86,7 @@ class Scores(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A set of ways to ask, and how often a model of these is right.
+    """A set of ways to ask about features, and how often its models are right.
 
     Attributes:
         ways: one way for each chosen feature, in the order of their choice.
@@ -109,7 +109,7 @@ class Candidate(NamedTuple):
 
 
 def mean_error(values: Floats) -> float:
-    """Standard error of the mean of the finite values. Shape (records,) float64."""
+    """Return the standard error of the mean of the finite values; ``values``: shape (records,) float64."""
     known = values[np.isfinite(values)]
     return float(known.std()) / sqrt(len(known))
 
@@ -117,15 +117,15 @@ def mean_error(values: Floats) -> float:
 def select(
     records: Population, schema: Schema, rows: Integers, tabled: Tabled, draws: int, rng: np.random.Generator
 ) -> list[Candidate]:
-    """The path of the forward selection: the best set of each number of features, then all features as stated.
+    """Return the path of the forward selection: the best set of each number of features, then all features as stated.
 
-    If the last of these sets has all features as stated, it is not repeated.
+    If the best set of the last size has all features as the schema states them, it is not repeated.
 
     Args:
         records: the pilot's records.
         schema: the pilot's schema.
         rows: shape (n,) int64, indices of the records that the selection may see.
-        tabled: how a model is made of a part's records (:func:`fleet_scores`, :func:`plain_scores`).
+        tabled: makes models of a part's records (:func:`fleet_scores`, :func:`plain_scores`).
         draws: number of models per fold.
         rng: source of randomness.
     """
@@ -147,14 +147,14 @@ def select(
 
 
 def best_of(path: Sequence[Candidate]) -> Candidate:
-    """The smallest set that is not worse than the most accurate one by more than a standard error of the difference."""
+    """Return the smallest set that is at most a standard error of the difference worse than the most accurate set."""
     best = max(path, key=lambda each: each.accuracy)
     enough = [each for each in path if best.accuracy - each.accuracy <= mean_error(best.right - each.right)]
     return min(enough, key=lambda each: (len(each.ways), -each.accuracy))
 
 
 def _stalled(path: Sequence[Candidate]) -> bool:
-    """Whether the last :data:`PATIENCE` sets are not better than a smaller set."""
+    """Return whether the last :data:`PATIENCE` sets are not better than an earlier, smaller set."""
     if len(path) <= PATIENCE:
         return False
     before = max(each.accuracy for each in path[:-PATIENCE])
@@ -162,7 +162,7 @@ def _stalled(path: Sequence[Candidate]) -> bool:
 
 
 def usable_ways(records: Population, schema: Schema, rows: Integers) -> list[Way]:
-    """All ways to ask about the features that the records ``rows``, (n,) int64, allow; at least one per feature."""
+    """Return all ways to ask about features that the records ``rows``, (n,) int64, allow; at least one per feature."""
     found = []
     for feature in range(len(schema.observed)):
         columns = (records.reported.codes[rows, feature], records.reported.numbers[rows, feature])
@@ -171,13 +171,13 @@ def usable_ways(records: Population, schema: Schema, rows: Integers) -> list[Way
 
 
 def divisions(records: Population, rows: Integers, rng: np.random.Generator) -> list[tuple[Integers, Integers]]:
-    """Pairs (records to learn from, records to test on) of each fold: indices, int64. Classes are spread evenly."""
+    """Return for each fold the indices of the records to learn from and to test on; classes are spread evenly."""
     order = rows[np.lexsort((rng.permutation(len(rows)), records.truth[rows]))]
     return [(np.sort(np.delete(order, np.s_[fold::FOLDS])), order[fold::FOLDS]) for fold in range(FOLDS)]
 
 
 def part_of(records: Population, schema: Schema, known: Iterable[Way], learned: Integers, tested: Integers) -> Part:
-    """The part of these records, with cuts from the records to learn from. A way without a cut there asks as stated."""
+    """Return the part with these records; groups and edges are from ``learned``. A way without these asks as stated."""
     cuts = []
     for way in known:
         columns = (records.reported.codes[learned, way.feature], records.reported.numbers[learned, way.feature])
@@ -193,10 +193,10 @@ def part_of(records: Population, schema: Schema, known: Iterable[Way], learned: 
 
 
 def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
-    """Models of the simulated answers of a fleet, in which each device answers one of m questions.
+    """Return the ``tabled`` of :func:`select` for models from a fleet's simulated answers.
 
-    The result makes, for a part, the function from m and a source of randomness to the scores of one simulated
-    campaign's model. ``epsilon_micro``: ε of the one answer of a device, in millionths.
+    Each device answers one of m questions. From a part, the result makes the function from m and a source of randomness
+    to the scores of one simulated campaign's model. ``epsilon_micro``: ε of a device's one answer, in millionths.
     """
 
     def prepared(part: Part) -> Scoring:
@@ -216,17 +216,18 @@ def fleet_tables(
     sizes: Sequence[int],
     populations: Sequence[tuple[Integers, Floats]],
 ) -> Tabling:
-    """The function that simulates a campaign of m questions, and returns the tables of a model made of its answers.
+    """Return a function that simulates a campaign of m questions, and returns the model made from its answers.
 
     Args:
         devices: number of devices; each answers one of m questions about a value and the class.
         epsilon_micro: ε of the one answer of a device, in millionths.
         classes: names of the classes, k of them.
         sizes: number of values of each way to ask.
-        populations: of each way the inputs value·k + class, (N,) int64, and their shares, (N,) float64.
+        populations: for each way to ask, the inputs value·k + class, (N,) int64, and their shares, (N,) float64.
 
     Returns:
-        From m and a source of randomness: P(class), (k,) float64; P(value | class) of each way, (A, k) float64.
+        The function from m and a source of randomness to P(class), (k,) float64, and for each way to ask, with A
+        values, P(value | class), (A, k) float64.
     """
     features = [
         Categorical(str(place), [str(code) for code in range(size)], substitute=0) for place, size in enumerate(sizes)
@@ -248,7 +249,7 @@ def fleet_tables(
 
 
 def plain_scores(part: Part) -> Scoring:
-    """Naive Bayes on the plain records of a part: add-one smoothed counts. The function it returns reads nothing."""
+    """Return a function that gives the scores of Naive Bayes on a part's plain records; it ignores its arguments."""
     classes = len(part.classes)
     prior = np.bincount(part.learned_labels, minlength=classes) + 1.0
     tables = []
@@ -261,7 +262,7 @@ def plain_scores(part: Part) -> Scoring:
 
 
 def scores_of(part: Part, prior: Floats, tables: Sequence[Floats]) -> Scores:
-    """The logarithms of a model for the test records of a part."""
+    """Return the logarithms of a model's probabilities for the test records of a part."""
     terms = np.zeros((*part.tested.shape, len(part.classes)))
     for place, table in enumerate(tables):
         codes = part.tested[:, place]
@@ -270,7 +271,7 @@ def scores_of(part: Part, prior: Floats, tables: Sequence[Floats]) -> Scores:
 
 
 class _Judge:
-    """Accuracies of sets of one size. All sets are judged by the same simulated campaigns."""
+    """Measures the accuracies of sets of one size, all by the same simulated campaigns."""
 
     def __init__(
         self, models: Sequence[tuple[Part, Scoring]], size: int, draws: int, records: int, rng: np.random.Generator
@@ -279,7 +280,7 @@ class _Judge:
         self._models = [(part, scoring(size, rng)) for part, scoring in models for _ in range(draws)]
 
     def right(self, places: Sequence[int]) -> Floats:
-        """How often the model of a set is right about each record: shape (records,) float64; NaN where not known."""
+        """Return how often the models of a set are right about each record: (records,) float64; NaN where not known."""
         total, times = np.zeros(self._records), np.zeros(self._records)
         for part, scores in self._models:
             guess = (scores.prior + scores.terms[:, places].sum(axis=1)).argmax(axis=1)
@@ -290,7 +291,7 @@ class _Judge:
             return np.asarray(total / times)
 
     def with_each(self, places: Sequence[int]) -> Floats:
-        """Accuracy of the set with each of the ways added: shape (ways,) float64."""
+        """Return the accuracy of the set with each of the ways added: shape (ways,) float64."""
         total, count = 0.0, 0
         for part, scores in self._models:
             known = part.truth != MISSING
@@ -302,7 +303,7 @@ class _Judge:
 
 
 def _others(judge: _Judge, known: Sequence[Way], chosen: Sequence[int]) -> Floats:
-    """Accuracies with each way added; −1 for a way of a feature that is in the set: shape (ways,) float64."""
+    """Return accuracies of the set with each way added, (ways,) float64; −1 if the way's feature is in the set."""
     features = {known[place].feature for place in chosen}
     found = judge.with_each(chosen)
     found[[place for place, way in enumerate(known) if way.feature in features]] = -1
@@ -310,7 +311,7 @@ def _others(judge: _Judge, known: Sequence[Way], chosen: Sequence[int]) -> Float
 
 
 def _exchanged(judge: _Judge, known: Sequence[Way], chosen: list[int]) -> list[int]:
-    """The set with single ways exchanged, as long as that makes the model more accurate; each place is tried once."""
+    """Return the set with single ways exchanged if that makes it more accurate; all but the last are tried once."""
     best = float(np.nanmean(judge.right(chosen)))
     for place in range(len(chosen) - 1):
         rest = [each for number, each in enumerate(chosen) if number != place]

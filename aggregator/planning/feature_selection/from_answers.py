@@ -1,8 +1,8 @@
 """``hearsay refine``: the next step of a series, from the statistics of its campaigns.
 
-The state of the procedure is in the campaigns: each has its share of the devices, and an evaluation names its models.
-The name of a candidate says its features (:func:`candidate_name`), so nothing else has to be kept.
-:func:`sign_candidates` makes the models of the candidates.
+The procedure keeps no state besides the campaigns: each states its share of the devices, and an evaluation names its
+candidate models. The name of a candidate says its features (:func:`candidate_name`). :func:`sign_candidates` makes the
+models of the candidates.
 
 Source: decision 65.
 """
@@ -52,17 +52,17 @@ _ALL = "all"
 
 
 class Refinement(NamedTuple):
-    """The next step of a series.
+    """The next step of a series of campaigns, with what is needed to take it.
 
     Attributes:
         series: name of the series.
         step: the step; features are indices in ``names``.
         names: names of all features that the series may ask about.
         asked: the schema of these features, with their groups.
-        statistics: the joined answers that the candidates are made of; None before there are answers.
+        statistics: joined statistics from which the candidate models are made; None before there are answers.
         candidates: name of each candidate model to be evaluated → names of its features.
         used: part of the fleet that all campaigns so far ask.
-        decision: the step as a record for the schema file (:meth:`record`); empty if it was not made.
+        decision: the step as a record for the schema file (:meth:`record`); empty if there is no record.
     """
 
     series: str
@@ -75,14 +75,14 @@ class Refinement(NamedTuple):
     decision: Decision = MappingProxyType({})
 
     def named(self, features: Subset) -> tuple[str, ...]:
-        """Names of features."""
+        """Return the names of features."""
         return tuple(self.names[index] for index in features)
 
     @property
     def ask(self) -> Ask:
-        """The table ``[ask]`` of the next campaign, with the groups of the campaigns before; empty if nothing is asked.
+        """The table ``[ask]`` of the next campaign, with the groups of earlier campaigns.
 
-        A feature whose values are asked about one by one has no groups.
+        It is empty if the step asks about no feature. A feature whose values are asked about one by one has no groups.
         """
         if not self.step.asks:
             return {}
@@ -95,11 +95,11 @@ class Refinement(NamedTuple):
 
     @property
     def share(self) -> Share | None:
-        """The share of the devices that the next campaign asks; None if there is none."""
+        """The share of the devices that the next campaign asks; None if no campaign follows."""
         return self.step.asks[0].share if self.step.asks else self.step.share
 
     def to_json(self) -> dict[str, Any]:
-        """Output of ``hearsay refine --json``."""
+        """Return the output of ``hearsay refine --json``."""
         step, share = self.step, self.share
         found: dict[str, Any] = {
             "step": step.kind,
@@ -121,7 +121,7 @@ class Refinement(NamedTuple):
         return found
 
     def record(self, fleet: SeriesFleet) -> dict[str, Any]:
-        """The step as a record for schema files and cards of models; everything in it follows from private answers."""
+        """Return the step as a record for schema files and cards of models; all of it follows from private answers."""
         step, share = self.step, self.share
         record: dict[str, Any] = {
             "by": "hearsay refine",
@@ -156,7 +156,7 @@ class Refinement(NamedTuple):
 
 
 def _entry(schema: Schema, index: int, share: int) -> AskedFeature:
-    """How a feature is asked about: with the groups of ``schema``, if it has any there."""
+    """Return how the feature ``index`` is asked about: with its groups in ``schema``, if it has any."""
     feature, plain = schema.observed[index], schema.ungrouped[index]
     if not isinstance(feature, Grouped):
         return AskedFeature(share=share)
@@ -167,7 +167,7 @@ def _entry(schema: Schema, index: int, share: int) -> AskedFeature:
 
 
 def candidate_name(series: str, features: Subset, count: int) -> str:
-    """Name of a candidate model: the series, and ``all`` or the numbers of its features, from 1.
+    """Return the name of a candidate model: the series, and ``all`` or the numbers of its features, from 1.
 
     >>> candidate_name("chess", (3, 8), 36)
     'chess-4-9'
@@ -176,7 +176,7 @@ def candidate_name(series: str, features: Subset, count: int) -> str:
 
 
 def _features_of(name: str, series: str, count: int) -> Subset:
-    """The features of the candidate model ``name``; ``refine_invalid`` unless :func:`candidate_name` gives it."""
+    """Return the features of the candidate ``name``; raise ``refine_invalid`` if no candidate has this name."""
     said = name.removeprefix(f"{series}-")
     parts = said.split("-")
     found: Subset = ()
@@ -191,12 +191,12 @@ def _features_of(name: str, series: str, count: int) -> Subset:
 
 
 def first_step(schema: Schema, series: str, fleet: SeriesFleet) -> Refinement:
-    """The first campaign of a series, before there are answers.
+    """Return the step that makes the first campaign of a series, before there are answers.
 
-    ``schema``: the features that the series may ask about, with their groups.
+    ``schema``: the features that the series may ask about, with their groups. ``series``: name of the series.
 
     Raises:
-        InputError: ``series_invalid``: the series has a name that no campaign can state.
+        InputError: ``series_invalid``: no campaign can state this name of a series.
     """
     check_series_name(series)
     step = next_round(len(schema.observed), len(schema.label.classes), fleet, [], None)
@@ -205,12 +205,12 @@ def first_step(schema: Schema, series: str, fleet: SeriesFleet) -> Refinement:
 
 
 class _Series(NamedTuple):
-    """The state of a series, read from its campaigns: these, by their shares, are all that the procedure remembers.
+    """The state of a series, read from its campaigns and their shares of the devices.
 
     Attributes:
         name: name of the series.
         asking: statistics of the campaigns that asked about features, in the order of their shares.
-        waves: the evaluations, in the same order.
+        waves: the evaluations of candidate models, in the order of their shares.
         shares: the shares of all campaigns, rising.
     """
 
@@ -231,11 +231,11 @@ class _Series(NamedTuple):
 
     @property
     def before(self) -> list[Statistics]:
-        """The campaigns before the first evaluation, of whose answers the candidates are made."""
+        """Statistics of the campaigns before the first evaluation, from which the candidates are made."""
         return [one for one in self.asking if not self.waves or share_of(one) < self.waves[0].share]
 
     def rounds(self) -> list[FeatureCampaign]:
-        """What the campaigns before the first evaluation asked about."""
+        """Return the features and shares of the campaigns before the first evaluation."""
         names = self.names
         return [
             FeatureCampaign(tuple(names.index(feature.name) for feature in one.schema.observed), share_of(one))
@@ -244,17 +244,17 @@ class _Series(NamedTuple):
 
 
 def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet) -> Refinement:
-    """The next step of a series of campaigns. Run by the analyst; it reads nothing but these statistics.
+    """Return the next step of a series of campaigns, from these statistics alone. Run by the analyst.
 
     Args:
-        stores: statistics of the campaigns that asked about features, at least one, in any order. The first of them
-            (by its share) asked about all features that the series may ask about.
+        stores: statistics of the campaigns that asked about features, at least one, in any order. The campaign with the
+            lowest share must have asked about all features that the series may ask about.
         evaluations: statistics of the campaigns that compared candidates, in any order.
-        fleet: devices and ε.
+        fleet: number of devices, and ε.
 
     Raises:
-        InputError: ``refine_invalid``: a campaign is of no series, of another one, or of another family; shares
-            overlap; a model is no candidate; one name stands for two models. The reasons of
+        InputError: ``refine_invalid``: a campaign is of no series, of another series, or of another family; shares
+            overlap; a model is no candidate; one name stands for two models. And the errors of
             :func:`aggregator.estimates.joining.join`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
     """
@@ -272,7 +272,7 @@ def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], flee
 
 
 def _series(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet) -> _Series:
-    """The state of the series of these campaigns, checked."""
+    """Check the campaigns, and return the state of their series. Raises the errors of :func:`refine`."""
     name = _check([*stores, *evaluations], len(stores), fleet)
     asking, comparing = sorted(stores, key=share_of), sorted(evaluations, key=share_of)
     count = len(asking[0].schema.observed)
@@ -286,9 +286,9 @@ def _series(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fle
 
 
 def _next_step(series: _Series, joined: Statistics, every: Statistics, fleet: SeriesFleet) -> Step:
-    """The step of :mod:`aggregator.planning.feature_selection.steps` that follows from the state of a series.
+    """Return the step of :mod:`aggregator.planning.feature_selection.steps` that follows from the state of a series.
 
-    ``joined``: the answers before the first evaluation; ``every``: the answers of all campaigns.
+    ``joined``: statistics of the campaigns before the first evaluation. ``every``: those of all campaigns.
     """
     names, rounds = series.names, series.rounds()
     features, classes = len(names), len(series.schema.label.classes)
@@ -304,7 +304,7 @@ def _next_step(series: _Series, joined: Statistics, every: Statistics, fleet: Se
 
 
 def share_of(one: Statistics) -> Share:
-    """The share of the devices that a campaign of a series asks.
+    """Return the share of the devices that a campaign of a series asks.
 
     Raises:
         InputError: ``refine_invalid``: the campaign is of no series.
@@ -318,7 +318,10 @@ def share_of(one: Statistics) -> Share:
 
 
 def _check(everything: Sequence[Statistics], stores: int, fleet: SeriesFleet) -> str:
-    """Refuse statistics that are not of one series, of which the first ``stores`` asked about features. Its name."""
+    """Return the series' name; raise an error if the statistics do not fit together (:func:`refine`).
+
+    ``stores``: how many statistics, at the beginning, are of campaigns that asked about features.
+    """
     shares = sorted(share_of(one) for one in everything)
     if any(one.high > two.low for one, two in pairwise(shares)):
         raise InputError("refine_invalid", "two campaigns of the series ask the same devices; their shares overlap")
@@ -342,7 +345,7 @@ def _check(everything: Sequence[Statistics], stores: int, fleet: SeriesFleet) ->
 
 
 def _check_frozen(comparing: Sequence[Statistics]) -> None:
-    """Refuse evaluations in which one name stands for two different models."""
+    """Raise an error if one name stands for two different models in the evaluations."""
     digests: dict[str, bytes] = {}
     for one in comparing:
         for name, digest in zip(one.campaign.model_names, one.campaign.models, strict=True):
@@ -354,7 +357,7 @@ def _check_frozen(comparing: Sequence[Statistics]) -> None:
 
 
 def _evaluation(one: Statistics, series: str, count: int) -> Evaluation:
-    """The answers of one evaluation campaign, by the features that the names of its models say."""
+    """Return the answers of one evaluation campaign about each candidate; the models' names say their features."""
     measured = {}
     for question in one.questions:
         if question.right is not None and question.n and question.subject.model is not None:
@@ -364,18 +367,18 @@ def _evaluation(one: Statistics, series: str, count: int) -> Evaluation:
 
 
 def _together(parts: Sequence[Statistics]) -> Statistics:
-    """The statistics of several campaigns of one series as one; those of one campaign unchanged."""
+    """Return the joined statistics of the campaigns of one series; those of a single campaign unchanged."""
     return parts[0] if len(parts) == 1 else join(parts).statistics
 
 
 def _tables(joined: Statistics, names: Sequence[str]) -> Tables:
-    """P(class) and P(value | class) of the features in the order of ``names``."""
+    """Return P(class) and P(value | class) of the features in the order of ``names``."""
     places = [feature.name for feature in joined.schema.observed]
     return posterior_tables(joined, [places.index(name) for name in names])
 
 
 def _counts(joined: Statistics, names: Sequence[str]) -> list[int]:
-    """Number of answers about each feature, in the order of ``names``."""
+    """Return the number of answers about each feature, in the order of ``names``."""
     places = [feature.name for feature in joined.schema.observed]
     found = dict.fromkeys(names, 0)
     for one in joined.questions:
@@ -387,17 +390,17 @@ def _counts(joined: Statistics, names: Sequence[str]) -> list[int]:
 def sign_candidates(
     workspace: Workspace, refined: Refinement, campaigns: Sequence[bytes], now: int
 ) -> dict[str, bytes]:
-    """The signed models of the candidates that ``refined`` wants evaluated, fitted once and kept in the workspace.
+    """Return the signed models of the candidates that ``refined`` wants evaluated; each is made once and kept.
 
-    Answers from several evaluations can only be added up because the model is the same in all of them.
+    Answers of several evaluations about a candidate can be added up only if its model is the same in all of them.
 
     Args:
-        workspace: it signed the campaigns. A model of a candidate's name that it holds is returned unchanged.
+        workspace: the workspace that signed the campaigns. If it has a candidate's model, that is returned unchanged.
         refined: a step of the kind ``evaluate``.
         campaigns: the files of all campaigns that asked about features.
         now: seconds since 1970.
 
-    Returns name of each candidate → the bytes of its ``.hsm`` file, in the order in which they are evaluated.
+    Returns the name of each candidate → the bytes of its ``.hsm`` file, in the order of ``refined.candidates``.
 
     Raises:
         InputError: ``refine_invalid``: the workspace has another model of a candidate's name.
@@ -420,9 +423,9 @@ def sign_candidates(
 
 
 def _check_candidate(model: Model, refined: Refinement, features: Sequence[str]) -> None:
-    """Refuse a model that bears a candidate's name and was not made by :func:`sign_candidates` for this series.
+    """Raise an error if a model has a candidate's name but was not made by :func:`sign_candidates` for this series.
 
-    A second version is refused too: devices may have answered about the first.
+    A second version is an error too: devices may have answered about the first.
     """
     assert refined.statistics is not None
     read = {feature.name for feature in model.schema.observed}

@@ -1,4 +1,4 @@
-"""``hearsay design``: what a campaign should ask, from a pilot's records, and what the pilot alone is worth.
+"""``hearsay design``: what a campaign should ask, from a pilot's records, and how good a model of the pilot alone is.
 
 Source: decision 66.
 """
@@ -39,7 +39,7 @@ from protocol.schema import Schema, build_schema
 
 LEAST_RECORDS = 40
 MOST_RECORDS = 2000
-"""Most records of a pilot that are used; of a larger pilot it is a random part."""
+"""Most records of a pilot that are used; if a pilot is larger, a random part of it is used."""
 
 
 BY_DESIGN = "hearsay design"
@@ -58,13 +58,13 @@ class Accuracy(NamedTuple):
 
     @classmethod
     def of(cls, right: Floats) -> Accuracy:
-        """From the share of models that are right about each record: shape (records,) float64; NaN where not known."""
+        """Return the accuracy from the share of models that are right about each record: (records,) float64 or NaN."""
         known = right[np.isfinite(right)]
         return cls.of_share(float(known.mean()), len(known))
 
     @classmethod
     def of_share(cls, p: float, n: int) -> Accuracy:
-        """From the share p of right records among n ≥ 1."""
+        """Return the accuracy p of n ≥ 1 predictions with its interval."""
         z = Z95
         middle, half = p + z * z / (2 * n), z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         return cls(p, (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
@@ -76,20 +76,20 @@ class Accuracy(NamedTuple):
 
 
 class PilotDesign(NamedTuple):
-    """What a campaign should ask.
+    """What a campaign should ask, and the accuracies of the fleet's model and of the pilot's.
 
     Attributes:
         file: the schema with new bins, and its table ``[ask]``.
-        chosen: the ways to ask about each chosen feature, with groups and edges from all of the pilot.
+        chosen: the way to ask about each chosen feature, with groups and edges from all of the pilot.
         path: the best set of each number of features, then all features as the schema states them.
         best: the chosen set of the path.
-        fleet: accuracy of the whole procedure on records that it has not seen; None if it was not asked for.
-        alone: accuracy of Naive Bayes on the pilot's records alone, with features chosen for that; None likewise.
-        lead: accuracy of the fleet minus that of the pilot alone, and its standard error; None likewise.
+        fleet: accuracy of the fleet's model on records that took no part in the choice; None if it was not measured.
+        alone: accuracy of Naive Bayes on the pilot's records, with features chosen for it; None if not measured.
+        lead: ``fleet`` minus ``alone``, and its standard error; None if not measured.
         largest: name of the largest class among the records that were used, and its share.
-        used: number of records that all of this was measured on, at most :data:`MOST_RECORDS`.
+        used: number of records that were used for all of this, at most :data:`MOST_RECORDS`.
         records: number of the pilot's records with a class.
-        unlabelled: number of the other records, which are left out.
+        unlabelled: number of the pilot's records without a class, which are left out.
     """
 
     file: SchemaFile
@@ -113,7 +113,7 @@ class PilotDesign(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What the fleet would add to the pilot, as a sentence; empty if it was not judged."""
+        """What the fleet would add to the pilot, as a sentence; empty if accuracies were not measured."""
         if self.lead is None:
             return ""
         gain, error = self.lead
@@ -153,7 +153,7 @@ def design(
 
     Raises:
         InputError: ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class; ``schema_invalid``: the
-            schema has a projection; ``columns_missing``: the pilot lacks a feature; the reasons of
+            schema has a projection; ``columns_missing``: the pilot lacks a feature; the errors of
             :meth:`Population.of_frame`.
     """
     schema = file.schema._replace(groups=())
@@ -192,9 +192,9 @@ def design(
 def _right_on_unseen(
     records: Population, schema: Schema, rows: Integers, tabled: Tabled, rng: np.random.Generator
 ) -> Floats:
-    """How often the whole procedure is right about records that took no part in the selection: shape (records,).
+    """Return how often models are right about each record, if the features are chosen without it: shape (records,).
 
-    Of the records ``rows``, (n,) int64; NaN for all others. The arguments are those of :func:`select`.
+    Only the records ``rows``, (n,) int64, are used; the others have NaN. The arguments are those of :func:`select`.
     """
     right = np.full(len(records.labels), np.nan)
     for learned, tested in divisions(records, rows, rng):
@@ -211,7 +211,7 @@ def _right_on_unseen(
 
 
 def asked_by(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
-    """The table ``[ask]`` of the cuts, and the schema's features with the bins of the cuts."""
+    """Return the table ``[ask]`` with the groups of ``cuts``, and the schema's features with the bins of ``cuts``."""
     features: list[Feature] = list(schema.features)
     asked: dict[str, AskedFeature] = {}
     for each in sorted(cuts, key=lambda one: one.way.feature):
@@ -228,21 +228,21 @@ def asked_by(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
 
 
 def largest_class(shares: Floats, schema: Schema) -> tuple[str, float]:
-    """Name of the largest class and its share. ``shares``: shape (k,) float64, their sum is 1."""
+    """Return the name of the largest class and its share. ``shares``: shape (k,) float64, their sum is 1."""
     place = int(shares.argmax())
     return schema.label.classes[place], float(shares[place])
 
 
 def percent(named: tuple[str, float]) -> str:
-    """A name with its share, for people: ``no (71.2%)``."""
+    """Return a name with its share as text: ``no (71.2%)``."""
     name, share = named
     return f"{name} ({share:.1%})"
 
 
 def shown_path(found: PilotDesign, schema: Schema) -> list[tuple[str, str, str]]:
-    """The path as rows: number of features, accuracy with standard error, and the features; a star at the chosen set.
+    """Return the path as rows: number of features, accuracy with standard error, features; a star marks the choice.
 
-    ``schema`` is the one to start from.
+    ``schema``: the schema that the design started from.
     """
     rows = []
     for each in found.path:
@@ -253,7 +253,7 @@ def shown_path(found: PilotDesign, schema: Schema) -> list[tuple[str, str, str]]
 
 
 def _asked(chosen: Sequence[Way], schema: Schema) -> str:
-    """The features of a set in words, with their groups or bins; of a set of all features only these."""
+    """Return the features of a set in words with their groups or bins; if all are asked, only those with groups or bins."""
     if all(way.kind == AS_STATED for way in chosen) and len(chosen) == len(schema.observed):
         return "all, as the schema states them"
     everything = len(chosen) == len(schema.observed)
@@ -266,7 +266,7 @@ def _asked(chosen: Sequence[Way], schema: Schema) -> str:
 
 
 def as_json(found: PilotDesign) -> dict[str, Any]:
-    """The design for programs."""
+    """Return the design as a JSON object for programs."""
     schema = found.file.schema
     return {
         "asked": {
@@ -299,9 +299,9 @@ def as_json(found: PilotDesign) -> dict[str, Any]:
 
 
 def of_design(found: PilotDesign, schema: Schema, epsilon_micro: int, devices: int, seed: int) -> dict[str, Any]:
-    """The record of a design, for schema files and cards of models; the other arguments are those of :func:`design`.
+    """Return the record of a design for schema files and cards of models. Its accuracies are from the pilot's records.
 
-    ``schema`` is the one that the design started from. The accuracies were measured on the pilot's records.
+    ``schema``: the schema that the design started from. The other arguments are those of :func:`design`.
     """
     names = [feature.name for feature in schema.observed]
     record: dict[str, Any] = {
@@ -332,9 +332,9 @@ def of_design(found: PilotDesign, schema: Schema, epsilon_micro: int, devices: i
 
 
 def with_features(record: Mapping[str, Any], names: Iterable[str], kept: Iterable[str]) -> dict[str, Any]:
-    """A bounded record with the features that are asked about, and those that are not.
+    """Return the record, cut to the allowed size, with the features that are asked about and those that are not.
 
-    ``names`` are those of all features, ``kept`` those of the features that are asked about.
+    ``names``: names of all features. ``kept``: names of the features that are asked about.
     """
     asked = list(kept)
     rest = [name for name in names if name not in set(asked)]

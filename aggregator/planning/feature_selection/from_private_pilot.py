@@ -1,15 +1,15 @@
 """``hearsay design --private-epsilon``: what a campaign should ask, chosen from a curator's records with privacy.
 
 A keyed hash puts each record into one of three parts. Of the first part only noisy tables of value and class are
-released. All that follows from these is public: groups and edges, the order of the features, the tables of candidate
-models with the noise that N devices at ε will have. The candidates are scored on the second part: each has the number
-of records that it classifies rightly, and report-noisy-max releases which is best. A noisy count of the third part says
-how often that candidate is right: its records made no candidate and chose none, so the best of many candidates is not
-flattered.
+released. All that follows from these tables is public: groups and edges, the order of the features, and the candidate
+models with the noise that N devices at ε will have. On the second part, each candidate has a number of records that it
+classifies rightly, and report-noisy-max releases which candidate is best. A noisy count on the third part says how
+often that candidate is right. The records of the third part made no candidate and chose none, so this accuracy is not
+too high by the choice among many.
 
-One record more or less changes one part, so the whole costs what one part costs: ε. A replaced record leaves one part
-and enters perhaps another. All adjacencies but ``add-remove`` therefore run with ε/2. Cross-validation has no such
-bound: one record changes the models of all folds.
+One record more or less changes one part, so the whole costs what one part costs: ε. A replaced record may leave one
+part and enter another. Each part therefore gets ε/2 under all adjacencies but ``add-remove``. Cross-validation would
+cost more: one record changes the models of all folds.
 
 Source: decision 71; docs/math.md, section 7.
 """
@@ -71,24 +71,24 @@ from protocol.stream import Stream
 
 Flags = NDArray[np.bool_]
 Fitted = tuple[Floats, Sequence[Floats]]
-"""P(class), and P(value | class) of each way, of one model."""
+"""A model: P(class), and P(value | class) for each way to ask about a feature."""
 
 
 _PSEUDO = 10_000.0
-"""Records that shares stand for where the choice of groups adds half a record to each cell."""
+"""Number of records by which shares are multiplied where the choice of groups adds half a record to each count."""
 TAG = b"hearsay/1/central-design"
 MADE, COMPARED, MEASURED = range(3)
-"""The parts: records that the candidates are made of, that compare them, and that measure the one that is chosen."""
+"""The parts: records that the candidates are made of, that compare them, and that measure the chosen candidate."""
 PARTS = (115, 102, 39)
 """Expected size of each part, in 256ths of the records: 45, 40 and 15 %."""
 _NOISE_QUANTILE = 2.17
 """Standard deviations of Laplace noise on either side of a 95 % interval (decision 68)."""
 _LEAST_RECORDS = 4.0
-"""Noisy number of records that an accuracy needs, in standard deviations of its noise."""
+"""Least noisy number of records for an accuracy, in standard deviations of that number's noise."""
 DRAWS = 5
 """Simulated campaigns per candidate. A record counts as right if most of their models are right."""
 PAIRED = 8
-"""Sets of two and of three features are tried among so many features that tell most."""
+"""All sets of two and of three features are tried out of this number of features that tell most of the class."""
 
 
 class DesignTerms(NamedTuple):
@@ -96,10 +96,10 @@ class DesignTerms(NamedTuple):
 
     Attributes:
         epsilon_micro: ε of the curator's records, in millionths.
-        adjacency: the budget's.
+        adjacency: which data sets ε compares; that of the budget.
         devices: size of the fleet that will be asked.
         answer_micro: ε of the one answer of a device, in millionths.
-        seed: of the simulated answers; public.
+        seed: public seed of the simulated answers.
     """
 
     epsilon_micro: int
@@ -110,7 +110,7 @@ class DesignTerms(NamedTuple):
 
     @property
     def part_micro(self) -> int:
-        """ε of each part under ``add-remove``, in millionths."""
+        """ε that each part spends, for one record more or less, in millionths."""
         return self.epsilon_micro if self.adjacency == ADD_REMOVE else self.epsilon_micro // 2
 
     @property
@@ -120,16 +120,16 @@ class DesignTerms(NamedTuple):
 
 
 class PrivateDesign(NamedTuple):
-    """What a campaign should ask. All of it may be published.
+    """What a campaign should ask, chosen with privacy, so that all of it may be published.
 
     Attributes:
         file: the schema with its table ``[ask]`` and what was paid.
         chosen: the ways to ask about each chosen feature, with groups and edges.
         candidates: number of sets that were compared.
-        accuracy: how often the model of one simulated campaign is right that asks what was chosen, with the noise of
-            both in its interval, on records that chose nothing; None if the noise hides their number.
+        accuracy: how often a model of what was chosen, from one simulated campaign, is right about records of the third
+            part; its interval includes the noise of the counts. None if noise hides the number of these records.
         largest: name of the largest class in the noisy tables, and its share there.
-        paid: what was paid.
+        paid: what the budget paid; None if no budget was used.
     """
 
     file: SchemaFile
@@ -140,7 +140,7 @@ class PrivateDesign(NamedTuple):
     paid: PilotCost | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``hearsay design --json`` prints."""
+        """Return the object that ``hearsay design --json`` prints."""
         schema = self.file.schema
         name, share = self.largest
         accuracy, low, high = (None, None, None) if self.accuracy is None else self.accuracy
@@ -161,11 +161,11 @@ class PrivateDesign(NamedTuple):
 
 
 def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
-    """The cost of a design: ε, since the parts are disjoint. It looks at no record.
+    """Return the cost of a design: ε, since the parts are disjoint. No record is needed.
 
     Raises:
         InputError: ``schema_invalid``: the schema has a projection; ``epsilon_invalid``: ε is too small to be divided;
-            the reasons of :func:`aggregator.curator.fitting.cost_of_fit`.
+            the errors of :func:`aggregator.curator.fitting.cost_of_fit`.
     """
     if schema.projection is not None:
         raise InputError("schema_invalid", "a projection is fitted already; design a schema without one")
@@ -177,18 +177,18 @@ def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
 
 
 def choose(population: Population, parts: Integers, file: SchemaFile, terms: DesignTerms, seed: bytes) -> PrivateDesign:
-    """Choose features, groups and bins with privacy. Run by the curator, after the cost was recorded.
+    """Choose features, groups and bins with privacy. For the curator, who must have recorded the cost before.
 
     Args:
         population: the records, read by the schema of ``file`` without groups.
-        parts: shape (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`, :data:`MEASURED`): by a
-            keyed hash of each record alone.
+        parts: shape (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`, :data:`MEASURED`), which
+            must depend on this record alone, by a keyed hash.
         file: the schema to start from.
         terms: the public terms.
         seed: 32 secret bytes from the operating system, used for this design alone.
 
     Raises:
-        InputError: the reasons of :func:`cost_of_design`.
+        InputError: the errors of :func:`cost_of_design`.
     """
     schema = file.schema._replace(groups=())
     cost_of_design(schema, terms)
@@ -224,12 +224,12 @@ def design_records(
         table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
         file: the schema to start from, decided without these records; what it says in ``[ask]`` is replaced.
         terms: the terms, with the budget's adjacency.
-        budget: the open budget file, to which the records are assigned; its key also makes the parts.
+        budget: the open budget file, to which the records are assigned; its key also divides them into parts.
         missing: texts of a missing value.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
 
     Raises:
-        InputError: ``adjacency_differs``; as :func:`cost_of_design`,
+        InputError: ``adjacency_differs``; and the errors of :func:`cost_of_design`,
             :func:`aggregator.models.population.read_pilot` and :meth:`Population.of_frame`.
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         StorageError: the budget file can not be used.
@@ -247,7 +247,7 @@ def design_records(
 
 
 def _decision(found: PrivateDesign, schema: Schema, terms: DesignTerms) -> dict[str, Any]:
-    """The record of the design for the schema file: public terms, and what was released with noise."""
+    """Return the record of the design for the schema file: public terms, and what was released with noise."""
     names = [feature.name for feature in schema.observed]
     record = {
         "by": f"{BY_DESIGN} --private-epsilon {format_micro(terms.epsilon_micro)}",
@@ -265,7 +265,7 @@ def _decision(found: PrivateDesign, schema: Schema, terms: DesignTerms) -> dict[
 
 
 def _cuts(tables: Tables, schema: Schema) -> tuple[list[Cut], list[Floats]]:
-    """All ways to ask, with groups and edges from noisy tables, and the joint shares (values, k) float64 of each."""
+    """Return all ways to ask, with groups and edges from noisy tables, and for each the joint shares, (values, k)."""
     cuts, joints = [], []
     for feature in range(len(schema.observed)):
         joint = tables.likelihood[feature] * tables.prior
@@ -280,7 +280,7 @@ def _cuts(tables: Tables, schema: Schema) -> tuple[list[Cut], list[Floats]]:
 
 
 def _cut(way: Way, schema: Schema, joint: Floats) -> Cut | None:
-    """The groups or edges of a way from noisy shares (values, k) float64; None if they allow none."""
+    """Return the groups or edges of a way to ask, from noisy shares ``joint``, (values, k); None if they allow none."""
     feature = schema.features[way.feature]
     if way.kind == AS_STATED:
         return Cut(way, feature.size)
@@ -292,7 +292,7 @@ def _cut(way: Way, schema: Schema, joint: Floats) -> Cut | None:
 
 
 def _ways(schema: Schema, feature: int) -> list[Way]:
-    """All ways to ask about a feature that need no more than a table of its codes."""
+    """Return all ways to ask about a feature whose groups or edges follow from a table of its codes."""
     one = schema.features[feature]
     if not isinstance(one, Numeric):
         return ways(schema, feature)
@@ -300,7 +300,7 @@ def _ways(schema: Schema, feature: int) -> list[Way]:
 
 
 def _codes_of(cut: Cut, schema: Schema) -> Integers:
-    """The code by a cut of each code of the schema: shape (values,) int64."""
+    """Return for each code of the schema the code in the groups or bins of ``cut``: shape (values,) int64."""
     feature = schema.features[cut.way.feature]
     if cut.edges is None or not isinstance(feature, Numeric):
         return np.arange(feature.size) if cut.group_of is None else np.array(cut.group_of, np.int64)
@@ -310,12 +310,12 @@ def _codes_of(cut: Cut, schema: Schema) -> Integers:
 
 
 class _Shortlist(NamedTuple):
-    """The sets that are compared. All of it follows from the noisy tables and public terms.
+    """The candidate sets of ways to ask, and their models. All of it follows from the noisy tables and public terms.
 
     Attributes:
-        cuts: all ways to ask; a set has the places of its ways here.
-        candidates: the sets.
-        models: of each number of questions the tables of :data:`DRAWS` simulated campaigns.
+        cuts: all ways to ask.
+        candidates: the sets, each as indices in ``cuts``.
+        models: number of questions → models of all ways from :data:`DRAWS` simulated campaigns.
     """
 
     cuts: list[Cut]
@@ -323,7 +323,7 @@ class _Shortlist(NamedTuple):
     models: dict[int, list[Fitted]]
 
     def right(self, part: Part, places: Sequence[int], campaigns: int = DRAWS) -> Flags:
-        """Which records most of the models of a set classify rightly: shape (tested,) bool."""
+        """Return which records of a part most models of the set ``places`` classify rightly: shape (tested,) bool."""
         votes = np.zeros(len(part.truth), np.int64)
         for prior, tables in self.models[len(places)][:campaigns]:
             scores = scores_of(part, prior, tables)
@@ -332,11 +332,11 @@ class _Shortlist(NamedTuple):
 
 
 def _shortlist(tables: Tables, schema: Schema, terms: DesignTerms) -> _Shortlist:
-    """The sets that are compared, with the models that a fleet would make of each.
+    """Return the sets to compare, with the models that a fleet would make of each.
 
-    A set has one way per feature: the one that tells most of the class in the simulated answers to as many questions.
-    The sets are the features that tell most, one after the other; each of these sets without one of its features; and
-    all sets of two or three of the first few. The last set has all features, as the schema states them.
+    A set has one way to ask per feature: the one that tells most of the class in simulated answers to as many questions
+    as the set has. The sets are: the m features that tell most, for each m; the m + 1 features that tell most without
+    one of them; all sets of two or three of the first :data:`PAIRED`; and all features, as the schema states them.
     """
     cuts, joints = _cuts(tables, schema)
     inputs = [(np.arange(joint.size), joint.ravel() / joint.sum()) for joint in joints]
@@ -360,7 +360,7 @@ def _shortlist(tables: Tables, schema: Schema, terms: DesignTerms) -> _Shortlist
 
 
 def _ranked(cuts: Sequence[Cut], models: Sequence[Fitted]) -> list[int]:
-    """The place of the way that tells most of the class for each feature; the most telling feature first."""
+    """Return for each feature the index of the way that tells most of the class; the most telling feature first."""
     told = [
         float(np.mean([mutual_information(_PSEUDO * tables[place] * prior) for prior, tables in models]))
         for place in range(len(cuts))
@@ -374,7 +374,7 @@ def _ranked(cuts: Sequence[Cut], models: Sequence[Fitted]) -> list[int]:
 
 
 def _part(population: Population, cuts: Sequence[Cut], tested: Integers, schema: Schema) -> Part:
-    """The records ``tested`` of a part, to be scored; no records to learn from."""
+    """Return the records with the indices ``tested`` as a :class:`Part` to score, without records to learn from."""
     codes, numbers = population.scored
     columns = [cut.codes(codes[tested, cut.way.feature], numbers[tested, cut.way.feature]) for cut in cuts]
     nothing = np.empty((0, len(cuts)), np.int64)
@@ -384,18 +384,18 @@ def _part(population: Population, cuts: Sequence[Cut], tested: Integers, schema:
 
 
 def noisy_accuracy(right: Flags, rate: Fraction, stream: Stream) -> Accuracy | None:
-    """The share of right records p = g/(g + b), from noisy counts g of the right and b of the wrong ones.
+    """Return the accuracy p = g/(g + b), from noisy counts g of the right and b of the wrong predictions.
 
     A record is in one of the counts, so both have discrete Laplace noise of rate r, of variance v = 2q/(1 − q)² with
-    q = e^−r. The 95 % interval has Wilson's limits for g + b records, moved away from p by the noise: the distances add
-    as squares. The noise alone has 2.17 standard deviations √(v (p² + (1 − p)²))/(g + b) on either side.
+    q = e^−r. Each end of the 95 % interval is away from p by the root of a sum of squares: of the distance to Wilson's
+    limit for g + b records, and of 2.17 standard deviations √(v (p² + (1 − p)²))/(g + b) of the noise.
 
     Args:
         right: shape (records,) bool, which records the model classifies rightly.
         rate: r > 0, the ε of one added or removed record.
         stream: the randomness.
 
-    Returns None if g + b is below four standard deviations of its noise.
+    Return None if g + b is below four standard deviations of its noise.
     """
     s, t = rate.as_integer_ratio()
     good, bad = (int(count) + discrete_laplace(stream, s, t) for count in (right.sum(), (~right).sum()))

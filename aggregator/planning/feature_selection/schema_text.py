@@ -1,4 +1,4 @@
-"""A schema as the text of a schema file, which reads back as the same schema.
+"""Write a schema as the text of a schema file. Reading that file gives the same schema.
 
 :mod:`aggregator.publishing.schemas.schema_file` describes the form. A projection is not part of a schema file.
 """
@@ -19,7 +19,7 @@ _MOST_DIGITS = 40
 
 
 def schema_text(file: SchemaFile) -> str:
-    """The schema, its name, what campaigns ask about, private results of pilots in it, and the decision, as TOML.
+    """Return a schema file as TOML: name, schema, private results of pilots in it, table ``[ask]`` and decision.
 
     Raises:
         InputError: ``schema_invalid``: the schema has a projection, which a schema file can not hold.
@@ -48,7 +48,7 @@ def schema_text(file: SchemaFile) -> str:
 
 
 def ask_text(ask: Ask) -> str:
-    """The table ``[ask]`` as TOML, to be appended to the text of a schema file. Empty for an empty ``ask``."""
+    """Return the table ``[ask]`` as TOML, to be appended to the text of a schema file; empty if ``ask`` is empty."""
     lines: list[str] = []
     for name, one in ask.items():
         lines.append(f"\n[ask.{toml_text(name)}]")
@@ -76,7 +76,7 @@ def _numeric(feature: Feature) -> list[str]:
 
 
 def _number(feature: Numeric, scaled: int) -> str:
-    """The shortest decimal number between the bounds that a device scales to the integer ``scaled``."""
+    """Return the shortest decimal number between the bounds that a device scales to the integer ``scaled``."""
     low, high = Fraction(feature.low), Fraction(feature.high)
     exact = low + (high - low) * Fraction(scaled + SCALE, 2 * SCALE)
     for digits in range(_MOST_DIGITS):

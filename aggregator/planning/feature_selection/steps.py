@@ -1,9 +1,9 @@
-"""The next step of a series of campaigns that finds out which features to ask about, from private answers alone.
+"""Find the next step of a series of campaigns that learns which features to ask about, from private answers alone.
 
 A series first asks a part of the fleet about all features, then further parts about the strongest half, quarter and
-eighth. The answers so far make candidate models, which stay as they are from then on. Further parts of the fleet
-evaluate the candidates, the best of them again, and then the neighbours of the best. The rest of the fleet answers
-about the chosen features.
+eighth. From these answers candidate models are made, which do not change later. Further parts of the fleet evaluate the
+candidates, then the best of them again, and then sets that differ from the best by one feature. The rest of the fleet
+answers about the chosen features.
 
 A step depends only on what the campaigns so far asked and were answered, so the decisions can be repeated at any time.
 The procedure is for fleets that can afford it (:func:`can_choose`); any other fleet is asked about all features.
@@ -39,29 +39,31 @@ from aggregator.planning.feature_selection.candidates import (
 WHOLE = 1 << 32
 GRID = 10_000
 WEIGHTS = 1000
-"""Sum of the weights of a campaign that asks about some features more often than about others, nearly."""
+"""About the sum of the weights of a campaign that asks about some features more often than about others."""
 ROUNDS = (0.25, 0.08, 0.08, 0.08)
 """Parts of the fleet that are asked about all features, the strongest half, the strongest quarter and so on."""
 LEAST_ASKED = 2
 """Smallest number of features of a round."""
 FEWEST_FEATURES = 8
 FEWEST_ANSWERS = 150
-"""Fewest answers to each of the features, if all devices were asked about all, in units of 4c² answers: of two classes.
+"""Fewest answers per feature for a choice with two classes, if all devices were asked, in units of 4c² answers.
+
+c is the error of :attr:`SeriesFleet.error`.
 """
 OF_CLASSES = 2.5
-"""Power of the number of classes with which :data:`FEWEST_ANSWERS` grows."""
+"""Power of (number of classes)/2 by which :data:`FEWEST_ANSWERS` is multiplied."""
 COARSEST = 0.07
 """Largest standard error of a private accuracy that still tells candidates apart."""
 BUDGET = 0.15
-"""Part of the fleet from which the number of candidates follows."""
+"""There are as many candidates as this part of the fleet could tell apart (:func:`number_of_candidates`)."""
 LOCAL_ROUNDS = 2
 FINALISTS = 3
-"""Number of candidates that the race evaluates again, besides the set of all features."""
+"""Number of best candidates that are evaluated again, besides the set of all features."""
 ASK, EVALUATE, STOP, DONE = "ask", "evaluate", "stop", "done"
 
 
 class Share(NamedTuple):
-    """The devices with a place u in a series, low ≤ u < high; 0 ≤ low < high ≤ 2³²."""
+    """Those devices of a series whose number u, by chance, has low ≤ u < high; 0 ≤ low < high ≤ 2³²."""
 
     low: int
     high: int
@@ -73,12 +75,12 @@ class Share(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The share as the option ``--share`` takes it, for example ``0.25:0.33``."""
+        """The share as text for the option ``--share``, for example ``0.25:0.33``."""
         return f"{_shown(self.low)}:{_shown(self.high)}"
 
 
 class FeatureCampaign(NamedTuple):
-    """A campaign of the series.
+    """A campaign of the series that asks about features.
 
     Attributes:
         features: the features that it asks about.
@@ -92,16 +94,16 @@ class FeatureCampaign(NamedTuple):
 
 
 def after(low: int, part: float) -> Share:
-    """The share that begins at ``low`` and has about the fraction ``part`` of the fleet, or all that is left.
+    """Return the share that begins at ``low`` and has about the fraction ``part`` of the fleet, or all that is left.
 
-    It ends at a multiple of 1/:data:`GRID` of the fleet, at least one further, so that people can write it down.
+    It ends at the next or a later multiple of 1/:data:`GRID` of the fleet, so that people can write it down.
     """
     end = max(round((low / WHOLE + part) * GRID), _nearest(low) + 1)
     return Share(low, min(WHOLE, end * WHOLE // GRID))
 
 
 def _shown(place: int) -> str:
-    """A place as a decimal of the fleet, or as a fraction if no short decimal gives it."""
+    """Return ``place``, an end of a share, as a decimal part of the fleet; else as a fraction out of 2³²."""
     nearest = _nearest(place)
     if nearest * WHOLE // GRID == place:
         return f"{nearest / GRID:g}"
@@ -109,20 +111,20 @@ def _shown(place: int) -> str:
 
 
 def _nearest(place: int) -> int:
-    """The smallest g with g·2³²/:data:`GRID`, rounded down, at ``place`` or above."""
+    """Return the smallest g with g·2³²/:data:`GRID`, rounded down, at ``place`` or above."""
     return -(-place * GRID // WHOLE)
 
 
 def used(shares: Iterable[Share]) -> int:
-    """The place after the last of these shares, where the next one begins; 0 without shares."""
+    """Return the end of the last of these shares, where the next share begins; 0 without shares."""
     return max((share.high for share in shares), default=0)
 
 
 def equalise(expected: Mapping[int, float], low: int) -> FeatureCampaign:
-    """Ask the rest of the fleet, from ``low`` on, so that features have equally many answers in the end, if possible.
+    """Return the campaign of the rest of the fleet, from ``low`` on, that makes the answers per feature equal.
 
-    A feature that has more answers than the others will have is asked about as little as weights allow. ``expected``
-    has for each feature its answers so far, as a fraction of the fleet.
+    A feature that already has more answers than the others will get is asked about as little as weights allow.
+    ``expected``: each feature → its answers so far, as a fraction of the fleet.
     """
     share = Share(low, WHOLE)
     needs = _needs(expected, share.part)
@@ -133,7 +135,7 @@ def equalise(expected: Mapping[int, float], low: int) -> FeatureCampaign:
 
 
 def _needs(expected: Mapping[int, float], rest: float) -> dict[int, float]:
-    """How much of ``rest`` each feature gets, so that the smallest sum of both parts is as large as possible."""
+    """Return which part of ``rest`` each feature gets, so that the smallest total is as large as possible."""
     ordered = sorted(expected.values())
     level = 0.0
     for count, following in enumerate([*ordered[1:], None], start=1):
@@ -144,7 +146,7 @@ def _needs(expected: Mapping[int, float], rest: float) -> dict[int, float]:
 
 
 class Wave(NamedTuple):
-    """A kind of evaluation: the largest part of the fleet that it asks, and the standard error that is enough."""
+    """A kind of evaluation: the largest part of the fleet that it asks, and the standard error that it aims at."""
 
     part: float
     error: float
@@ -166,13 +168,13 @@ class Step(NamedTuple):
     """What to do next.
 
     Attributes:
-        kind: ``ask``: ask about features; ``evaluate``: evaluate candidates; ``stop``: the choice is made, ask the rest
-            of the fleet about the chosen features; ``done``: all devices were asked.
+        kind: ``ask`` (ask about features), ``evaluate`` (evaluate candidates), ``stop`` (the choice is made: ask the
+            rest of the fleet about the chosen features) or ``done`` (all devices were asked).
         why: the reason, in a sentence for people.
         asks: the campaigns to make; empty for ``evaluate`` and ``done``.
         models: the sets of features whose models are to be evaluated; only for ``evaluate``.
-        share: the devices that evaluate; None for all other kinds.
-        features: the features of the final model; None as long as they are not chosen.
+        share: the devices that evaluate; None unless the kind is ``evaluate``.
+        features: the features of the final model; None until they are chosen.
         choice: how the choice was made; None if no candidates were evaluated.
     """
 
@@ -197,22 +199,21 @@ class SeriesFleet(NamedTuple):
         return unit_error(self.epsilon_micro)
 
     def answers_for(self, error: float) -> int:
-        """Number of answers after which an accuracy has this standard error."""
+        """Return the number of answers after which an accuracy has this standard error."""
         return ceil((self.error / error) ** 2)
 
 
 def number_of_candidates(fleet: SeriesFleet) -> int:
-    """How many candidates :data:`BUDGET` of the fleet can tell apart, at most those that there are."""
+    """Return how many candidates a part :data:`BUDGET` of the fleet can tell apart, at most all candidates."""
     return min(int(BUDGET * fleet.devices / fleet.answers_for(COARSEST)), MOST_CANDIDATES)
 
 
 def can_choose(features: int, classes: int, fleet: SeriesFleet) -> str:
-    """Why a fleet can not choose between features, as a sentence; the empty text if it can.
+    """Return a sentence why a fleet can not choose between features, or the empty text if it can.
 
-    Of N devices, F features and k classes: a choice needs F ≥ 8, N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that
-    can be told apart, c the error of :attr:`SeriesFleet.error`. The table of a feature
-    has k times as many cells as values, so that the more classes there are, the more answers the tables of all features
-    need, and the more the accuracy loses by the answers that a choice costs.
+    With N devices, F features, k classes and c the error of :attr:`SeriesFleet.error`, a choice needs F ≥ 8,
+    N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that can be told apart. A feature's table has k entries per value. So
+    with more classes, the tables need more answers, and the answers spent on the choice cost more accuracy.
     """
     if features < FEWEST_FEATURES:
         return f"{features} features are too few to choose from; {FEWEST_FEATURES} would do"
@@ -227,7 +228,7 @@ def can_choose(features: int, classes: int, fleet: SeriesFleet) -> str:
 
 
 def round_sizes(features: int) -> list[int]:
-    """Number of features that each round asks about: all of them, half, a quarter, an eighth, at least two."""
+    """Return how many features each round asks about: all, half, a quarter and an eighth, but at least two."""
     sizes = [max(LEAST_ASKED, -(-features // 2**number)) for number in range(len(ROUNDS))]
     return list(dict.fromkeys(sizes))
 
@@ -235,7 +236,7 @@ def round_sizes(features: int) -> list[int]:
 def next_round(
     features: int, classes: int, fleet: SeriesFleet, asked: Sequence[FeatureCampaign], tables: Tables | None
 ) -> Step | None:
-    """The next campaign that asks about features before there are candidates; None if all of these rounds are over.
+    """Return the next campaign that asks about features before there are candidates; None if these rounds are over.
 
     ``asked``: the campaigns so far that asked about features. ``tables``: P(class) and P(value | class) of all
     features, from the answers so far; None without answers.
@@ -260,14 +261,14 @@ def next_round(
 def next_evaluation(
     tables: Tables, fleet: SeriesFleet, asked: Sequence[FeatureCampaign], waves: Sequence[Evaluation], seed: int
 ) -> Step | None:
-    """The next evaluation of candidates; None if the choice can be made.
+    """Return the next evaluation of candidates; None if the choice can be made.
 
     Args:
-        tables: P(class) and P(value | class) of all features, from the answers of all rounds.
-        fleet: devices and ε.
+        tables: P(class) and P(value | class) of all features, from the answers about features.
+        fleet: number of devices, and ε.
         asked: the campaigns that asked about features.
         waves: the evaluations so far, in order.
-        seed: of the simulated records of the greedy selection; the same for all evaluations.
+        seed: seed of the simulated records of the greedy selection; the same for all evaluations.
     """
     low = used([*(each.share for each in asked), *(each.share for each in waves)])
     measured = pooled(waves)
@@ -290,7 +291,7 @@ def next_evaluation(
 
 
 def _settled(waves: Sequence[Evaluation], fleet: SeriesFleet) -> bool:
-    """Whether a local round has not changed the best set."""
+    """Return whether the last evaluation, the third or a later one, left the best set as it was."""
     if len(waves) < 3:
         return False
     before, now = (ratings(pooled(part), fleet.epsilon_micro)[0].features for part in (waves[:-1], waves))
@@ -298,7 +299,7 @@ def _settled(waves: Sequence[Evaluation], fleet: SeriesFleet) -> bool:
 
 
 def _evaluate(sets: Sequence[Subset], wave: Wave, fleet: SeriesFleet, low: int, why: str) -> Step:
-    """The step that evaluates these sets, each by as many devices as the wave's standard error needs."""
+    """Return the step that evaluates ``sets``, each by as many devices as the standard error of ``wave`` needs."""
     part = min(wave.part, len(sets) * fleet.answers_for(wave.error) / fleet.devices)
     share = after(low, part)
     error = fleet.error / (max(1.0, share.part * fleet.devices / len(sets))) ** 0.5
@@ -307,7 +308,7 @@ def _evaluate(sets: Sequence[Subset], wave: Wave, fleet: SeriesFleet, low: int, 
 
 
 def pooled(waves: Sequence[Evaluation]) -> dict[Subset, Measurement]:
-    """All answers about each candidate, over all evaluations."""
+    """Return all answers about each candidate, added over all evaluations."""
     found: dict[Subset, Measurement] = {}
     for wave in waves:
         for features, measured in wave.measured.items():
@@ -323,12 +324,12 @@ def conclusion(
     waves: Sequence[Evaluation],
     shares: Sequence[Share],
 ) -> Step:
-    """The choice, and the campaign that asks the rest of the fleet about the chosen features.
+    """Return the choice, with the campaign that asks the rest of the fleet about the chosen features.
 
     Args:
-        features: F, number of features that a record has.
-        classes: k, number of classes.
-        fleet: devices and ε.
+        features: number of features that a record has.
+        classes: number of classes.
+        fleet: number of devices, and ε.
         answers: number of answers about each feature so far.
         waves: all evaluations; without any, all features are chosen.
         shares: the shares of all campaigns of the series so far.
@@ -345,7 +346,7 @@ def conclusion(
 
 
 def _why(choice: Choice | None, chosen: Subset, features: int) -> str:
-    """Why these features are chosen, as the beginning of a sentence."""
+    """Return why these features are chosen, as the beginning of a sentence."""
     if choice is None:
         return "no choice between features is made"
     gain = f"{100 * choice.gain:+z.1f} ± {100 * choice.error:.1f} points"

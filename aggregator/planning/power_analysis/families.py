@@ -1,4 +1,4 @@
-"""The family ``auto``: the campaign, of both families, with the largest expected accuracy."""
+"""Choose between a discrete and a Gaussian campaign (family ``auto``) by the largest expected accuracy."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from protocol.schema import Schema
 
 
 def only_family(schema: Schema, family: str, mechanism: str, *, class_question: bool = True) -> str | None:
-    """The family that is left: ``family`` itself unless it is ``auto``; None if ``auto`` has both to choose from.
+    """Return the only possible family, which is ``family`` unless that is ``auto``; None if both are possible.
 
-    A mechanism is of one family. Without numeric features, or without the question about the class alone, there are
-    discrete campaigns only. Neither the family's nor the mechanism's name is checked.
+    A mechanism belongs to one family. Without numeric features, or without the question about the class alone, only
+    discrete campaigns are possible. The names of family and mechanism are not checked.
     """
     if family != AUTO:
         return family
@@ -48,12 +48,12 @@ def best_of_families(
         ask: the features of ``schema`` with their groups and shares; empty for all features with the schema's groups
             and equal shares.
         coding: ``schema``, or a projection to fit on the pilot.
-        fixed: options of the campaign that one mechanism or family has; None for an option that is not given.
+        fixed: values of the options that only one mechanism or family has; None for an option that is not given.
         options: further arguments of :func:`aggregator.planning.power_analysis.plan.plan`, of which ``epsilon`` is
             required.
 
     Raises:
-        InputError: ``plan_invalid``: such an option is given, or the number of devices is not; the reasons of
+        InputError: ``plan_invalid``: an option in ``fixed`` is given, or the number of devices is not; the errors of
             :func:`aggregator.planning.power_analysis.plan.plan`.
     """
     if any(option is not None for option in fixed):
@@ -67,7 +67,7 @@ def best_of_families(
 
 
 class FamilyChoice(NamedTuple):
-    """What ``auto`` may choose of a campaign.
+    """The parameters of a campaign that ``auto`` may choose.
 
     Attributes:
         family, mechanism, approach, answers: parameters of the campaign
@@ -90,13 +90,13 @@ def choose_family(
     class_question: bool = True,
     **options: Any,
 ) -> FamilyChoice:
-    """Choose the family of a campaign, and the mechanism with it.
+    """Choose the family of a campaign, and its mechanism if both families are possible.
 
-    ``class_question``: whether devices are also asked for the class alone. The other arguments are those of
-    :func:`best_of_families`.
+    ``asked``: the parameters as the user gave them. ``class_question``: whether devices are also asked for the class
+    alone. The other arguments are those of :func:`best_of_families`.
 
     Raises:
-        InputError: ``plan_invalid``: there is a pilot, but ``auto`` has nothing to choose; the reasons of
+        InputError: ``plan_invalid``: there is a pilot, but ``auto`` has nothing to choose; the errors of
             :func:`best_of_families`.
     """
     family = only_family(schema, asked.family, asked.mechanism, class_question=class_question)
@@ -112,7 +112,7 @@ def choose_family(
 
 
 def reason_of(found: Plan) -> str:
-    """One sentence: the chosen campaign, its expected accuracy and the best of the other family."""
+    """Return a sentence with the chosen campaign, its expected accuracy and that of the other family's best."""
     first = found.ranked[0]
     others = [one for one in found.ranked if one.design.family != first.design.family]
     beside = f"; {others[0].design.name}: {others[0].forecast.accuracy:.1%}" if others else ""

@@ -54,16 +54,16 @@ COLUMNS = ("design", "questions", "accuracy", "95 % interval", "behind", "withou
 DEFAULT_EFFECT = 0.5
 MOST_EFFECT = 5.0
 DEFAULT_DEVICES = 10_000
-"""Devices at which designs are ranked first if the number of devices is the question, and again at the answer."""
+"""Devices at which designs are first ranked if the number of devices is asked for; then comes the number found."""
 SETTLING = 3
-"""Most rankings at the number of devices that the targets need, until this number stays the same."""
+"""How often designs are ranked again, at most, at the number of devices that the targets need, until it is the same."""
 CODING = re.compile(r"auto|schema|(pca|dca):[1-9][0-9]{0,4}", re.ASCII)
 DRAWN = 3
-"""Designs in a plot, and designs that a target of accuracy looks at."""
+"""Number of designs in a plot, and of designs for which a target of accuracy is solved."""
 
 
 class Plan(NamedTuple):
-    """The result of a plan.
+    """What to expect of a campaign: ranked designs, their accuracies and intervals, and what targets need.
 
     Attributes:
         label: name of the predicted column.
@@ -71,14 +71,14 @@ class Plan(NamedTuple):
         fleet: devices and periods.
         basis: which records the plan is made from, or what it assumes, in words.
         largest_class: share of the largest class, the accuracy of always predicting it.
-        ranked: designs by expected accuracy, the best first. Designs that left the search early come last. If the
-            number of devices was the question, the first design is the one that the targets are about
+        ranked: designs by expected accuracy, the best first. If the number of devices was asked for, the first design
+            is the one that the targets are about
             (:meth:`aggregator.planning.power_analysis.search.Ranking.headed_by`).
-        pruned: designs that closed forms left out.
+        pruned: designs that were not simulated, because closed forms show larger standard errors.
         precision: expected standard errors of the first design, one entry per question, and one for the classes.
         solutions: what the targets need.
-        curves: accuracies against the quantity that a target asks for, or against devices; for a plot, empty unless
-            they were asked for.
+        curves: expected accuracies for a plot, against devices or the quantity that a target asks for; empty unless
+            the caller asked for them.
         notes: sentences about the limits of the plan.
     """
 
@@ -95,7 +95,7 @@ class Plan(NamedTuple):
     notes: tuple[str, ...]
 
     def facts(self) -> dict[str, str]:
-        """The main results as names and texts, for people."""
+        """Return the main results for people: name → text."""
         first, widths = self.ranked[0], max(self.precision, key=lambda one: (one.clipped_width, one.worst))
         expected = first.forecast
         found = {
@@ -121,9 +121,10 @@ class Plan(NamedTuple):
         return found
 
     def choices(self) -> dict[str, dict[str, RankedDesign]]:
-        """For every choice, its options by expected accuracy, each with the best design that has the option.
+        """Return choice → option → the best design with this option; the best option is first.
 
-        A choice without an alternative is left out. Bins are those of discrete designs without a projection.
+        The choices are family, projection, mechanism, answers and bins (of discrete designs without a projection). A
+        choice without an alternative is left out.
         """
         found: dict[str, dict[str, RankedDesign]] = {}
         for one in self.ranked:
@@ -138,7 +139,7 @@ class Plan(NamedTuple):
         return {choice: options for choice, options in found.items() if len(options) > 1}
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The ranking as text: one row per rehearsed design, with the columns :data:`COLUMNS`."""
+        """Return the ranking as rows of text, one per simulated design, with the columns :data:`COLUMNS`."""
         return [
             (
                 one.design.name,
@@ -156,7 +157,7 @@ class Plan(NamedTuple):
         return facts("Plan", dict(self.facts())) + table(COLUMNS, self.rows())
 
     def chart(self) -> str:
-        """Expected accuracy against the number of devices, as the text of an SVG file.
+        """Return a plot of the expected accuracy against devices, ε or days, as the text of an SVG file.
 
         Raises:
             InputError: ``plot_invalid``: the plan was made without curves.
@@ -176,7 +177,7 @@ class Plan(NamedTuple):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All results, for programs: the output of ``hearsay plan --json``."""
+        """Return all results for programs: the output of ``hearsay plan --json``."""
         return {
             "label": self.label,
             "epsilon": self.epsilon,
@@ -224,7 +225,7 @@ class Plan(NamedTuple):
 
 
 def _solution_text(solution: Solution) -> str:
-    """A target's answer as a sentence for people."""
+    """Return what a target needs as text for people."""
     quantity = solution.quantity
     if solution.value is None:
         return f"cannot be reached: {solution.why}"
@@ -290,8 +291,7 @@ def plan(
         schema: a schema file, its path, or a schema. The table ``[ask]`` of a file says which features are asked
             about, and which share of the devices each has.
         epsilon: total ε of a device in one period.
-        devices: number of devices; None with a target for the number of devices ranks designs at
-            :data:`DEFAULT_DEVICES`.
+        devices: number of devices; None if a target is to find it.
         periods: number of periods in which every device answers.
         pilot: a CSV file of records with their label, or a table of text from
             :func:`aggregator.common.tables.read_table`; None assumes an effect.
@@ -299,9 +299,9 @@ def plan(
         family: ``discrete``, ``gaussian`` or ``auto``.
         mechanism: name of a mechanism, or ``auto``.
         answers: answers of a device in one period: ``one``, ``all``, a number, or ``auto``.
-        coding: ``auto`` also looks at other bins, PCA and DCA; ``schema`` takes the schema as it is; ``pca:K`` and
-            ``dca:K`` take that projection.
-        projection: a file of ``hearsay projection``, to take as it is.
+        coding: ``auto`` also tries other bins, PCA and DCA; ``schema`` uses the schema as it is; ``pca:K`` and
+            ``dca:K`` use that projection with K components.
+        projection: a file of ``hearsay projection``, to use as it is.
         postprocess: name of the post-processing.
         target_accuracy: accuracy that the model is to reach, between 0 and 1; or None.
         target_width: largest width of a 95 % interval of a share or mean, above 0 and below 2; or None.
@@ -310,13 +310,13 @@ def plan(
             :func:`aggregator.operations.campaigns.plan_campaign` does by default; False leaves out Gaussian designs.
         missing: cells of the pilot that stand for a missing value.
         seed: seed of all simulated counts; the same seed gives the same plan.
-        curves: whether accuracies against devices are simulated too, for :meth:`Plan.chart`.
+        curves: whether accuracies for :meth:`Plan.chart` are simulated too.
         progress: called with (finished steps, steps).
 
     Raises:
         InputError: ``plan_invalid``: a number outside its range, or arguments that exclude each other;
-            ``pilot_too_small``; the reasons of the schema file, of the pilot (:func:`check_pilot`), of the projection
-            file and of a campaign's parameters.
+            ``pilot_too_small``; the errors of reading the schema file, the pilot (:func:`check_pilot`) and the
+            projection file, and those of a campaign's parameters.
     """
     fleet = _checked(devices, periods, pilot, effect, target_accuracy, target_width, solve, coding)
     if not 0 <= seed < 1 << 64:
@@ -370,7 +370,7 @@ def plan(
 
 
 class _Inquiry:
-    """The questions of one plan, which can be put for several fleets; curves are simulated once per design.
+    """Ranks designs and solves targets for fleets of several sizes; the curve of a design is simulated once.
 
     Args:
         study: the records.
@@ -395,7 +395,7 @@ class _Inquiry:
         self._curves: dict[Design, Curve] = {}
 
     def at(self, fleet: Fleet) -> tuple[Ranking, tuple[Solution, ...]]:
-        """The ranking for a fleet, and what the targets need."""
+        """Return the ranking for a fleet, and what the targets need."""
         found = search(self._study, self._scope, fleet, self._step)
         best = [one.design for one in found.ranked[:DRAWN]]
         solutions = []
@@ -406,10 +406,11 @@ class _Inquiry:
         return found, tuple(solutions)
 
     def settled(self, fleet: Fleet) -> tuple[Ranking, tuple[Solution, ...]]:
-        """The ranking for a fleet of the size that the targets need, headed by the design that they are about.
+        """Return the ranking for a fleet of the size that the targets need, and what the targets need.
 
-        That is the design which needs the fewest devices for the accuracy. If the records tell that another design is
-        more accurate with so many, it is that one, and the targets are about it.
+        The first design is the one that needs the fewest devices for the target accuracy. But if the records show that
+        another design is more accurate with that number of devices, the other one is first, and the targets are solved
+        for it.
         """
         found, solutions = self.at(fleet)
         if self._accuracy is None:
@@ -427,14 +428,14 @@ class _Inquiry:
     def _for_accuracy(
         self, best: Sequence[Design], fleet: Fleet, accuracy: float, only: Sequence[Design] | None = None
     ) -> Solution:
-        """What the target of accuracy needs: the least of these designs and of all before, or of ``only`` these."""
+        """Return what the target of accuracy needs: the least over all designs simulated so far, or over ``only``."""
         for design in best:
             self._simulate(design, fleet, GRIDS[self._solve])
         tried = [one for design, one in self._curves.items() if only is None or design in only]
         return for_accuracy(tried, [self._study.plain(one.design) for one in tried], accuracy)
 
     def drawn(self, found: Ranking, fleet: Fleet) -> tuple[Curve, ...]:
-        """The curves of the first designs: those of the target, or curves over the fleet's surroundings."""
+        """Return the curves of the first designs: those of the target, or for devices around the fleet's number."""
         best = [one.design for one in found.ranked[:DRAWN]]
         for design in best:
             self._simulate(design, fleet, span_of(self._solve, fleet))
@@ -448,7 +449,7 @@ class _Inquiry:
 
 
 def _counted(progress: Callable[[int, int], None] | None, steps: int) -> Callable[[], None]:
-    """A function that is called after every step and reports the number of finished steps, ``steps`` at most."""
+    """Return a function to call after every step; it reports the number of finished steps, at most ``steps``."""
     done = 0
 
     def step() -> None:
@@ -470,7 +471,7 @@ def _checked(
     solve: str,
     coding: str,
 ) -> Fleet:
-    """Refuse numbers outside their ranges, and arguments that exclude each other. Returns the fleet to rank at."""
+    """Return the fleet to rank designs for; raise an error for invalid or contradictory arguments."""
     targets = [one for one in (target_accuracy, target_width) if one is not None]
     problems = [
         (solve not in QUANTITIES, f"a plan solves for {', '.join(QUANTITIES)}"),
@@ -495,7 +496,7 @@ def _checked(
 def _records(
     pilot: str | Path | pd.DataFrame | None, schema: Schema, missing: Collection[str], effect: float | None
 ) -> tuple[pd.DataFrame | None, str]:
-    """The pilot's typed records or None, and the basis of the plan in words."""
+    """Return the pilot's typed records (None without a pilot), and the basis of the plan in words."""
     if pilot is None:
         assumption = (
             f"no pilot; assumed: classes of the same share, features independent given the class, each telling one "
@@ -510,7 +511,7 @@ def _records(
 
 
 def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> tuple[str, ...]:
-    """A sentence if the plan, or what a target needs, is more than devices answer under the default limits of owners.
+    """Return a sentence if the plan or a target needs more than devices answer under the default limits; else nothing.
 
     ``epsilon_micro``: ε of one period, in millionths. ``periods``: number of periods. ``solutions``: what the targets
     need.
@@ -528,7 +529,7 @@ def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> 
 
 
 def _notes(records: object, ranked: tuple[RankedDesign, ...], *, projected: bool) -> tuple[str, ...]:
-    """Sentences about what the plan does not know."""
+    """Return sentences about the limits of the plan."""
     near = [one for one in ranked[1:] if one.behind <= TIED * one.behind_error]
     found = []
     if near:

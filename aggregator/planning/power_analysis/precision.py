@@ -1,7 +1,7 @@
 """Expected standard errors of every statistic of a campaign, in closed form, before any device answers.
 
-With N devices, T periods and a stratum of questions, question j gets n_j = N·T·π_j answers, where π_j is its share of
-the report ids. A share or mean m then has the variance
+A stratum is a group of questions of which a device is asked one in each period. With N devices and T periods, question
+j gets n_j = N·T·π_j answers, where π_j is its part of its stratum. Its estimate of a share or mean m has the variance
 
     φ/n_j + s²·[(1 − π_j)/n_j + 1/N]        which is (φ + s²)/n_j for T = 1 and one answer per device
 
@@ -36,7 +36,7 @@ CLASSES = "classes, from all questions"
 
 
 class Spread(NamedTuple):
-    """Parts of the variance of K statistics of one question. Shape (K,) float64 each.
+    """The two parts of the variance of the K shares or means of one question: shape (K,) float64 each.
 
     Attributes:
         noise: φ, the mechanism's noise variance of one answer.
@@ -53,7 +53,7 @@ class Precision(NamedTuple):
     Attributes:
         question: the question in words, or :data:`CLASSES`.
         answers: expected number of answers.
-        errors: shape (K,) float64: standard errors, one per cell, number or class.
+        errors: shape (K,) float64: standard errors, one per share or mean.
         span: width of the range of the question's statistics: 1 for shares and means of squares, 2 for means of numbers
             in [−1, 1].
     """
@@ -80,19 +80,19 @@ class Precision(NamedTuple):
 
     @property
     def clipped_width(self) -> float:
-        """Width of the widest 95 % interval, at most that of the statistics' range."""
+        """Width of the widest 95 % interval, at most the range of the question's statistics."""
         return min(self.width, self.span)
 
 
 def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) -> list[Precision]:
-    """Expected standard errors of every question, and of the classes' shares from all questions together.
+    """Return expected standard errors of every question, and of the classes' shares from all questions together.
 
-    ``population``: records that stand for the devices'. None: equal shares of all values, and numbers with the uniform
-    distribution in classes of the same size.
+    ``population``: records that stand for those of the devices. None assumes equal shares of all values, and uniformly
+    distributed numbers in classes of the same size.
 
     Returns:
-        One entry per question, in the order of the campaign; then one for the classes, unless no question has an
-        estimator for them.
+        One entry per question, in the order of the campaign; then one for the classes, if a question has an estimator
+        of their shares.
     """
     found = []
     for question, (_, share) in zip(campaign.questions, shares_of_questions(campaign), strict=True):
@@ -107,7 +107,7 @@ def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) 
 
 
 def spread_of(campaign: Campaign, question: Question, population: Population | None) -> Spread:
-    """The parts of the variance of a question's shares or means."""
+    """Return the two parts of the variance of a question's shares or means."""
     if is_share(question.subject):
         return _of_shares(campaign, question, population)
     mechanism = question.mechanism
@@ -133,7 +133,7 @@ def _of_shares(campaign: Campaign, question: Question, population: Population | 
 
 
 def _moments(campaign: Campaign, question: Question, population: Population | None) -> tuple[Floats, Floats]:
-    """E x and E x² of the K inputs x of a question about moments, in units of S: shape (K,) float64 each."""
+    """Return E x and E x² of the K inputs x of a question about moments, x in [−1, 1]: shape (K,) float64 each."""
     subject = question.subject
     if population is not None:
         inputs = inputs_of(campaign.schema, subject, population.reported, population.labels) / SCALE
@@ -148,7 +148,7 @@ def _moments(campaign: Campaign, question: Question, population: Population | No
 
 
 def _classes(campaign: Campaign, fleet: Fleet, population: Population | None) -> Precision | None:
-    """Expected standard errors of the shares of the classes, combined from all questions about classes."""
+    """Return the expected standard errors of the classes' shares, combined from all questions about classes."""
     classes = len(campaign.schema.label.classes)
     share = np.full(classes, 1 / classes)
     if population is not None:
@@ -174,27 +174,27 @@ def _classes(campaign: Campaign, fleet: Fleet, population: Population | None) ->
 
 
 def _class_law(mechanism: Mechanism, classes: int) -> Law | None:
-    """Noise variance of one answer to the share of a class; None without an estimator for groups of values."""
+    """Return the noise variance that an answer adds to a class's share; None without an estimator of that share."""
     found = marginal(mechanism, 1, (0,) * mechanism.size, classes)
     return None if found is None else found.law
 
 
 def widest(found: list[Precision]) -> Precision:
-    """The question with the widest interval."""
+    """Return the entry of the question with the widest interval."""
     return max(found, key=lambda one: one.worst)
 
 
 def typical_error(found: list[Precision]) -> float:
-    """Root of the mean variance over all cells and numbers of all questions, by which designs are pruned."""
+    """Return the root of the mean variance over all statistics of all questions, which measures a design."""
     variances = np.concatenate([one.errors**2 for one in found if one.question != CLASSES])
     return sqrt(float(variances.mean()))
 
 
 def devices_for_width(found: list[Precision], devices: int, width: float) -> int:
-    """The number of devices for which the widest interval has a width, if each answers in one period.
+    """Return the number N of devices at which the widest interval has the width ``width``.
 
     All variances are proportional to 1/N, so N = ``devices``·(width at ``devices``/``width``)², rounded up. ``found``:
-    precisions at ``devices`` devices and one period.
+    standard errors at ``devices`` devices, by :func:`precisions`.
     """
     needed = devices * (widest(found).width / width) ** 2
     assert isfinite(needed)

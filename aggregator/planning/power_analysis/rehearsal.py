@@ -1,16 +1,16 @@
 """Rehearsals: simulated campaigns on a population, from random counts to the accuracy of a model.
 
-The counts of every question are drawn from their law (:mod:`aggregator.publishing.mechanisms.draws`). Estimates, fit
-and scores are those of real campaigns.
+The counts of every question are drawn from their distribution (:mod:`aggregator.publishing.mechanisms.draws`).
+Estimates, fit and scores are those of real campaigns.
 
-A pilot of few records is both the population that answers and the source of test records. Divided into folds, the
-population is the records outside a fold. The model's accuracy on the fold's records is too low on average, because
-the model has learned from the few records of the pilot; its accuracy on its own population is too high, for the same
-reason. To first order in 1/(number of records) the two errors have the same size and opposite signs (Amari, Murata,
-Neural Computation 5 (1993), 140-153, for the likelihood). The expected accuracy is the mean of the two.
+The few records of a pilot must both answer and test the model. They are divided into folds. In turn, the records
+outside a fold answer, and those of the fold test. The model's accuracy on the fold is too low on average, because the
+model has learned from few records; its accuracy on the records that answered is too high, for the same reason. To first
+order in 1/(number of records) the two errors have the same size and opposite signs (Amari, Murata, Neural Computation 5
+(1993), 140-153, for the likelihood). The expected accuracy is the mean of the two accuracies.
 
-A projection is different. The projection of a real campaign is fitted on the pilot, too, so what it learned from few
-records stays wrong. The accuracy on the fold's records alone then is the expected accuracy.
+A fitted projection is different. The projection of a real campaign is fitted on the pilot, too, so what it learned from
+few records stays wrong. Then the expected accuracy is that on the fold's records alone.
 
 Source: decision 59.
 """
@@ -47,7 +47,7 @@ class Fleet(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """One division of the records: those that answer, and the indices of both parts in the whole population.
+    """One division of the records into those that answer and those that test the model, with their campaign.
 
     Attributes:
         campaign: the campaign; a fitted projection makes the campaigns of two folds differ.
@@ -64,7 +64,7 @@ class Fold(NamedTuple):
 
 
 def shares_of_questions(campaign: Campaign) -> list[tuple[int, float]]:
-    """For every question its stratum, and its share of the answers to the stratum."""
+    """Return for every question its stratum (group of questions), and its share of the answers to the stratum."""
     found = []
     for number, question in enumerate(campaign.questions):
         low, high = campaign.assignment.interval(number, question.stratum)
@@ -73,14 +73,14 @@ def shares_of_questions(campaign: Campaign) -> list[tuple[int, float]]:
 
 
 class _Hits:
-    """How often models were right about each of N records, apart for records that they learned from and for others."""
+    """Counts how often models were right about each of N records, separately if they learned from the record or not."""
 
     def __init__(self, folds: Sequence[Fold], records: int) -> None:
         self._own = own_weight(folds)
         self._right, self._times = np.zeros((2, records)), np.zeros((2, records))
 
     def add(self, model: Model, fold: Fold) -> float:
-        """Count a model of a fold; its expected accuracy by both kinds of records."""
+        """Count the right predictions of a model, and return its expected accuracy from both parts of the records."""
         shares = []
         for place, (part, rows) in enumerate(((fold.tested, fold.tested_rows), (fold.learned, fold.learned_rows))):
             predicted = model.scores_of(part.scored).argmax(axis=1)
@@ -91,14 +91,14 @@ class _Hits:
         return self._own * shares[1] + (1 - self._own) * shares[0]
 
     def by_record(self) -> Floats:
-        """Expected share of right predictions for every record: shape (N,) float64; NaN for a record without class."""
+        """Return the expected share of right predictions for every record: (N,) float64; NaN for one without class."""
         with np.errstate(invalid="ignore"):
             away, own = self._right / self._times
         return np.asarray(self._own * own + (1 - self._own) * away)
 
 
 class Rehearsal:
-    """Simulated campaigns of one design for one fleet, in any number; more can be added later.
+    """Simulates campaigns of one design for one fleet, and forecasts the accuracy; more can be simulated at any time.
 
     Args:
         folds: the divisions of the records, at least one.
@@ -127,14 +127,14 @@ class Rehearsal:
         """Simulate ``times`` more campaigns per fold.
 
         Raises:
-            InputError: the campaign makes no model (:func:`aggregator.models.fitting.fit`).
+            InputError: no model can be made from the campaign (:func:`aggregator.models.fitting.fit`).
         """
         for place, fold in enumerate(self._folds):
             for _ in range(times):
                 self._single[place].append(self._hits.add(self._model(place), fold))
 
     def _model(self, place: int) -> Model:
-        """The model of one simulated campaign."""
+        """Simulate one campaign on the division ``place`` of the records, and return its model."""
         fold, fleet, rng = self._folds[place], self._fleet, self._rng
         campaign = fold.campaign
         rows = len(fold.learned.labels)
@@ -149,14 +149,14 @@ class Rehearsal:
 
     @property
     def by_record(self) -> Floats:
-        """Expected share of right predictions for every record: shape (N,) float64; NaN for a record without class."""
+        """Expected share of right predictions for every record: (N,) float64; NaN for a record without class."""
         return self._hits.by_record()
 
     def forecast(self) -> Forecast:
-        """The expected accuracy from all simulated campaigns so far, at least two per fold.
+        """Return the expected accuracy from all simulated campaigns so far; there must be two or more per fold.
 
-        The noise of the simulation is the variance between campaigns of one fold: folds differ in how hard they are,
-        and no further campaign changes that.
+        The simulation's noise is computed from the variance between campaigns of one fold. Folds differ in how hard
+        they are, and further campaigns do not change that.
         """
         found = self.by_record
         found = found[np.isfinite(found)]
@@ -165,12 +165,12 @@ class Rehearsal:
 
 
 def own_weight(folds: Sequence[Fold]) -> float:
-    """Weight of a model's accuracy on the records that it learned from: ½, or 0 if each fold has its own projection."""
+    """Return the weight of the accuracy on records that a model learned from: ½; 0 if folds have own projections."""
     return 0.0 if len({fold.campaign.id for fold in folds}) > 1 else 0.5
 
 
 class Forecast(NamedTuple):
-    """An expected accuracy.
+    """An expected accuracy with its standard errors.
 
     Attributes:
         accuracy: share of right predictions, the mean over simulated campaigns and records.
@@ -194,7 +194,7 @@ class Forecast(NamedTuple):
 
 
 def laws_of(campaign: Campaign, population: Population, shares: Floats) -> list[CountLaw]:
-    """The law of every question's counts in a population. ``shares``: shape (N,) float64, share of every record."""
+    """Return the distribution of every question's counts. ``shares``: (N,) float64, share of devices per record."""
     return [
         count_law(
             question.mechanism,
@@ -206,7 +206,7 @@ def laws_of(campaign: Campaign, population: Population, shares: Floats) -> list[
 
 
 def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: np.random.Generator) -> Statistics:
-    """Statistics of one simulated campaign, without intervals: random numbers of answers, random counts, estimates.
+    """Simulate one campaign by random numbers of answers and random counts, and return statistics without intervals.
 
     ``laws``: from :func:`laws_of`, one per question. ``fleet``: every device answers one question of each stratum in
     every period.
@@ -229,7 +229,7 @@ def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: n
 
 
 def plain_accuracy(folds: Sequence[Fold], records: int) -> float:
-    """Expected accuracy of the same model without privacy and with endless devices, from the same N records."""
+    """Return the expected accuracy of the model without privacy and with infinitely many devices, from N records."""
     hits = _Hits(folds, records)
     for fold in folds:
         schema, fit_of = fold.campaign.schema, fold.campaign.fit

@@ -1,7 +1,8 @@
-"""The search for the best design: alternatives, pruning by closed-form standard errors, and a race of the others.
+"""Search for the best design: list alternatives, leave some out by closed-form standard errors, simulate the others.
 
-Designs with the same coding estimate the same statistics. Of such designs those that differ from the best one in more
-than one choice (mechanism, number of answers) are left out. All others are ranked by their expected accuracy.
+Designs with the same coding (family, bins and reduction) estimate the same statistics. Among these, designs that differ
+from the best one in more than one choice (mechanism, number of answers) are left out. All others are ranked by their
+expected accuracy, from simulated campaigns (rehearsals).
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from protocol.schema import Schema
 FIRST, MORE = 10, 20
 """Simulated campaigns of every design at the start, and of a chosen design in each round."""
 CHOSEN = 4
-"""Designs that a round gives more campaigns."""
+"""Number of designs for which a round simulates more campaigns."""
 ROUNDS = 14
 SURE = 2.0
-"""Standard errors by which the first design must be ahead of a design that drops out."""
+"""Standard errors of the difference at which a design that is behind the first one drops out."""
 FINE = 0.005
-"""Standard error of a design's accuracy, from the simulation alone, at which it gets no more campaigns."""
+"""Standard error of a design's accuracy, from the simulation alone, at which no more campaigns are simulated."""
 BINS = (2, 3, 4, 6, 8)
 COMPONENTS = (1, 2, 4, 8)
 SOME_ANSWERS = ("1", "2", "4")
 TIED = 2.0
-"""Standard errors of a difference within which records do not tell two designs apart."""
+"""Two designs whose difference is at most this number of standard errors are not told apart by the records."""
 STEPS = ROUNDS + 1
-"""Steps of a search, for its progress."""
+"""Number of steps of a search, to report progress."""
 
 
 def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
-    """Simulate campaigns of all designs until the first one is clear, or :data:`ROUNDS` rounds are over.
+    """Simulate campaigns of all designs until the best one is clear, or :data:`ROUNDS` rounds are over.
 
     ``running``: design → its rehearsal, which the race extends. ``step``: called after the start, and then
     :data:`ROUNDS` times.
@@ -61,7 +62,7 @@ def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
 
 
 def _open(running: Mapping[Design, Rehearsal]) -> list[Design]:
-    """The designs that may be the best and are not known well enough, by falling upper end. Empty if all is clear."""
+    """Return the designs that may be the best and whose accuracy is not known well enough, the most promising first."""
     found = {design: rehearsal.forecast() for design, rehearsal in running.items()}
     leader = max(found, key=lambda design: found[design].accuracy)
     first = found[leader]
@@ -81,7 +82,7 @@ def _per_fold(rehearsal: Rehearsal, campaigns: int) -> int:
 
 
 def behind(first: Rehearsal, other: Rehearsal) -> tuple[float, float]:
-    """The first rehearsal's accuracy minus the other's on the same records, and its standard error."""
+    """Return the first rehearsal's accuracy minus the other's on the same records, and its standard error."""
     if first is other:
         return 0.0, 0.0
     away = first.by_record - other.by_record
@@ -131,7 +132,7 @@ class RankedDesign(NamedTuple):
 
 
 class PrunedDesign(NamedTuple):
-    """A design that was not rehearsed: its ``error`` is ``ratio`` times the least one of the same coding."""
+    """A design that was not simulated: its standard ``error`` is ``ratio`` times the least one of the same coding."""
 
     design: Design
     error: float
@@ -139,13 +140,13 @@ class PrunedDesign(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """The result of a search: rehearsed designs, the best first; designs that were not rehearsed."""
+    """The result of a search: the simulated designs, the best first, and the designs that were not simulated."""
 
     ranked: tuple[RankedDesign, ...]
     pruned: tuple[PrunedDesign, ...]
 
     def headed_by(self, design: Design) -> Ranking:
-        """The same with a design in the first place, if it is less than :data:`TIED` errors behind; else unchanged."""
+        """Return the ranking with ``design`` first if it is at most :data:`TIED` standard errors behind; else itself."""
         head = next((one for one in self.ranked if one.design == design), self.ranked[0])
         if head is self.ranked[0] or head.behind > TIED * head.behind_error:
             return self
@@ -161,10 +162,10 @@ class Ranking(NamedTuple):
 
 
 def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
-    """Family, bins and reduction of all designs that the search looks at.
+    """Return the codings (family, bins and reduction) that the search tries.
 
-    Reductions are looked at only with a pilot, and only where all features have the same share of the devices: shares
-    are about features, and a projection has components.
+    Reductions are tried only with a pilot, and only if all features have the same share of the devices: shares are
+    about features, and a projection has components.
 
     Raises:
         InputError: ``family_unknown``; ``no_numbers``: the family is gaussian, and the schema has no numeric feature;
@@ -191,7 +192,7 @@ def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
 
 
 def _families(study: Study, scope: Scope) -> list[str]:
-    """The families of a search; refuses with the first four reasons of :func:`codings`."""
+    """Return the families that the search tries. Raises the first four errors of :func:`codings`."""
     if scope.family not in (AUTO, DISCRETE, GAUSSIAN):
         raise InputError("family_unknown", "a family is discrete, gaussian or auto")
     if scope.mechanism != AUTO:
@@ -215,7 +216,7 @@ def _families(study: Study, scope: Scope) -> list[str]:
 
 
 def _has_bins(schema: Schema, bins: int) -> bool:
-    """Whether all numeric features of a schema have ``bins`` bins of equal width."""
+    """Return whether all numeric features of a schema have ``bins`` bins of equal width."""
     pairs = zip(schema.features, with_bins(schema, bins).features, strict=True)
     return all(
         one.edges == other.edges for one, other in pairs if isinstance(one, Numeric) and isinstance(other, Numeric)
@@ -223,7 +224,7 @@ def _has_bins(schema: Schema, bins: int) -> bool:
 
 
 def _alternatives(coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
-    """All designs of the first coding of a family."""
+    """Return all designs with ``coding``, the first one that is tried for its family."""
     family, bins, reduction = coding
     micro = study.epsilon_micro
     names = [scope.mechanism] if scope.mechanism != AUTO else list(forms()) if family == GAUSSIAN else _of_values(study)
@@ -239,13 +240,13 @@ def _alternatives(coding: tuple[str, int | None, str], study: Study, scope: Scop
 
 
 def _questions(study: Study, schema: Schema, design: Design) -> int:
-    """Number of questions of a design. ``schema``: of its coding."""
+    """Return the number of questions of a design. ``schema``: the schema with the design's bins or projection."""
     family, name, approach = design.family, design.mechanism, design.approach
     return len(campaign_subjects(schema, family, name, approach, class_question=study.class_question))
 
 
 def _of_values(study: Study) -> list[str]:
-    """Mechanisms of discrete campaigns, with ``auto`` (per question) if the schema's questions differ in size."""
+    """Return mechanisms of discrete campaigns, and ``auto`` (per question) if the questions differ in size."""
     named = [name for name in mechanisms.names() if issubclass(mechanisms.kind(name), ValueMechanism)]
     asked = campaign_subjects(study.schema, DISCRETE, named[0], None, class_question=study.class_question)
     sizes = {subject.size for subject in asked}
@@ -253,14 +254,14 @@ def _of_values(study: Study) -> list[str]:
 
 
 def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Design, float], list[PrunedDesign]]:
-    """The designs to rehearse with their typical standard errors, and the designs that closed forms leave out.
+    """Return the designs to simulate, with their typical standard errors, and the designs that these errors leave out.
 
     At the first coding of a family every mechanism is kept with its best number of answers, and every number of answers
-    with its best mechanism. At the other codings the two best designs of the first coding are compared, and the better
-    one is kept. "Best" is the least typical standard error.
+    with its best mechanism. At each other coding the two best designs of the first coding are compared, and the better
+    one is kept. The best design is the one with the least typical standard error.
 
     Raises:
-        InputError, DocumentError: no design makes a campaign; the first refusal.
+        InputError, DocumentError: no campaign is possible with any design; the error is that of the first design.
     """
     kept: dict[Design, float] = {}
     left: list[PrunedDesign] = []
@@ -298,7 +299,7 @@ def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Desig
 
 
 def _one_by_one(rising: Sequence[Design]) -> list[Design]:
-    """Of the designs of one coding, by rising error, the first of every mechanism and of every number of answers."""
+    """Return the first of ``rising`` (designs by rising error) of every mechanism and of every number of answers."""
     by_mechanism: dict[tuple[str, int | None], Design] = {}
     by_answers: dict[int, Design] = {}
     for design in rising:
@@ -309,7 +310,7 @@ def _one_by_one(rising: Sequence[Design]) -> list[Design]:
 
 
 def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
-    """The mechanisms of these designs at another coding, with as many answers, or as few questions as it has."""
+    """Return the designs ``known`` with another coding, with at most as many answers as that has questions."""
     _, bins, reduction = coding
     found = []
     for design in known:
@@ -327,7 +328,7 @@ def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -
     ``scope``: the choices that may be made. ``step``: called :data:`STEPS` times, after each part of the work.
 
     Raises:
-        InputError, DocumentError: no design makes a campaign.
+        InputError, DocumentError: no campaign is possible with any design.
     """
     errors, left = pruned_designs(study, scope, fleet)
     running: dict[Design, Rehearsal] = {}

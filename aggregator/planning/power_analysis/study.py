@@ -1,4 +1,4 @@
-"""A study: one population, and the rehearsals of any design on it."""
+"""A study tries ways to ask devices (designs) on one set of records, by simulated campaigns (rehearsals)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOLDS = 5
 LEAST_RECORDS = 20
 """Fewest records of a pilot."""
 MOST_RECORDS = 5000
-"""Most records of a pilot that are used; of a larger pilot it is a random part."""
+"""Most records of a pilot that are used; if a pilot is larger, a random part of it is used."""
 
 
 class Design(NamedTuple):
@@ -60,7 +60,7 @@ class Design(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The design in a few words, for tables and legends."""
+        """The design in a few words, for tables and plots."""
         parts = [self.family]
         parts += [] if self.bins is None else [f"{self.bins} bins"]
         parts += [] if self.reduction == "none" else [self.reduction]
@@ -70,10 +70,10 @@ class Design(NamedTuple):
         return ", ".join(parts)
 
     def schema_of(self, schema: Schema, pilot: pd.DataFrame | None) -> Schema:
-        """The campaign's schema: ``schema`` with the design's bins and projection, which is fitted on ``pilot``.
+        """Return the campaign's schema: ``schema`` with the design's bins, and a projection fitted on ``pilot``.
 
         Raises:
-            InputError: as :func:`aggregator.models.reduction.fit_projection`.
+            InputError: the errors of :func:`aggregator.models.reduction.fit_projection`.
         """
         if self.reduction != "none":
             assert pilot is not None
@@ -90,7 +90,7 @@ class Design(NamedTuple):
         class_question: bool = True,
         shares: Ask = NO_SHARES,
     ) -> Campaign:
-        """The unsigned campaign of this design, made and checked by the code that makes real campaigns.
+        """Return the unsigned campaign of this design, made and checked by the code that makes real campaigns.
 
         Args:
             schema: from :meth:`schema_of`.
@@ -100,7 +100,7 @@ class Design(NamedTuple):
             shares: all features of ``schema``, with the share of each and with the same groups; empty for equal shares.
 
         Raises:
-            InputError, DocumentError: as :func:`aggregator.publishing.campaigns.build_campaign`.
+            InputError, DocumentError: the errors of :func:`aggregator.publishing.campaigns.build_campaign`.
         """
         parameters = CampaignParameters(
             "plan",
@@ -118,7 +118,7 @@ class Design(NamedTuple):
 
 
 def with_bins(schema: Schema, bins: int) -> Schema:
-    """The schema with ``bins`` bins of equal width in every numeric feature, without a projection."""
+    """Return the schema with ``bins`` bins of equal width in every numeric feature, without a projection."""
     features: list[Feature] = [
         Numeric(
             feature.name,
@@ -136,15 +136,15 @@ def with_bins(schema: Schema, bins: int) -> Schema:
 
 
 class Study:
-    """Records, and designs that are tried on them.
+    """Records of a pilot or invented ones, on which designs are tried.
 
     Args:
         schema: the schema to plan for.
         epsilon_micro: total ε of a device in one period, in millionths.
         postprocess: name of the post-processing.
         pilot: typed records (:func:`aggregator.models.population.check_pilot`); None invents records.
-        effect: d of the invented records (:func:`aggregator.models.population.assumed`); not read with a pilot.
-        seed: seed of the folds and of all simulated counts.
+        effect: d of the invented records (:func:`aggregator.models.population.assumed`); not used with a pilot.
+        seed: seed of the division into folds, and of all simulated counts.
         class_question: whether the campaigns also ask for the class alone.
         shares: the features of ``schema`` with their shares of the devices (:meth:`Design.campaign`); empty for equal
             shares.
@@ -194,7 +194,7 @@ class Study:
         self._folds: dict[tuple[Design, int], list[Fold]] = {}
 
     def population(self, schema: Schema) -> Population:
-        """All records, read by a schema. Invented records are the same people for every schema with these features."""
+        """Return all records, read by a schema. Invented records are the same for every schema with these features."""
         if self.pilot is None:
             return assumed(schema, self._effect, np.random.default_rng([self._seed, self.records]), self.records)
         return Population.of_frame(self.pilot, schema)
@@ -206,12 +206,12 @@ class Study:
         return float(np.bincount(truth.truth[truth.known]).max() / truth.known.sum())
 
     def campaign(self, design: Design, epsilon_micro: int | None = None) -> tuple[Campaign, Population]:
-        """The campaign of a design, made from all records, and the records as the campaign's devices read them.
+        """Return the campaign of a design, made from all records, and the records as the campaign's devices read them.
 
         ``epsilon_micro`` replaces the study's ε; None keeps it.
 
         Raises:
-            InputError, DocumentError: no campaign can have these values.
+            InputError, DocumentError: no campaign of this design is possible at this ε.
         """
         schema = design.schema_of(self.schema, self.pilot)
         micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
@@ -221,7 +221,10 @@ class Study:
         return design.campaign(schema, micro, self._postprocess, class_question=self.class_question, shares=self.shares)
 
     def folds(self, design: Design, epsilon_micro: int | None = None) -> list[Fold]:
-        """The divisions of the records for a design. A projection is fitted on the records of a fold that answer."""
+        """Return the divisions of the records for a design, each with its campaign.
+
+        A projection is fitted anew in each division, on the records that answer.
+        """
         micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
         if (design, micro) not in self._folds:
             common = self.campaign(design, micro) if design.reduction == "none" else None
@@ -233,13 +236,13 @@ class Study:
         return self._folds[design, micro]
 
     def _of_fold(self, design: Design, micro: int, learned: Integers) -> tuple[Campaign, Population]:
-        """The campaign with a projection fitted on the records ``learned``, and all records as it reads them."""
+        """Return the campaign with a projection fitted on the records ``learned``, and all records by its schema."""
         assert self.pilot is not None
         schema = design.schema_of(self.schema, self.pilot.iloc[learned])
         return self._made(design, schema, micro), self.population(schema)
 
     def rehearsal(self, design: Design, fleet: Fleet, epsilon_micro: int | None = None) -> Rehearsal:
-        """A new rehearsal of a design. Rehearsals of different designs have independent randomness.
+        """Return a new rehearsal of a design. Rehearsals of different designs have independent randomness.
 
         ``epsilon_micro`` replaces the study's ε; None keeps it.
         """
@@ -247,5 +250,5 @@ class Study:
         return Rehearsal(self.folds(design, epsilon_micro), self.records, fleet, np.random.default_rng(key))
 
     def plain(self, design: Design) -> float:
-        """Expected accuracy of a design's model without privacy and with endless devices."""
+        """Return the expected accuracy of a design's model without privacy and with infinitely many devices."""
         return plain_accuracy(self.folds(design), self.records)

@@ -1,4 +1,4 @@
-"""The reverse of a forecast: how many devices, which ε or how many days a target needs.
+"""Find how many devices, which ε or how many days a target needs: the reverse of a forecast.
 
 The width of an interval has a closed form. The expected accuracy is simulated at a grid of values, made monotone (the
 least-squares rising sequence, by pooling adjacent violators), and interpolated in the logarithm of the value.
@@ -30,11 +30,11 @@ GRIDS = {
 }
 """Quantity → the rising values at which accuracies are simulated."""
 FIELDS = {DEVICES: "devices", DAYS: "periods"}
-"""Quantity → the field of :class:`Fleet` that it is."""
+"""Quantity → the field of :class:`Fleet` that holds it."""
 PER_FOLD = 2
-"""Simulated campaigns per fold at each value."""
+"""Simulated campaigns for each division of the records (:class:`Fold`) at each value of the quantity."""
 NEAR_TARGET = 8
-"""Further ones at values where the noise of the simulation does not tell the accuracy from the target."""
+"""Further simulated campaigns at values where the simulation's noise does not tell the accuracy from the target."""
 
 
 class Curve(NamedTuple):
@@ -55,7 +55,7 @@ class Curve(NamedTuple):
     errors: Floats
 
     def reaches(self, target: float, shift: float = 0.0) -> float | None:
-        """The value at which ``accuracy + shift·errors`` reaches the target; None if no value of the curve does."""
+        """Return the value at which ``accuracy + shift·errors`` reaches the target; None if it stays below."""
         heights = np.maximum.accumulate(self.accuracy + shift * self.errors)
         above = np.flatnonzero(heights >= target)
         if not above.size:
@@ -69,19 +69,19 @@ class Curve(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """What a target needs.
+    """The devices, ε or days that a target needs.
 
     Attributes:
         target: the target in words.
         quantity: ``devices``, ``epsilon`` or ``days``.
         value: the needed value; None if the target can not be reached.
-        low, high: 95 % interval of the value; None without an interval, or if an end is beyond the searched values, or
-            at ``least``.
-        design: the design that needs the least; None if the target can not be reached.
-        why: why it can not be reached, in words; otherwise empty.
+        low, high: ends of the 95 % interval of the value. An end is None if it was not computed or is beyond the
+            searched values; ``low`` also if it is at ``least``.
+        design: the design that needs the smallest value; None if the target can not be reached.
+        why: why the target can not be reached, in words; else empty.
         most: the largest searched value; None without a search.
-        least: the smallest searched value, if there are smaller ones; None otherwise. The value ``least`` means that
-            the target is met at ``least``, and that smaller values were not tried.
+        least: the smallest searched value if smaller ones are possible, else None. If ``value`` equals ``least``, the
+            target is met there, and smaller values were not tried.
     """
 
     target: str
@@ -96,7 +96,7 @@ class Solution(NamedTuple):
 
 
 def rising(values: Floats) -> Floats:
-    """The rising sequence with the least squared distance to ``values``, by pooling adjacent violators.
+    """Return the rising sequence with the least squared distance to ``values``, by pooling adjacent violators.
 
     ``values`` and result: shape (V,) float64.
     """
@@ -125,7 +125,7 @@ def curve(
     Args:
         study: the records.
         design: the design.
-        fleet: devices and periods; ``quantity`` replaces one of them, or the study's ε.
+        fleet: numbers of devices and periods; ``quantity`` takes the place of one of these, or of the study's ε.
         quantity: ``devices``, ``epsilon`` or ``days``.
         values: rising values; values of ε that no answer can have are left out.
         target: an accuracy; near it more campaigns are simulated.
@@ -151,11 +151,11 @@ def curve(
 
 
 def for_accuracy(curves: Sequence[Curve], plain: Sequence[float], target: float) -> Solution:
-    """The least value of a quantity at which one of several designs reaches an accuracy.
+    """Return the least value of a quantity at which one of several designs reaches an accuracy.
 
     Args:
         curves: accuracies of the designs, at least one.
-        plain: for every curve the design's accuracy without privacy and with endless devices.
+        plain: for every curve the design's accuracy without privacy and with infinitely many devices.
         target: the accuracy, between 0 and 1.
     """
     said = f"accuracy {target:.1%}"
@@ -178,22 +178,22 @@ def for_accuracy(curves: Sequence[Curve], plain: Sequence[float], target: float)
 
 
 def shown(quantity: str, value: float) -> str:
-    """A value of a quantity for people: whole devices and days, ε with three digits."""
+    """Return a value of a quantity as text: whole devices and days, ε with three digits."""
     return f"{value:.3g}" if quantity == EPSILON else f"{ceil(value - 1e-9):,}"
 
 
 def for_width(study: Study, design: Design, fleet: Fleet, width: float, quantity: str) -> Solution:
-    """The least value of a quantity at which every 95 % interval of a design has at most a width, in closed form.
+    """Return the least value of a quantity at which every 95 % interval of a design has at most a given width.
 
     Args:
         study: the records.
         design: the design.
-        fleet: devices and periods; ``quantity`` replaces one of them, or the study's ε.
+        fleet: numbers of devices and periods; ``quantity`` takes the place of one of these, or of the study's ε.
         width: largest width of the interval of a share or mean.
         quantity: ``devices``, ``epsilon`` or ``days``.
 
     Raises:
-        InputError, DocumentError: the design makes no campaign at some ε.
+        InputError, DocumentError: no campaign of this design is possible at some ε.
     """
     said = f"95 % intervals at most {width:g} wide"
     campaign, population = study.campaign(design)
@@ -226,7 +226,7 @@ def for_width(study: Study, design: Design, fleet: Fleet, width: float, quantity
 
 
 def span_of(quantity: str, fleet: Fleet) -> Sequence[float]:
-    """Values for a plot. Devices: from a thirtieth to thirty times the fleet's, two per power of ten."""
+    """Return values for a plot. Devices: from a thirtieth to thirty times the fleet's, two per power of ten."""
     if quantity != DEVICES:
         return GRIDS[quantity]
     devices = fleet.devices
