@@ -253,7 +253,7 @@ def shown_path(found: PilotDesign, schema: Schema) -> list[tuple[str, str, str]]
 
 
 def _asked(chosen: Sequence[Way], schema: Schema) -> str:
-    """Return the features of a set in words with their groups or bins; if all are asked, only those with groups or bins."""
+    """Return the features of a set as text; if it has all features, only those with groups or bins of their own."""
     if all(way.kind == AS_STATED for way in chosen) and len(chosen) == len(schema.observed):
         return "all, as the schema states them"
     everything = len(chosen) == len(schema.observed)

@@ -146,7 +146,7 @@ class Ranking(NamedTuple):
     pruned: tuple[PrunedDesign, ...]
 
     def headed_by(self, design: Design) -> Ranking:
-        """Return the ranking with ``design`` first if it is at most :data:`TIED` standard errors behind; else itself."""
+        """Return the ranking with ``design`` first if it is at most :data:`TIED` errors behind; else unchanged."""
         head = next((one for one in self.ranked if one.design == design), self.ranked[0])
         if head is self.ranked[0] or head.behind > TIED * head.behind_error:
             return self
