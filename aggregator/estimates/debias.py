@@ -119,7 +119,7 @@ def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Estimates:
 
 @debias.register(FrequencyMechanism)
 def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) -> Estimates:
-    """Return :func:`debias` for pure protocols (``direct`` and the unary encodings).
+    """Implement :func:`debias` for pure protocols (``direct`` and the unary encodings).
 
         Ê_i = (c_i − m q)/(p − q)      Var = m [ q(1−q) + f (p(1−p) − q(1−q)) ] / (p − q)²
 
@@ -196,7 +196,7 @@ def noise_law_histogram(mechanism: SummedHistogram) -> Law:
 
 @debias.register(SummedHistogram)
 def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) -> Estimates:
-    """Return :func:`debias` for ``she``; count i is Σ, the sum over all answers of component i clipped to [0, M].
+    """Implement :func:`debias` for ``she``; count i is Σ, the sum over all answers of component i clipped to [0, M].
 
         Ê_i = (Σ − m b)/(M − 2b),   Var = m v/(M − 2b)²,   q = e^{−s/t}
         b = q(1 − q^M)/(1 − q²),   v = Σ_{k=1…M} (2k − 1) q^k/(1 + q) − b²
@@ -313,7 +313,7 @@ def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -
 
 @marginal.register(FrequencyMechanism)
 def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
-    """Return :func:`marginal` for pure protocols, with s = K/``groups`` values in a group.
+    """Implement :func:`marginal` for pure protocols, with s = K/``groups`` values in a group.
 
     The noise variance of one answer for a group is
 
@@ -341,7 +341,7 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
 
 @marginal.register(Direct)
 def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """Return :func:`marginal` for ``direct`` (GRR, k-ary randomised response), with s = K/``groups`` values in a group.
+    """Implement :func:`marginal` for ``direct`` (GRR, k-ary randomised response), with s = K/``groups`` values in a group.
 
     p and q are the probabilities of the true value and of each other one. An answer supports the group of the true
     value with probability p' = p + (s − 1)q, and any other group with probability q' = s q. This is again a pure
@@ -357,7 +357,7 @@ def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: in
 
 @marginal.register(SummedHistogram)
 def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """Return :func:`marginal` for ``she``: components are independent, so a group's estimates and variances add up."""
+    """Implement :func:`marginal` for ``she``: components are independent, so a group's estimates and variances add up."""
     members = len(counts) // groups
     totals = _holders(mechanism, n, [sum(counts[group::groups]) for group in range(groups)], members)
     variance = members * noise_variance(mechanism)
@@ -367,7 +367,7 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 @debias.register(SingleNumberMechanism)
 @debias.register(Bit)  # Bit is a CoinMechanism, but its counts are the numbers of answers 0 and 1, not sums of bits.
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Estimates:
-    """Return :func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: one estimate, the sum of the devices' numbers.
+    """Implement :func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: one estimate, the sum of the devices' numbers.
 
     A device's number is an integer from −S to S. The estimate, in units of S, is
 
@@ -438,7 +438,7 @@ def _exact_size(mechanism: CoinMechanism) -> Fraction:
 
 @debias.register(CoinMechanism)
 def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Estimates:
-    """Return :func:`debias` for ``bits`` and ``duchi``: each estimate is the sum of one number over all devices.
+    """Implement :func:`debias` for ``bits`` and ``duchi``: each estimate is the sum of one number over all devices.
 
     A device's numbers are integers from −S to S. The estimates, in units of S, are
 
@@ -457,7 +457,7 @@ def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Est
 
 @debias.register(Laplace)
 def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Estimates:
-    """Return :func:`debias` for ``laplace``: Σ/M, where count i is Σ, the sum of coordinate i over all n answers.
+    """Implement :func:`debias` for ``laplace``: Σ/M, where count i is Σ, the sum of coordinate i over all n answers.
 
         Var = n·[2q/((1 − q)²M²) + 1/(4M²)],   q = e^{−s/t}
 

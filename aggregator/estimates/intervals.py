@@ -48,7 +48,7 @@ class Interval(NamedTuple):
         value is then compared with the possible value that fits best (:mod:`aggregator.estimates.ratios`). The result
         contains the interval that is only clipped.
         """
-        with np.errstate(invalid="ignore"):  # an interval without ends has no middle, and stays
+        with np.errstate(invalid="ignore"):  # an infinite interval has no middle, and stays as it is
             middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
             low = np.where(middle > most, middle - np.hypot(half, middle - most), self.low)
             high = np.where(middle < least, middle + np.hypot(half, middle - least), self.high)

@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 class SampleWeight(NamedTuple):
-    """All answers to a stratum, and the weight in a combined estimate of the estimates made from them."""
+    """All answers to one stratum, and the weight that estimates from them have in a combined estimate."""
 
     sample: Sample
     weight: float
@@ -184,7 +184,7 @@ class QuestionEstimate:
     def possible(self) -> tuple[float, float]:
         """Smallest and largest possible true value of an estimate, to which shown intervals are cut.
 
-        A noisy number of records bounds nothing: a true count may well be larger than it.
+        If the number of records is noisy, there is no largest value: a true count may well be larger than it.
         """
         if self.noisy_n is None:
             return self.least * self.n, self.n

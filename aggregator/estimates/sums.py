@@ -51,10 +51,10 @@ _MOST_COUNT = 2**53
 
 
 class NoisySum(NamedTuple):
-    """Noisy sums over the records about one subject.
+    """Noisy sums over the records for one subject, which is what a question asks for.
 
     Attributes:
-        subject: what is summed, named as what a question asks for: counts of records, or numbers in [−1, 1].
+        subject: what is summed: counts of records, or numbers in [−1, 1].
         estimate: shape (K,) float64: the sums, in records.
         noise_variance: shape (K,) float64: variance of the noise of each sum; may be infinite.
         released: K integers: what left the curator, on the grid of the noise.
@@ -92,7 +92,7 @@ class Curator(Source):
 
     @property
     def origin(self) -> Origin:
-        """The terms of the fit."""
+        """Digest, name and purpose of the terms."""
         return self.asked
 
     @property

@@ -182,7 +182,7 @@ def _named(subject: Subject, values: Sequence[float], schema: Schema) -> Iterato
 
 
 class _Known(NamedTuple):
-    """A parameter that the reports determine at level 95 %.
+    """A parameter whose 95 % interval is determined.
 
     Attributes:
         raw: raw estimate, clipped to its 95 % interval.
@@ -194,7 +194,7 @@ class _Known(NamedTuple):
 
 
 def _intervals(statistics: Statistics) -> dict[str, _Known]:
-    """Return the determined parameters by name."""
+    """Return by name the parameters whose 95 % interval is determined."""
     levels = [conditionals(statistics.questions, statistics.schema, z) for z in QUANTILES]
     found = {}
     for same in zip(*levels, strict=True):

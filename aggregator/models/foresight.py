@@ -86,7 +86,7 @@ class Recall(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The interval as text for people."""
+        """The recall's interval as text for people."""
         if self.is_never:
             return NEVER
         if self.expected is None or self.least is None or self.most is None:

@@ -480,7 +480,7 @@ class Share(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The estimate itself."""
+        """Estimated share of right predictions; it may lie outside [0, 1]."""
         return self.right.share
 
     @property

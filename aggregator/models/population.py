@@ -117,7 +117,7 @@ def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
 
 
 class Population(NamedTuple):
-    """N records, as devices report them and as a model reads them.
+    """N records: their codes in reports, and their codes when a model scores them.
 
     Attributes:
         reported: codes and numbers in reports, with substitutes of missing values: (N, observed features) int64 each.

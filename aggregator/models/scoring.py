@@ -42,7 +42,7 @@ LINE, PREDICTED = "line", "predicted"
 
 
 class Model:
-    """A Naive Bayes model over a schema, discrete or Gaussian.
+    """A Naive Bayes model, discrete or Gaussian, that classifies records of a schema.
 
     Attributes:
         schema: label and features. Their names are the columns of a frame.
@@ -232,7 +232,7 @@ class Model:
         if labels is None:
             return self.accuracy(frame)
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
-        cells: Any = getattr(labels, "array", labels)  # of a Series its values alone: labels go with rows by position
+        cells: Any = getattr(labels, "array", labels)  # only the values of a Series: labels belong to rows by position
         if getattr(cells, "ndim", None) != 1:
             cells = list(cells)
         if len(cells) != len(frame):

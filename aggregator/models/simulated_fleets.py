@@ -49,13 +49,13 @@ from protocol.questions import CELL, PRESENT, SQUARE
 from protocol.schema import missing_code
 
 SIGNALS = np.array([0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0])
-"""Grid of the values of τ."""
+"""Possible values of τ, which says how much the classes differ."""
 CONCENTRATION = 1.0
 """Concentration of the Dirichlet process: the larger, the more the features' τ may differ from each other."""
 NOTHING = 0.3
 """Probability of the smallest τ: a feature without information about the class."""
 TAILS = 2.0
-"""Degrees of freedom of e."""
+"""Degrees of freedom of e, the classes' differences in units of τ."""
 COMMON = 1.0
 """β, the standard deviation of what the classes have in common."""
 CHAINS, FIRST, BETWEEN = 25, 50, 12
@@ -99,7 +99,7 @@ class _Seen(Protocol):
 
     @property
     def prior(self) -> Floats:
-        """The classes' shares; the first axis is that of the chains."""
+        """The classes' shares in each Markov chain; the first axis is that of the chains."""
 
     @property
     def groups(self) -> int:
@@ -239,12 +239,12 @@ class _State(NamedTuple):
 
     @property
     def tau(self) -> Floats:
-        """τ, shape (chains, F, groups, 1) float64."""
+        """τ, how much the classes differ: shape (chains, F, groups, 1) float64."""
         return np.asarray(SIGNALS[self.signal][..., None])
 
     @property
     def size(self) -> Floats:
-        """τλ, shape (chains, F, R, k) float64."""
+        """τλ, the factor of :attr:`apart` in u: shape (chains, F, R, k) float64."""
         return np.asarray(self.tau * self.tail)
 
     @property

@@ -66,7 +66,7 @@ WEIGHTS = (1.0, 1.0, 1.0, 1.0, 0.4)
 IF_SKEWED = (0.2, 0.5, 1.0, 1.0, 1.0)
 """Factors of :data:`WEIGHTS` for two skewed classes; for k skewed classes these factors to the power log₂ k."""
 SKEWED = 0.6
-"""Classes count as skewed if (1 − p)/(1 − 1/k) is at most this, p the largest share; from here to 1 it is linear."""
+"""Classes count as skewed if (1 − p)/(1 − 1/k) is at most this, p the largest of k shares; up to 1 it is linear."""
 CONCENTRATIONS = (2.0, 8.0, 32.0)
 """Concentrations B of the classes' shares, equally weighted: the variance of a share is (k − 1)/(k²(B + 1))."""
 MANY = 11
@@ -77,7 +77,7 @@ Also the number above which a table without many zeros needs less noise for ``si
 SHARP = 5
 """A feature gets the table of ``simplex`` if a cell's average share exceeds this number of standard deviations."""
 CALM = 10
-"""If the number of features times r is above this, more than :data:`SHARP` are needed, by the ratio's square root."""
+"""If features times :func:`stakes` are above this, more than :data:`SHARP` is needed, by the ratio's square root."""
 CLEAR = 3
 """Standard deviations by which all tables must tell more than the class's entropy to end the doubt of step 5."""
 BETWEEN = (0.003, 0.03, 0.1, 0.3, 1.0)
@@ -127,7 +127,7 @@ def posterior_prior(statistics: Statistics) -> Floats:
         return np.full(classes, 1 / classes)
     shapes = [(concentration + 1) / (classes - 1) for concentration in CONCENTRATIONS]
     found = [posterior(shares.share, shares.variance, 1 / classes, shape) for shape in shapes]
-    # The shares sum to 1, so that k densities say as much as k − 1.
+    # The shares sum to 1, so k densities carry the information of k − 1.
     evidence = np.array([one.evidence.sum() for one in found]) * (classes - 1) / classes
     means = np.array([one.mean / one.mean.sum() for one in found])
     return _positive(evidence_weights(evidence) @ means)
@@ -366,7 +366,7 @@ def _deviations(of: Moments, centre: float, pooled: float) -> Floats:
     noise = of.first_variance / of.share**2
     between = pooled * np.array(BETWEEN)[:, None]
     spread = between + noise
-    # The deviations, weighted by P(c), sum to 0: k densities say as much as k − 1.
+    # The deviations, weighted by P(c), sum to 0, so k densities carry the information of k − 1.
     freedom = (len(away) - 1) / len(away)
     evidence = -freedom / 2 * (np.log(spread) + away**2 / spread).sum(axis=1)
     return np.asarray(evidence_weights(evidence) @ (away * between / spread), np.float64)

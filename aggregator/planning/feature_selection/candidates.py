@@ -189,7 +189,7 @@ def ratings(measured: Mapping[Subset, Measurement], epsilon_micro: int) -> list[
 
 
 class Choice(NamedTuple):
-    """The features of the final model.
+    """The features of the final model, and the ratings that decided.
 
     Attributes:
         features: the chosen set.

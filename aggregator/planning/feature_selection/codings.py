@@ -32,7 +32,7 @@ _SMOOTH = 0.5
 
 
 class Way(NamedTuple):
-    """A way to ask about a feature.
+    """A way to ask about a feature: by its codes, by groups of values, or by other bins.
 
     Attributes:
         feature: index of the observed feature.
@@ -47,7 +47,7 @@ class Way(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The way in words."""
+        """The kind of the way and its number of groups or bins, as text."""
         return self.kind if self.kind == AS_STATED else f"{self.parts} {self.kind}"
 
 

@@ -43,7 +43,7 @@ Tabled = Callable[["Part"], Scoring]
 
 FOLDS = 5
 DRAWS = 2
-"""Simulated campaigns per fold."""
+"""Simulated campaigns for each division of the records into folds."""
 MOST_FEATURES = 10
 PATIENCE = 2
 """The selection ends after this many sets in a row that are not better than a smaller one."""
@@ -99,7 +99,7 @@ class Candidate(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """Mean of :attr:`right`."""
+        """Mean of :attr:`right` over the records."""
         return float(np.nanmean(self.right))
 
     @property

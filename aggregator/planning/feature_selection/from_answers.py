@@ -75,7 +75,7 @@ class Refinement(NamedTuple):
     decision: Decision = MappingProxyType({})
 
     def named(self, features: Subset) -> tuple[str, ...]:
-        """Return the names of features."""
+        """Return the names of the features with these indices."""
         return tuple(self.names[index] for index in features)
 
     @property

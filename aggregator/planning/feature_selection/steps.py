@@ -165,7 +165,7 @@ class Evaluation(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to do next.
+    """The next step of a series of campaigns, with its reason.
 
     Attributes:
         kind: ``ask`` (ask about features), ``evaluate`` (evaluate candidates), ``stop`` (the choice is made: ask the

@@ -27,7 +27,7 @@ DEFAULT_BINS = 4
 NO_SHARES: Ask = MappingProxyType({})
 FOLDS = 5
 LEAST_RECORDS = 20
-"""Fewest records of a pilot."""
+"""Fewest records with a class that a pilot must have."""
 MOST_RECORDS = 5000
 """Most records of a pilot that are used; if a pilot is larger, a random part of it is used."""
 
