@@ -341,7 +341,7 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
 
 @marginal.register(Direct)
 def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """Implement :func:`marginal` for ``direct`` (GRR, k-ary randomised response), with s = K/``groups`` values in a group.
+    """Implement :func:`marginal` for ``direct`` (GRR, k-ary randomised response), s = K/``groups`` values in a group.
 
     p and q are the probabilities of the true value and of each other one. An answer supports the group of the true
     value with probability p' = p + (s − 1)q, and any other group with probability q' = s q. This is again a pure
@@ -357,7 +357,7 @@ def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: in
 
 @marginal.register(SummedHistogram)
 def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """Implement :func:`marginal` for ``she``: components are independent, so a group's estimates and variances add up."""
+    """Implement :func:`marginal` for ``she``: components are independent, so estimates and variances add up."""
     members = len(counts) // groups
     totals = _holders(mechanism, n, [sum(counts[group::groups]) for group in range(groups)], members)
     variance = members * noise_variance(mechanism)
@@ -367,7 +367,7 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 @debias.register(SingleNumberMechanism)
 @debias.register(Bit)  # Bit is a CoinMechanism, but its counts are the numbers of answers 0 and 1, not sums of bits.
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Estimates:
-    """Implement :func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: one estimate, the sum of the devices' numbers.
+    """Implement :func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: estimate the sum of the devices' numbers.
 
     A device's number is an integer from −S to S. The estimate, in units of S, is
 
