@@ -294,7 +294,8 @@ def joint_scatters(found: QuestionEstimate, pool: Pool) -> tuple[float, float]:
 
     w_s and W_s are the weights of stratum s in the mean and in the class share, N_s is the stratum's number of answers
     and c_s the concentration of these answers. d is a set of devices; the inner sums are over the strata that it
-    answered. The first term is negative because the answers to two questions of a stratum are drawn from it without replacement.
+    answered. The first term is negative because the answers to two questions of a stratum are drawn from it without
+    replacement.
     """
     chosen = people = 0.0
     own: dict[int, float] = {}
