@@ -15,16 +15,16 @@ of questions). w is the share of report ids that get the question, among all ids
     closed fleet   λ = β                         ids are enrolled, and the id assigns the question
     open fleet     λ = βr/(βr + (1 − β)w)        whoever invents ids chooses the question, and how often he answers
 
-The share of a class, combined from the questions j that tell it, with weights n_j/u_j (u_j: the variance of one answer
-at equal shares, R_j: that of the sum over a feature's values), moves by at most Σ L_j R_j/u_j over Σ (H_j + L_j)/u_j.
-L_j and H_j are the numbers of lies and of honest answers. In an open fleet the largest value is that of all lies on one
-question, since the fraction is quasi-convex in L. In a closed fleet it is no larger.
+The share of a class is combined from all questions j about classes, with weights n_j/u_j. It moves by at most
+Σ L_j R_j/u_j over Σ (H_j + L_j)/u_j, where L_j lies and H_j honest answers are among the n_j answers to question j, u_j
+is the variance of one answer at equal shares, and R_j is R for the sum over a feature's values. In an open fleet the
+fraction, quasi-convex in L, is largest if all lies are about one question. In a closed fleet it is no larger.
 
 **Nodes.** A lying node sends any numbers that intake accepts: counts from −H to M + H, where M is the campaign's
 largest number of records of one node and H the range of the noise. Plain addition believes these counts, in every
-table. The share of a class is pooled from all tables of counts by class, with weights w_j, Σ_j w_j = 1. A share of
-table j is the sum over the table's K_j values. So one node states at most U records of a class for the pooled share,
-and at least −D:
+table. The share of a class is pooled from all tables j of counts by class, with weights w_j, Σ_j w_j = 1. In table j
+the count of a class is the sum over the K_j values of the table. So one node states at most U records of a class for
+the pooled share, and at least −D:
 
     U = Σ_j w_j K_j (M + H_j)      D = Σ_j w_j K_j H_j      w_j ∝ 1/(K_j v_j/n + (k − 1)/k²)
 
