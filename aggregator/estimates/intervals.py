@@ -164,7 +164,7 @@ def score_interval(
 
 
 def _roots(share: Floats, n: float, law: Law, scatter: Floats, z: float) -> Interval:
-    """Return the ends of {f : (f̂ − f)² ≤ z² V(f)} for D = ``scatter``; (∞, −∞) if no f is in the set."""
+    """Return the ends of {f : (f̂ − f)² ≤ z² V(f)} of :func:`score_interval` with D = ``scatter``; (∞, −∞) if empty."""
     k = z**2 / n
     square = 1 + k * scatter
     middle = (share + k * (law.at_one - law.at_zero + scatter) / 2) / square

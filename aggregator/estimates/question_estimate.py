@@ -266,8 +266,8 @@ def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> 
 class Pool(NamedTuple):
     """Estimated shares of the classes, combined from several questions, with the parts of their variance.
 
-    The variance of a share f is noise(f) + f(1 − f)·scatter for the population. For the devices that answered,
-    ``chosen`` replaces ``scatter``.
+    The variance of a share f is noise(f) + f(1 − f)·``scatter`` for the population, with ``scatter`` = ``chosen`` +
+    ``people``. For the devices that answered, ``chosen`` replaces ``scatter``.
 
     Attributes:
         share: shape (k,) float64, unbiased.

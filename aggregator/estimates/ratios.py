@@ -205,7 +205,7 @@ def _roots(square: Floats, linear: Floats, constant: Floats) -> tuple[Floats, Fl
 
 
 def _is_nearer(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Mask:
-    """Return whether L²/V at ``least`` is at most L²/V at ``most``: bool of the broadcast shape.
+    """Return whether this module's L²/V at ``least`` is at most that at ``most``: bool of the broadcast shape.
 
     The products L²(least)·V(most) and L²(most)·V(least) are compared, since a quotient by a variance of 0 overflows.
     If both variances are 0, L² alone is compared.

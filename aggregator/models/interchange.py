@@ -232,7 +232,7 @@ def _filled(empty: float) -> list[Any]:
 
 
 def _scaled(feature: Numeric) -> list[Any]:
-    """Return steps from numbers to u, from −S to S; a missing number stays NaN."""
+    """Return steps from numbers to scaled numbers, integers from −S to S; a missing number stays NaN."""
     if not feature.float_scale:
         raise InputError(
             "not_exportable", f"the bounds of '{feature.name}' are too close for floats; export it to json"
@@ -246,12 +246,12 @@ def _scaled(feature: Numeric) -> list[Any]:
 
 
 def _bins(edges: Sequence[int]) -> list[Any]:
-    """Return steps from u, or the output of a projection, to its bin; NaN becomes the code after the bins."""
+    """Return steps from scaled numbers, or a projection's outputs, to bins; NaN becomes the code after the bins."""
     return [_call(np.nan_to_num, nan=float(_BEYOND)), _call(np.digitize, bins=[*edges, _BEYOND])]
 
 
 def _projected(projection: Projection, *, as_codes: bool) -> list[Any]:
-    """Return steps from the inputs' u, shape (rows, n), to the components, shape (rows, K): numbers, or bins."""
+    """Return steps from scaled inputs, (rows, n), to the components, (rows, K): to their numbers, or to their bins."""
     from sklearn.compose import ColumnTransformer
 
     # The offsets are one more row of the matrix, for a column of ones. A power of two divides floats exactly.

@@ -395,7 +395,7 @@ class _Inquiry:
         self._curves: dict[Design, Curve] = {}
 
     def at(self, fleet: Fleet) -> tuple[Ranking, tuple[Solution, ...]]:
-        """Return the ranking for a fleet, and what the targets need."""
+        """Return the ranking of designs for a fleet, and what the targets need."""
         found = search(self._study, self._scope, fleet, self._step)
         best = [one.design for one in found.ranked[:DRAWN]]
         solutions = []

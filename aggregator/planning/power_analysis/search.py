@@ -62,7 +62,7 @@ def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
 
 
 def _open(running: Mapping[Design, Rehearsal]) -> list[Design]:
-    """Return the designs that may be the best and whose accuracy is not known well enough, the most promising first."""
+    """Return designs that may be best and need more campaigns, the most promising first; none if one is clear."""
     found = {design: rehearsal.forecast() for design, rehearsal in running.items()}
     leader = max(found, key=lambda design: found[design].accuracy)
     first = found[leader]
