@@ -1,6 +1,6 @@
 """Trials of ``--design``: what to ask is chosen from a pilot's records or from private answers, then asked.
 
-Every step is that of a command: campaigns are signed, reports are bytes in files, stores ingest and count them,
+Every step runs as in a command: campaigns are signed, reports are bytes in files, stores ingest and count them,
 ``refine`` reads the stores, candidates are signed and evaluated. Only the devices' code is replaced, by the vector
 engine. Each device has one number in the series of campaigns, which decides the campaign that it answers, one at most.
 """

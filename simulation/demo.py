@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
         test_records: number of records on which the models are tested.
         seconds_of_devices: seconds in which all devices answered and the report files were written.
         reports: number of counted reports.
-        rejected: reason → number of reports or damaged places that were not counted.
+        rejected: reason → number of reports or damaged byte ranges that were not counted.
         accuracy: of a device with the private model.
         accuracy_nonprivate: of Naive Bayes on the training records, without privacy.
         accuracy_majority: of always guessing the largest class.

@@ -22,9 +22,9 @@ from protocol.schema import Schema, build_schema
 
 
 class Split(NamedTuple):
-    """A division of people: those of ``people`` answer, and the model is tested on the records of ``test``.
+    """Two sets of people: ``people``, who answer, and ``test``, on whose records the model is tested.
 
-    Both are disjoint, unless the test records were given and repeat some records of ``people``.
+    The sets are disjoint, unless the test records were given and repeat some records of ``people``.
     """
 
     people: pd.DataFrame

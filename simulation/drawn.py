@@ -1,6 +1,6 @@
 """Sums of nodes and decrypted masked totals, drawn by numpy: exact sums, noise, and statistics of both.
 
-The sums equal those of real nodes, and the noise of a node has the same law: discrete Laplace, P(k) ∝ e^{−r|k|} for
+The sums equal those of real nodes, and the noise of a node has the same law: discrete Laplace, P(k) ∝ e^{−r|k|} with a
 rate r. The noise of a masked total has the law of the parties' summed noise. With ``divided`` noise, parts of shape
 1/h_i for party i add up to a negative binomial number of shape Σ 1/h_i. With ``diluted`` noise, party i adds a whole
 copy of the noise with probability β_i; the number of copies is a sum of binomial numbers, one for each different β. So
@@ -137,7 +137,7 @@ def numbers_of_setup(parties: int) -> Mapping[int, int]:
 
 
 class TotalNoise(NamedTuple):
-    """The law of the noise of all parties together for one number.
+    """The distribution of the summed noise of all parties in one number.
 
     Attributes:
         rate: a whole copy of noise is a discrete Laplace number k, P(k) ∝ e^{−|k|·rate}.
@@ -187,7 +187,7 @@ class TotalNoise(NamedTuple):
 
 
 def noise_of_total(campaign: Campaign, numbers: Mapping[int, int]) -> list[TotalNoise]:
-    """Return the law of the total's noise for every released vector, in the order of the vectors.
+    """Return the distribution of a total's noise for every released vector, in the order of the vectors.
 
     The chances β are real numbers here, and multiples of 2^−32 at a party.
 

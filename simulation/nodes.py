@@ -61,7 +61,7 @@ class OfNodes(Trust):
     """Trust in which the sums of many nodes make the model of a trial, each trial with a campaign of its own."""
 
     def check(self, settings: Settings, design: Design, records: int) -> Campaign:
-        """Check the settings before any record is read, and return a campaign like those of the trials."""
+        """Check the settings before any record is read, and return a campaign like the trials'."""
         randomness = randomness_of(0)
         with simulated_workspace(randomness) as workspace:
             lab = Lab(settings, workspace, randomness)

@@ -188,7 +188,7 @@ def simulated_dealer(seed: int | None) -> Iterator[Dealer]:
     """Open a context with a dealer in a new folder, which is deleted at the end.
 
     Args:
-        seed: of the simulation. Equal seeds give equal keys, and a made-up modulus in place of a new one. None for
+        seed: seed of the simulation. Equal seeds give equal keys, and a made-up modulus in place of a new one. None for
             entropy of the operating system, a new modulus and the present time.
 
     Raises:

@@ -76,10 +76,7 @@ MOST_CHARACTERS = 120
 
 
 def print_intake(taken: IngestSummary | EnvelopeIngest, facts: dict[str, int], **added: int) -> None:
-    """Print the numbers of an ingest.
-
-    For people these are ``facts`` and what was set aside; with ``--json`` all numbers, and those of ``added``.
-    """
+    """Print the numbers of an ingest: ``facts`` and what was set aside; with ``--json`` all numbers, and ``added``."""
     if as_json():
         print_json({**taken._asdict(), "unreadable": [found._asdict() for found in taken.unreadable], **added})
         return
@@ -101,7 +98,7 @@ def print_unread(unreadable: Sequence[Unreadable]) -> None:
 def print_groups(pieces: Iterable[tuple[str, str, str, int]]) -> None:
     """Print how many pieces (rejected records or damage) of each file were set aside, by reason.
 
-    Each entry of ``pieces`` has reason, file, identity of the file, and number of bytes.
+    Each of ``pieces`` has reason, file, identity of the file, and number of bytes.
     """
     groups: dict[tuple[str, str, str], list[int]] = {}
     for reason, file, identity, length in pieces:

@@ -81,7 +81,7 @@ _SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|TiB)")
 
 
 def _reader(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """Make the callback of an option from a parser.
+    """Make the callback of an option from a parser of texts.
 
     It keeps None; a text that the parser refuses becomes wrong usage.
     """
@@ -134,7 +134,7 @@ def together(*options: Decorator) -> Decorator:
 
 
 def shared(*names: str, **options: Any) -> Decorator:
-    """Make a decorator that adds an option which the command does not receive: :func:`.output.setting` tells its value.
+    """Make a decorator that adds an option. The command does not receive it; :func:`.output.setting` returns its value.
 
     ``names`` and ``options`` are those of ``click.option``.
     """

@@ -269,7 +269,7 @@ def when(seconds: int) -> str:
 
 
 def say(facts: Mapping[str, Any] | Iterable[Fact]) -> None:
-    """Print facts: one JSON object with ``--json``, else aligned lines. A map is printed in both ways."""
+    """Print facts: one JSON object with ``--json``, else aligned lines."""
     given = (Fact(*pair) for pair in facts.items()) if isinstance(facts, Mapping) else facts
     told = Facts("", tuple(given))
     if as_json():
@@ -322,7 +322,7 @@ def warn_of_draft(standing: Signatures, output: Path) -> None:
     """Print a warning if a document lacks signatures, since devices refuse it.
 
     Args:
-        standing: the valid signatures of the document, and the number that it needs.
+        standing: the number of valid signatures of the document, and the number that it needs.
         output: the document's file.
     """
     if not standing.complete:

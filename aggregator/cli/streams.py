@@ -25,7 +25,7 @@ def prepare_streams() -> None:
     - A failed write to standard output raises ``output_failed``, or ``BrokenPipeError`` if the reader has ended. A
       failed write to standard error is ignored, since notes do not decide whether a command is carried out.
 
-    A stream that is not the one that Python began with, for example that of a test, stays as it is.
+    A stream that replaces the one of Python's start, for example in a test, stays as it is.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = _opened_on_null(number)

@@ -259,9 +259,9 @@ def edge_law(
 def _weights(gamma: Fraction, depths: Sequence[int]) -> dict[int, int]:
     """Return 2^B e^{−γk} as an integer, for every k of ``depths``.
 
-    These rise from 0 to at most 81/γ; B is the number of bits. Each weight follows from the one before, in fixed point
-    with 2B bits. The factors have a relative error of at most 82·10⁻⁵⁷, the roundings 2^−390; of at most 2^17 weights
-    the last is wrong by less than 10⁻³⁰.
+    These rise from 0 to at most 81/γ; γ is ``gamma``, and 2B the number of bits of the fixed point. Each weight follows
+    from the one before, in fixed point. The factors have a relative error of at most 82·10⁻⁵⁷, the roundings 2^−390; of
+    at most 2^17 weights the last is wrong by less than 10⁻³⁰.
     """
     factors: dict[int, int] = {}
     found, last, product = {}, 0, 1 << 2 * _BITS

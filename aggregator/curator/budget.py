@@ -330,11 +330,11 @@ class BudgetFile(Ledger):
         return True
 
     def spend(self, digest: bytes, query: str, cost: Cost) -> int:
-        """Pay for a query, or refuse it. When this returns, the payment is on the disk, and the query may be answered.
+        """Pay for a query, or raise an error.
 
-        Returns the query's running number. After a crash the same query costs again, and gets new noise. The text
-        ``query`` is public and must hold no value of a record. The cost, for this budget's adjacency, must not depend
-        on the records.
+        When this returns, the payment is on the disk, and the query may be answered. Returns the query's running
+        number. After a crash the same query costs again, and gets new noise. The text ``query`` is public and must hold
+        no value of a record. The cost, for this budget's adjacency, must not depend on the records.
 
         Raises:
             StorageError: ``budget_copied``: this file is a copy, or was restored; nothing is spent.

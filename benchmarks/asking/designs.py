@@ -5,7 +5,7 @@
     python -m benchmarks.asking.designs --drawn --design all refine …
 
 Each repetition tests on a new random fifth of the records. The fleet's records are drawn with replacement from the
-other four fifths, less the pilot. Campaigns, report files, stores, evaluations, candidates and the final model are
+other four fifths, without the pilot's. Campaigns, report files, stores, evaluations, candidates and the final model are
 those of ``hearsay simulate --design``; only the devices' code is replaced by numpy. One answer per device in the whole
 series, ε = 1 by default, mechanism ``auto``, no question about the class alone. With ``--drawn`` only the decisions,
 estimates and fits are real: the counts are drawn from their law (``drawn.py``).

@@ -4,8 +4,7 @@
 
 The counts are the expected ones of many answers, so estimates equal the truth and nothing is random. The exact variance
 of one answer is computed from the mechanism's distribution (values) or from its variance at every input (numbers), and
-from the population's true values. The campaigns are those of ``drawn_campaigns``, with one and three answers per
-device.
+from the population's true values. The campaigns have one or three answers per device.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
                                             [--json]
 
 An attack replaces the reports of a share β of all devices: 1 % or 5 %. In a *closed* fleet a lie keeps the id, and so
-the question, of its device. In an *open* fleet all lies choose one question. Kinds of lies: ``random`` (any
-accepted answer, uniformly), ``target`` (the answer that speaks for one cell alone), ``gain`` (the answers that move the
-estimates of one class, or of all cells, most, up or down). The figure is the largest move of an estimate over the bound
-of ``aggregator.cards.manipulation``, over all questions and cells, and over the combined shares of the classes.
+the question, of its device. In an *open* fleet all lies choose one question. Kinds of lies: ``random`` (any accepted
+answer, uniformly), ``target`` (the answer that speaks for one cell alone), ``gain`` (the answers that move the
+estimates of one class, or of all cells, most, up or down). The figure is the largest move of an estimate divided by the
+bound of ``aggregator.cards.manipulation``, over all questions and cells, and over the combined shares of the classes.
 Closed fleets are compared with the same reports before the lies, open fleets with the honest devices' reports alone.
 """
 

@@ -4,10 +4,10 @@
     python -m benchmarks.models.estimators resampled [--devices 100000 1000000] [--repeats 20]
     python -m benchmarks.models.estimators devices [--repeats 100] [--warnings 10]
 
-``budgets``: every person of a random 80 % answers one question; the others are the test. ``resampled``: ``--devices``
-people drawn with replacement from the 80 %. ``devices``: 10 to 1,000 devices; the columns ``prior`` (always the largest
-of the classes' estimated shares) and ``largest`` (always the true largest class) are the yardsticks, and ``--warnings``
-is the number of repetitions in which ``publish``'s warning is computed.
+``budgets``: every person of a random 80 % answers one question; the other people are the test. ``resampled``:
+``--devices`` people drawn with replacement from the 80 %. ``devices``: 10 to 1,000 devices; the columns ``prior``
+(always the largest of the classes' estimated shares) and ``largest`` (always the true largest class) are the
+yardsticks, and ``--warnings`` is the number of repetitions in which ``publish``'s warning is computed.
 
 ``--data breast-cancer`` is scikit-learn's set of 569 people and 30 numbers. It is not among the default data sets, and
 no constant was chosen on it.

@@ -263,7 +263,7 @@ def continuous(fit: str) -> str:
 
 
 def shown_label() -> str:
-    """Return what it is worth to show the class: accuracies of both forms at each ε, the mean over all views."""
+    """Return what showing the class is worth: accuracies with and without it at each ε, the mean over all views."""
     rows = []
     for approach in APPROACHES:
         for form in (LABEL_NOT_PRIVATE, GAUSSIAN):

@@ -6,7 +6,7 @@ A page of the documentation names a figure or a table in a comment, and this pro
 
     <!--=theta car one 0.25-->52.6 ± 1.1<!--=-->
 
-So no figure of such a place is typed in. ``--check`` writes nothing, and returns 1 if a page is not up to date.
+So nobody types such a figure. ``--check`` writes nothing, and returns 1 if a page is not up to date.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The source asks every person about every feature. Here a person gives one answer
 chosen what to ask: ``all`` features; ``refine``, from private answers alone; or ``pilot``, from 300 records in the
 clear whose owners give no answer. ``alone`` is Naive Bayes from the records of such a pilot and nothing else, without
 privacy: what ``pilot`` has to beat. Fleets draw their records with replacement from 80 % of the data; a fleet of the
-source's size has as many devices as these are records. Every design has the same test parts, whatever the seed of the
+source's size has as many devices as this has records. Every design has the same test parts, whatever the seed of the
 run is: rows of one data set are compared on equal divisions.
 
 The designs are those of ``benchmarks.asking.designs``: ``all`` and ``refine`` on counts that are drawn from their law,

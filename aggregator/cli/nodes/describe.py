@@ -55,7 +55,7 @@ class Entry(NamedTuple):
         found: the summary or message; None for a byte range without one, or if it can not be read.
         raw: the bytes of its envelope; empty for damage.
         reason: why ``found`` is None; empty if it is not.
-        position, length: place in the file, in bytes.
+        position, length: where the entry is in the file, and its length, in bytes.
     """
 
     found: Summary | Message | None
@@ -147,7 +147,7 @@ def dealer_shown(raw: bytes, role: str | None) -> Facts | None:
 
 
 def _unsigned(raw: bytes) -> Facts | None:
-    """Return what a request for a masked sum, or a dealer's public file, says. None if the bytes are neither."""
+    """Return what a request for a masked sum, or a dealer's public file, says, or None for other bytes."""
     if len(raw) <= MAX_REQUEST_BYTES:
         try:
             return _request("request for a masked sum", parse_request(raw))

@@ -127,7 +127,7 @@ class _Wanted(NamedTuple):
 
 
 class _Fitted(NamedTuple):
-    """The schema with its projection, facts for file and screen, and counts outside the bounds (None if private)."""
+    """A schema with a projection, facts about the fit, and numbers of values outside the bounds (None if private)."""
 
     schema: Schema
     facts: dict[str, Any]

@@ -105,7 +105,7 @@ def next_text(found: Refinement, name: str, stated: Schema, pilots: tuple[PilotC
         found: the next step of the series.
         name: name of the schema file.
         stated: all features that the series' campaigns state.
-        pilots: private results of pilots that these features hold.
+        pilots: private results of pilots (bins, choices) that went into ``stated``, with their cost.
     """
     share = found.share
     head = [f"# {found.step.kind}: {found.step.why}"]

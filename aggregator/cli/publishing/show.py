@@ -114,7 +114,7 @@ def batches(raw: Content) -> Facts | None:
     """Describe the bytes ``raw`` of a report file: its batches and damaged byte ranges.
 
     The result is None if the file holds no batch. At most :data:`MAX_DAMAGE` damaged ranges are listed. Numbers of
-    reports and bytes count all of the file.
+    reports and bytes are those of the whole file.
     """
     rows: list[list[object]] = []
     entries: list[dict[str, Any]] = []

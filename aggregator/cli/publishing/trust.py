@@ -230,7 +230,7 @@ def _roles(root: Root, rows: list[tuple[str, str, str]]) -> dict[str, object]:
 
 
 def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
-    """Return one row per key: role, key id, place of the secret part."""
+    """Return one row per key: role, key id, and where the secret part is."""
     here = {(each.role, each.public): each.encrypted for each in opened.key_files()}
     kept = {None: ELSEWHERE, False: "here", True: ENCRYPTED}
     return [

@@ -85,7 +85,7 @@ def _name(file: QuarantinedFile, piece: Rejected) -> str:
 
 
 def _piece_json(file: QuarantinedFile, piece: Rejected) -> dict[str, Any]:
-    """Return a piece as a JSON object."""
+    """Return a quarantined piece as a JSON object."""
     return {
         "piece": _name(file, piece),
         "identity": file.identity,
@@ -168,7 +168,7 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
 
 
 def _merged(kept: list[QuarantinedFile], names: tuple[str, ...]) -> list[tuple[QuarantinedFile, tuple[Rejected, ...]]]:
-    """Return the pieces that several names select, grouped by file."""
+    """Return the quarantined pieces that several names select, grouped by file."""
     found: dict[str, tuple[QuarantinedFile, tuple[Rejected, ...]]] = {}
     for name in names:
         for file, pieces in _chosen(kept, name):
@@ -196,7 +196,7 @@ def _chosen(kept: list[QuarantinedFile], name: str) -> list[tuple[QuarantinedFil
 
 
 def _print_piece(campaign: Campaign, file: QuarantinedFile, piece: Rejected) -> None:
-    """Print a piece: its file, reason and fields, then its bytes."""
+    """Print a quarantined piece: its file, reason and fields, then its bytes."""
     facts = {"file": file.file, "offset": piece.offset, "bytes": piece.length, "reason": piece.reason}
     fields = {name.replace("_", " "): value for name, value in _fields(campaign, piece).items()}
     print_facts({**facts, "why": _in_words(campaign, piece), **fields})
