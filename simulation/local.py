@@ -1,4 +1,4 @@
-"""``local`` trust: a fleet answers, the reports are ingested, a model is signed, a device verifies it and classifies.
+"""``local`` trust: a fleet answers, reports are ingested, a model is signed, and a device verifies it and classifies.
 
 All steps use the production code: report files, store and signatures. Only the ``vector`` engine replaces the code
 of the devices.

@@ -1,7 +1,7 @@
 """Sweeps: several simulations with different values of some settings, for one table or plot.
 
 All simulations of a sweep have the same seed of splits, so they learn from the same people and are tested on the same
-people, repetition by repetition. Their fleets begin with the same people if the people who may report are the same.
+people, repetition by repetition. If the same people may report, the fleets begin with the same people.
 """
 
 from __future__ import annotations

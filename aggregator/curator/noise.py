@@ -1,5 +1,6 @@
-"""Kinds of real-valued noise for smooth sensitivity, by name: which constants (k, β) give ε, (ε, δ) or ρ, with proof.
+"""Kinds of real-valued noise for smooth sensitivity, by name, with constants k and β that provably give ε, (ε, δ) or ρ.
 
+A statistic f is released as f + k·S·Z, with S its β-smooth sensitivity and Z the noise, whose distribution is its law.
 The constants are guessed in floating point and then proven with rational bounds. docs/smooth.md compares all noises in
 one table and derives the bounds. ``protocol.noise`` has the exact arithmetic and Student's t, which nodes use too.
 
@@ -44,7 +45,10 @@ class Admissible(PureLaw):
     """
 
     def __init__(self, gamma: Fraction) -> None:
-        """A law with the given γ; ``noise_unknown`` (``InputError``): it is not above 1, or its numerator above 64."""
+        """Make the law with the given γ.
+
+        ``noise_unknown`` (``InputError``): γ is not above 1, or its numerator above 64.
+        """
         if not (gamma > 1 and gamma.numerator <= LARGEST):
             raise InputError("noise_unknown", "gamma is a fraction above 1 with a numerator of at most 64")
         self.gamma = gamma
@@ -284,7 +288,7 @@ def calibrate(name: str, epsilon: Fraction, delta: Fraction = Fraction(0), beta:
 
     Args:
         name: ``cauchy``, ``gamma4`` (any fraction above 1 for the 4), ``student-t``, ``laplace``, ``gaussian`` or
-            ``laplace-log-normal``. The last three need δ > 0; the others do not use δ and cost none.
+            ``laplace-log-normal``. The last three need δ > 0; the first three do not use δ and cost none.
         epsilon, delta: the budget of this one release.
         beta: β of the smooth sensitivity. For None it takes about half of ε.
 
@@ -320,8 +324,8 @@ def published(name: str, epsilon: Fraction, delta: Fraction = Fraction(0)) -> Ca
     """Return the constants that Nissim, Raskhodnikova and Smith published. They give more noise than :func:`calibrate`.
 
     Raises:
-        InputError: ``noise_unfit``: the paper has no constants for this noise, or they do not give (ε, δ); and those of
-            :func:`calibrate`.
+        InputError: ``noise_unfit``: the paper has no constants for this noise, or its constants do not give (ε, δ); and
+            those of :func:`calibrate`.
     """
     check_budget(epsilon, delta)
     found = law(name)

@@ -30,8 +30,8 @@ class Records(NamedTuple):
         codes: shape (n, observed features) int64, value codes as in reports; a missing value has its own code.
         numbers: shape (n, observed features) int64, scaled numbers in [−S, S] (S: 65536), clipped to the bounds;
             :data:`aggregator.models.encoding.NO_NUMBER` for categories and for missing numbers without a substitute.
-        clipped: per feature with bounds, the number of cells outside the bounds, by name.
-        at_bounds: names of the features whose bounds equal the smallest and the largest number of the records: such
+        clipped: name of each feature with bounds → number of its values outside the bounds.
+        at_bounds: names of the features whose bounds equal the smallest and the largest number of the records. Such
         bounds look as if they were taken from the records, and then they are not public.
     """
 
@@ -67,7 +67,7 @@ class Records(NamedTuple):
 def read_records(frame: pd.DataFrame, schema: Schema, *, strict: bool = False) -> Records:
     """Read a frame of records with the schema's public bounds. Run by the curator.
 
-    Numbers outside the bounds are clipped and counted; ``strict`` refuses them.
+    Numbers outside the bounds are clipped and counted. With ``strict`` they raise an error.
 
     Raises:
         InputError: ``outside_bounds``, ``strict`` is True and a number is outside the bounds; ``label_missing``,

@@ -134,7 +134,7 @@ def noisy_max(counts: Sequence[int], rate: Fraction, stream: Stream) -> int:
     order, an index with q records less than the best count is taken with probability e^−rq.
 
     Source: Dwork, Roth (2014), section 3.3; McKenna, Sheldon (NeurIPS 2020); Ding, Kifer, Saghaian N. E., Steinke,
-    Wang, Xiao, Zhang (2021) for the equality of both; docs/math.md, section 7.
+    Wang, Xiao, Zhang (2021) for the equality of the distributions; docs/math.md, section 7.
 
     Args:
         counts: at least one count. A record adds 0 or 1 to each.

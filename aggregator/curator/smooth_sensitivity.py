@@ -243,7 +243,7 @@ class _Pairs(NamedTuple):
 
 
 def _widest_pair(data: BoundedValues, beta: float, trim: int) -> tuple[int, int]:
-    """Return upper[a] − lower[b] and t of the pair with the largest F(a, b), up to a factor 1 − η with a tiny η."""
+    """Return upper[a] − lower[b] and t of the pair with the largest F(a, b), up to a tiny error (:class:`_Pairs`)."""
     pairs = _Pairs.of(data, beta, trim)
     a, b = pairs.edges()
     values = pairs.weighted(a, b)

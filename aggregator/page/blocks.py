@@ -166,7 +166,7 @@ def _left_out(number: int, command: str) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return the text of a cell; None is empty."""
+    """Return the text of a table's cell, empty for None."""
     if value is None:
         return ""
     return clipped(f"{value:.4g}" if isinstance(value, float) else value, MOST_CELL)

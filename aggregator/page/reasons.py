@@ -1,4 +1,4 @@
-"""Why pieces of files are not counted, in sentences: for each reason the first column of docs/reference/reasons.md.
+"""Sentences that say why records are not counted: for each reason the first column of docs/reference/reasons.md.
 
 A test compares the sentences with that page.
 """

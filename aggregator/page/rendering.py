@@ -41,7 +41,7 @@ class Page(NamedTuple):
         standing: a text that says whether signatures were verified.
         subtitle: one sentence below the heading.
         sections: at most :data:`MOST_SECTIONS`.
-        foot: the last line.
+        foot: the last line of the page.
     """
 
     title: str

@@ -61,7 +61,7 @@ class Report(NamedTuple):
     html: str
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the page to a file. ``force`` replaces an existing file.
+        """Write the page to a file. With ``force`` an existing file is replaced.
 
         Raises:
             InputError, StorageError: those of :func:`aggregator.common.files.write_output`.

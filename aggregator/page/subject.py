@@ -32,7 +32,8 @@ class StoreSubject(NamedTuple):
 
     Attributes:
         stores: the open stores.
-        statistics: of all stores together; None if a store has fewer reports than its campaign promises to wait for.
+        statistics: statistics of all stores together; None if a store has fewer reports than its campaign promises to
+            wait for.
         obstacle: why there are no statistics, in words; empty if there are.
         periods: the periods that are counted, as the caller wrote them; None for all.
     """
@@ -70,7 +71,7 @@ class Measured(NamedTuple):
     """What one evaluation measured.
 
     Attributes:
-        name: of its campaign.
+        name: name of the evaluation's campaign.
         result: accuracy of one model, or ranking of several; None if there are not enough answers.
         obstacle: why there is no result, in words; empty if there is one.
         about: which models it is about, in a sentence.
@@ -91,7 +92,7 @@ def open_stores(
     one_population: bool,
     disjoint: bool,
 ) -> StoreSubject:
-    """Open stores, check the signatures of their campaigns if a trust root is at hand, and count their reports.
+    """Open stores, check their campaigns' signatures if ``workspace`` or ``trust`` is given, and count their reports.
 
     ``given``, ``periods``, ``one_population`` and ``disjoint`` are those of :func:`aggregator.report`. ``workspace`` or
     ``trust`` says whose signatures the campaigns must have; at most one of them is given.
@@ -222,7 +223,7 @@ def is_store(given: Given) -> bool:
 def trusted(
     workspace: Workspace | str | Path | None, trust: bytes | str | Path | None
 ) -> tuple[Workspace | None, bytes | None]:
-    """Return the open workspace or the bytes of the trust root; both None if signatures are not to be checked.
+    """Return the open workspace or the bytes of the trust root; both None if both arguments are.
 
     Raises:
         InputError: ``trust_ambiguous``: both are given; a file can not be read.

@@ -91,7 +91,7 @@ def data_of(name: str, options: argparse.Namespace) -> Data:
 
 
 def compared(options: argparse.Namespace) -> Iterator[Job]:
-    """Yield the rows of ``methods``."""
+    """Yield the jobs that measure the rows of ``methods``."""
     for name in options.data:
         data = data_of(name, options)
         ways = [(method, CHANGE_FEATURES) for method in METHODS.values()] + [("sums", CHANGE)]

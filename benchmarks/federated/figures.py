@@ -157,7 +157,7 @@ def mean_sensitivities(largest: Floats) -> list[TableRow]:
 
 
 def means_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """Yield the rows of ``means``."""
+    """Yield the jobs that measure the rows of ``means``."""
     for name in options.data or NUMERIC:
         data = Data.load(name)
         for epsilon in ("0.1", "1", "10"):

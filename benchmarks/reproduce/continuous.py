@@ -1,9 +1,9 @@
 """Numeric records: discretised or Gaussian, with and without dimension reduction, against the total ε of a person.
 
-The figures of continuous data of the first source. A *view* is how the numbers are read: bounds, and a projection
-(``none``, PCA with one or six components, DCA with one), fitted on ``train`` (all owners' records, as the source did,
-outside of the guarantee) or on ``pilot`` (a tenth of the owners, who give no answers). All rows of a view have the same
-divisions of the records. There are four forms:
+These are the figures of continuous data of the first source (Yilmaz, Al-Rubaie, Chang 2019). A *view* is how the
+numbers are read: bounds, and a projection (``none``, PCA with one or six components, DCA with one), fitted on ``train``
+(all owners' records, as the source did, outside of the guarantee) or on ``pilot`` (a tenth of the owners, who give no
+answers). All rows of a view have the same divisions of the records. There are four forms:
 
 - ``discretised``: bins of equal width in joint coding, with five mechanisms;
 - ``gaussian``: moments with the class hidden, in approach 1 (``laplace``, all moments in one answer), 2 (``bits``, one
@@ -13,8 +13,9 @@ divisions of the records. There are four forms:
   (``tests/reproduction/test_label_not_private.py``);
 - ``none``: no privacy, ``discretised`` or ``gaussian``.
 
-``one``: a person answers one random question, at the total ε. ``all``: every question, each at ε / (their number).
-Two post-processings make models of the same answers: ``posterior``, the product's default, and ``paper``.
+``one``: a person answers one random question, at the total ε. ``all``: a person answers every question, each at ε /
+(number of questions). Two post-processings make models of the same answers: ``posterior``, the product's default, and
+``paper``.
 """
 
 from __future__ import annotations

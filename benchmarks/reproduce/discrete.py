@@ -1,10 +1,11 @@
 """Discrete records: five mechanisms on four data sets, one answer or all answers, against the total ε of a person.
 
-The figures and the table of discrete data of the first source. Every point is one campaign in joint coding: n + 1
-questions, about the class and about every feature together with the class. ``one``: a person answers one random
-question, at the total ε. ``all``: a person answers every question, each at ε / (n + 1). Two post-processings make
-models of the same answers: ``paper``, and ``posterior``, the product's default. Rows with the mechanism ``none`` are
-Naive Bayes without privacy, rows with ``majority`` always predict the largest class.
+These are the figures and the table of discrete data of the first source (Yilmaz, Al-Rubaie, Chang 2019). Every point is
+one campaign in joint coding: n + 1 questions for n features, about the class and about every feature together with the
+class. ``one``: a person answers one random question, at the total ε. ``all``: a person answers every question, each at
+ε / (n + 1). Two post-processings make models of the same answers: ``paper``, and ``posterior``, the product's default.
+Rows with the mechanism ``none`` are Naive Bayes without privacy, rows with ``majority`` always predict the largest
+class.
 
 The released accuracies of the source (``reference/published.csv``) are by ε per answer. A person spends k·n + 1 times
 as much there, with k classes and n features: for every class and feature a person answers with the feature's value,

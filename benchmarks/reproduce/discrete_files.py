@@ -19,7 +19,7 @@ ONE, ALL, PER_CLASS = "one", "all", "all per class"
 
 
 def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
-    """Return a plot per data set, a table of the data sets, and tables of the agreement with other people's numbers."""
+    """Return a plot per data set, a table of the data sets, and comparisons with released and independent numbers."""
     del size
     table = Table.of(rows)
     made = {f"reproduce-discrete-{name}.svg": _plot(name, table) for name in DATA}

@@ -1,8 +1,8 @@
 """Accuracy and variance of the mechanism ``the`` by its threshold θ, at ε = 1 per answer.
 
-Accuracy: one or all answers per person, post-processing ``paper``; a person who gives all answers spends n + 1 in
-total. Variance: q(1 − q)/(p − q)² per answer, of the count of a value that nobody has; p and q are the mechanism's
-probabilities to support a true and another value.
+Accuracy: one or all answers per person, post-processing ``paper``; a person who gives all answers about n features
+spends n + 1 in total. Variance: q(1 − q)/(p − q)² per answer, of the count of a value that nobody has; p and q are the
+mechanism's probabilities to support a true and another value.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ _OTHERS = 0o077
 
 
 def open_budget(path: Path) -> BudgetFile:
-    """Open a budget file, and warn if others than its owner have rights to it. The caller must close it.
+    """Open a budget file, and print a warning if other users than its owner can read or write it.
+
+    The caller must close it.
 
     Raises:
         InputError, StorageError: those of :meth:`aggregator.curator.budget.BudgetFile.open`.

@@ -80,7 +80,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool) -> None:
 
 
 def _name(file: QuarantinedFile, piece: Rejected) -> str:
-    """Return the name of a piece on the command line: digits of its file's identity, and its offset."""
+    """Return a piece's name for the command line: digits of its file's identity, and the offset in the file."""
     return f"{file.identity[:NAME_DIGITS]}:{piece.offset}"
 
 

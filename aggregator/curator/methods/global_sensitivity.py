@@ -9,7 +9,7 @@ n is the public size of the class, u in [−S, S] its scaled numbers (S: 65536),
   |a − b| ≤ G gives |⌊a⌋ − ⌊b⌋| ≤ G. So the grid costs no privacy; it moves the variance by less than Δ/G.
 - Standard deviation (``global-std``): √V/n is the Euclidean norm of the centred numbers over √n, and centring shrinks
   the change of one coordinate by √(1 − 1/n). So one number changes it by at most Δ = 2S·√(n − 1)/n, which is reached if
-  all others are equal. It is released as ⌊G·√V/(2S·√(n − 1))⌋. Δ falls with 1/√n, that of the variance with 1/n:
+  all others are equal. It is released as ⌊G·√V/(2S·√(n − 1))⌋. This Δ falls with 1/√n, the Δ of the variance with 1/n:
   ``global-var`` is better for large classes.
 
 Source: Vaidya, Shafiq, Basu, Hong (2013) for the standard deviation.
@@ -84,7 +84,7 @@ class GlobalVariance(GlobalSensitivity):
         return squares * GRID // ((n - 1) * _WIDTH**2)
 
     def variance(self, n: int, steps: int, noise: float) -> tuple[float, float]:
-        """Return the variance that so many steps of Δ/G make, and the variance of its noise."""
+        """Return the variance of ``steps`` steps of Δ/G, and the variance of its noise."""
         unit = 4 * (n - 1) / (n * n * GRID)
         return steps * unit, noise * unit**2
 
@@ -99,7 +99,7 @@ class GlobalDeviation(GlobalSensitivity):
         return isqrt(squares * GRID**2 // ((n - 1) * _WIDTH**2))
 
     def variance(self, n: int, steps: int, noise: float) -> tuple[float, float]:
-        """Return the square of the deviation that so many steps of Δ/G make, and the variance of its noise.
+        """Return the square of a deviation of ``steps`` steps of Δ/G, and the variance of its noise.
 
         A standard deviation that noise made negative counts as 0.
         """

@@ -115,7 +115,7 @@ class Smooth(PerClass):
         )
 
     def trim(self, n: int, terms: FitTerms) -> int:
-        """Return how many of ``n`` values the mean leaves out at either end: none."""
+        """Return how many of ``n`` values the mean leaves out at either end: 0."""
         del n, terms
         return 0
 

@@ -31,7 +31,7 @@ def section(card: Mapping[str, object] | None, measured: Sequence[Measured]) -> 
 
     Args:
         card: the card of the model; None if there is no model, as on the page of an evaluation's store.
-        measured: what evaluations measured, if any.
+        measured: results of evaluations; may be empty.
     """
     blocks: list[Block] = []
     if card is not None:
