@@ -193,7 +193,7 @@ def _answered(config: SimulationConfig, part: Part, devices: int | None, asking:
 def _refined(
     config: SimulationConfig, schema: Schema, crowd: Crowd, series: str
 ) -> tuple[list[Counted], list[str], list[dict[str, Any]]]:
-    """Follow ``refine`` to its end. Returns the stores about features, the model's features, and the steps."""
+    """Follow ``refine`` to its end. Return the stores about features, the model's features, and the decided steps."""
     fleet = SeriesFleet(len(crowd.holders), config.parameters.epsilon_micro)
     stores: list[Counted] = []
     evaluations: list[Statistics] = []

@@ -80,7 +80,7 @@ class OfNodes(Trust):
     def terms(
         self, lab: Lab, schema: Schema, family: str, records: int, number: int, shared: Any
     ) -> tuple[NodeTerms, MaskedTerms | None]:
-        """Return the terms of a campaign for ``records`` records in all, and those of a masked campaign or None."""
+        """Return the terms of a campaign about ``records`` records, and how it masks sums, None for clear sums."""
 
     @abstractmethod
     def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:

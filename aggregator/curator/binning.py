@@ -157,7 +157,7 @@ class Draw(NamedTuple):
     weights: tuple[int, ...]
 
     def one(self, stream: Stream) -> int:
-        """Draw one integer of the range, with probability ∝ its weight."""
+        """Draw one integer with probability ∝ its weight."""
         totals: dict[int, int] = {}
         for weight, length in zip(self.weights, self.lengths.tolist(), strict=True):
             totals[weight] = totals.get(weight, 0) + length

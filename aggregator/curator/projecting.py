@@ -123,7 +123,7 @@ class PrivateProjection(NamedTuple):
 
     Attributes:
         schema: the schema with the projection.
-        directions: with their noisy qualities.
+        directions: the fitted directions, each with its noisy quality.
         facts: how it was made, what it cost and how good it seems; every number is public or has noise.
         paid: the payment from a budget; None if nobody paid.
     """

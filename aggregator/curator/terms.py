@@ -79,7 +79,7 @@ class FitTerms(NamedTuple):
 
 
 def terms_id(terms: FitTerms, schema: Schema) -> bytes:
-    """Return 32 bytes: SHA-256 of the canonical terms with the schema. A curator's model names its origin by it.
+    """Return the SHA-256 (32 bytes) of the terms with the schema, by which a curator's model names its origin.
 
     The digest is of ``hearsay terms of a curator's fit v1`` and the canonical map of ``terms``
     (:meth:`FitTerms.to_dict`), ``label``, ``features`` and ``projection``, as models carry them, and ``groups`` (a

@@ -66,7 +66,7 @@ class Chart(NamedTuple):
 
     Attributes:
         svg: markup of :mod:`aggregator.page.charts`.
-        table: the same numbers, and more.
+        table: table of the chart's numbers and of further ones.
         heading: a heading of the third level above the chart; empty for none.
     """
 

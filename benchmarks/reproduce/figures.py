@@ -245,7 +245,7 @@ def _continuous(name: str, reduction: str, fit: str, point: Sequence[str], post:
 
 
 def continuous(fit: str) -> str:
-    """Return one answer at ε = 1 and 5, and all answers at a total of 10, of every view that is fitted on ``fit``."""
+    """Return accuracies: one answer at ε = 1 and 5, all answers at a total of 10, of every view fitted on ``fit``."""
     head = (
         "data", "reduction", "bins, no privacy", "`direct`, one, ε = 1", "one, ε = 5", "all, ε = 10",
         "Gaussian, no privacy", *(f"{name}, one, ε = 5" for name in APPROACHES),
@@ -349,7 +349,7 @@ def federated() -> str:
 
 
 def masked() -> str:
-    """Return the reading of ε in Huai et al., by accuracy on car."""
+    """Return accuracies on car for each reading of ε in Huai et al."""
     rows = []
     for form in ("divided", "diluted", "vertical"):
         for reading in ("per count", "in total"):
@@ -362,7 +362,7 @@ def masked() -> str:
 
 
 def central() -> str:
-    """Return the methods of a curator at ε = 2, with the adjacency that all of them cover."""
+    """Return the accuracies of a curator's methods at ε = 2, with the adjacency that all methods cover."""
     methods = ("sums", "global-var", "global-std", "smooth", "smooth-trimmed", "bun-steinke")
     rows = []
     for name in ("adult", "mushroom", "skin", "seeds", "glass"):

@@ -75,7 +75,7 @@ class GlobalSensitivity(PerClass):
 
 
 class GlobalVariance(GlobalSensitivity):
-    """Noisy mean and noisy variance."""
+    """Releases a noisy mean and a noisy variance."""
 
     name = "global-var"
 
@@ -90,7 +90,7 @@ class GlobalVariance(GlobalSensitivity):
 
 
 class GlobalDeviation(GlobalSensitivity):
-    """Noisy mean and noisy standard deviation."""
+    """Releases a noisy mean and a noisy standard deviation."""
 
     name = "global-std"
 

@@ -50,7 +50,7 @@ def of_model(subject: ModelSubject) -> Section:
 
 
 def _add(digests: dict[str, object], what: str, header: Header, digest: bytes) -> None:
-    """Add a document's digest in figures and in words. Two documents may have one name, and even one version."""
+    """Add a document's digest to ``digests``, in figures and in words. Two documents may have one name and version."""
     named = f"{what} {header.name}, version {header.version}"
     if digests.get(named, digest.hex()) != digest.hex():
         named += f" ({digest.hex()[:8]})"

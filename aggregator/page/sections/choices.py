@@ -15,7 +15,10 @@ _FIRST = ("by", "why", "features", "names", "accuracy", "error", "chosen", "drop
 
 
 def section(chosen: object) -> Section:
-    """Return the section. ``chosen``: the card's entry, or the table ``[decision]`` of a schema, or None."""
+    """Return the section about decisions.
+
+    ``chosen``: the card's entry, or the table ``[decision]`` of a schema, or None.
+    """
     if not chosen:
         text = "No decision is recorded: a person chose what the campaign asks, or the record is not at hand."
         return Section(ANCHOR, HEADING, (paragraph(text),))
