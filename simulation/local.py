@@ -160,7 +160,7 @@ def vector_file(
     predicted: Sequence[Predictor],
     folder: Path,
 ) -> Path:
-    """Draw the reports of a fleet, and write them as one batch file into a folder. Returns the file.
+    """Draw the reports of a fleet, and write them as one batch file into a folder. Return the file.
 
     Args:
         config: randomness and time.
@@ -185,7 +185,7 @@ def vector_batch(
     rng: np.random.Generator,
     predicted: Sequence[Predictor] = (),
 ) -> tuple[bytes, memoryview, bytes]:
-    """Draw the reports of a fleet as one batch. Returns the three parts of its file: header, reports, trailer.
+    """Draw the reports of a fleet as one batch. Return the three parts of its file: header, reports, trailer.
 
     ``period`` is the number of the period of all answers, and ``rng`` draws ids and noise. The other arguments are
     those of :func:`vector_file`.
@@ -286,7 +286,7 @@ class LocalTrust(Trust):
         return evaluate(gather(config, task, labelled, [model])).accuracy
 
     def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
-        """Accuracies, the ε that one device spent, settings, report counts (:meth:`Trust.summary`).
+        """Return accuracies, ε of one device, settings, report counts (:meth:`Trust.summary`).
 
         ``devices`` and ``test_records`` are those of the first trial. Keys that begin with ``accuracy_private`` and
         ``epsilon_evaluation``, the ε of the private evaluations, are there only if evaluations ran.

@@ -233,7 +233,7 @@ class Simulation(NamedTuple):
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run all trials, one per repetition and split. Returns the summary and the trials.
+        """Run all trials, one per repetition and split. Return the summary and the trials.
 
         Simulations with equal seeds and divisions have the same test people and pilots, whatever else differs. Each of
         their fleets begins with the same people if the people who may take part are the same.

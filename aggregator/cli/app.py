@@ -193,7 +193,7 @@ class Commands(click.Group):
     def _guarded(
         self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
     ) -> int:
-        """Run a command line and print a failure as one line, with ``--json`` also as an object. Returns the status.
+        """Run a command line and print a failure as one line, with ``--json`` also as an object. Return the status.
 
         If the reader of standard output has closed it, the status is 1 without a line.
         """
@@ -214,7 +214,7 @@ class Commands(click.Group):
 
 
 def _told(error: Exception, *, as_json: bool) -> int:
-    """Print why a command has failed, in one line and, ``as_json``, as one object. Returns the exit status.
+    """Print why a command has failed, in one line and, ``as_json``, as one object. Return the exit status.
 
     With ``HEARSAY_DEBUG=1`` print the traceback of an internal error instead.
     """

@@ -79,7 +79,7 @@ class _Output(io.FileIO):
     discards = False
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write bytes. Returns their number.
+        """Write bytes. Return their number.
 
         Raises:
             BrokenPipeError: the reader has ended.
@@ -104,7 +104,7 @@ class _Notes(io.FileIO):
     """Standard error without a buffer. What can not be written is dropped."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write bytes. Returns their number."""
+        """Write bytes. Return their number."""
         try:
             return super().write(data)
         except OSError:

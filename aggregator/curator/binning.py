@@ -202,7 +202,7 @@ def private_edges(
     """Return inner edges of bins that hold about as many records each. Run by the curator, after the cost was recorded.
 
     ``numbers``, shape (n,) int64, are the records' numbers within the public ``bounds``; records that lack the number
-    are left out. ``epsilon_micro`` is ε of all edges together, in millionths. Returns at most ``bins`` − 1 rising
+    are left out. ``epsilon_micro`` is ε of all edges together, in millionths. Return at most ``bins`` − 1 rising
     integers above the least number; there are fewer only if two drawn edges have too few integers between them.
     """
     check_edges(bins, epsilon_micro)

@@ -332,7 +332,7 @@ class BudgetFile(Ledger):
     def spend(self, digest: bytes, query: str, cost: Cost) -> int:
         """Pay for a query, or raise an error.
 
-        When this returns, the payment is on the disk, and the query may be answered. Returns the query's running
+        When this returns, the payment is on the disk, and the query may be answered. Return the query's running
         number. After a crash the same query costs again, and gets new noise. The text ``query`` is public and must hold
         no value of a record. The cost, for this budget's adjacency, must not depend on the records.
 

@@ -127,7 +127,7 @@ def use_published_constants() -> None:
 
 
 def main() -> int:
-    """Measure and print. Returns 1 if a row is below the reference, else 0."""
+    """Measure and print. Return 1 if a row is below the reference, else 0."""
     parser = arguments("accuracy of a curator's fits against the reference")
     parser.add_argument("--data", nargs="+", default=[])
     parser.add_argument("--methods", nargs="+", default=list(METHODS.values()))

@@ -126,7 +126,7 @@ def weighted(weight: Fraction) -> Callable[..., list[int]]:
 
 
 def weight_of_worth(schema: Schema, family: str) -> float:
-    """Return ε of the mean number over ε of the mean category in the division ``worth``."""
+    """Return the mean ε of a number divided by the mean ε of a category, in the division ``worth``."""
     terms = FitTerms("sums", 1000 * MICRO, division=WORTH, family=family)
     subjects = summed_subjects(schema, terms.family)
     parts = divide(terms.epsilon_micro, subjects, len(schema.label.classes), terms.adjacency, WORTH)

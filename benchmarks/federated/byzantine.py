@@ -165,7 +165,7 @@ def draw(rows: list[TableRow]) -> str:
 
 
 def main() -> int:
-    """Measure, print and draw. Returns 1 if the trimmed mean misses its target, else 0."""
+    """Measure, print and draw. Return 1 if the trimmed mean misses its target, else 0."""
     parser = arguments("accuracy where some nodes lie", NAMES)
     parser.add_argument("--most", type=int, nargs="+", default=[2, 10], help="max_records, in shares of a node")
     options = parser.parse_args()

@@ -100,7 +100,7 @@ def not_private_local_sensitivity(
 
 
 def accuracy_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """Yield the rows of ``accuracy``."""
+    """Yield the jobs that measure the rows of ``accuracy``."""
     for name in options.data or NAMES:
         data = Data.load(name)
         repeats = options.repeats if name in LARGE else 5 * options.repeats
@@ -138,7 +138,7 @@ def rival(data: Data, epsilon: str, repeats: int) -> TableRow:
 
 
 def sensitivity_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """Yield the rows of ``sensitivity``."""
+    """Yield the jobs that measure the rows of ``sensitivity``."""
     rng = np.random.default_rng(options.seed)
     for name in options.data or NUMERIC:
         data = Data.load(name)
@@ -218,7 +218,7 @@ def draw_sensitivity(rows: list[TableRow]) -> str:
 
 
 def draw_means(rows: list[TableRow]) -> str:
-    """Error of the class means against the number of nodes, a line per ε and kind of noise, a chart per data set."""
+    """Draw the error of class means against the number of nodes: a line per ε and noise, a chart per data set."""
     charts = []
     for (name,), own in grouped(rows, "data").items():
         lines = [

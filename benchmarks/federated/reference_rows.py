@@ -126,7 +126,7 @@ def like_votes(options: argparse.Namespace) -> bool:
 
 
 def main() -> int:
-    """Measure and print. Returns 1 if a row differs, else 0."""
+    """Measure and print. Return 1 if a row differs, else 0."""
     parser = arguments("accuracy of simulated nodes against the reference")
     parser.add_argument("--data", nargs="+", choices=NAMES)
     parser.add_argument("--repeats", type=int, default=60)

@@ -64,7 +64,7 @@ _TITLES = {DIVIDED: "masked, divided", DILUTED: "masked, diluted"}
 
 
 def car_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """Yield the rows of ``car``."""
+    """Yield the jobs that measure the rows of ``car``."""
     data = Data.load("car")
     yield single({"form": "no noise", "reading": "", "epsilon": ""}, exact_accuracy, data, options)
     for form in (DIVIDED, DILUTED, "vertical"):
@@ -114,7 +114,7 @@ def exact_accuracy(data: Data, options: argparse.Namespace) -> TableRow:
 
 
 def nodes_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """Yield the rows of ``nodes``."""
+    """Yield the jobs that measure the rows of ``nodes``."""
     for name in options.data:
         data = Data.load(name)
         repeats = options.repeats if name == "adult" else 5 * options.repeats

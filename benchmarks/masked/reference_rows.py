@@ -133,7 +133,7 @@ def adult(repeats: int, noise_seed: int | None = None) -> bool:
 
 
 def main() -> int:
-    """Measure and print. Returns 1 if a row differs or the target is missed, else 0."""
+    """Measure and print. Return 1 if a row differs or the target is missed, else 0."""
     parser = arguments("accuracy of masked totals against the reference")
     parser.add_argument("--repeats", type=int, default=150, help="runs of every row; ten folds are ten runs")
     parser.add_argument("--adult-repeats", type=int, default=100)

@@ -112,7 +112,7 @@ def load(name: str) -> Data:
 
 
 def _held_out() -> Data:
-    """scikit-learn's breast cancer set in :data:`DEFAULT_BINS` bins of equal width."""
+    """Return scikit-learn's breast cancer set in :data:`DEFAULT_BINS` bins of equal width."""
     from sklearn.datasets import load_breast_cancer
 
     numbers, labels = load_breast_cancer(return_X_y=True)
@@ -175,8 +175,8 @@ def trial(
 def alone(share: Floats, labels: Integers) -> float:
     """Return the accuracy of always predicting the class of the largest estimated share, in points.
 
-    ``share``: shape (k,) float64. For tied classes it is their mean: the first of several tied classes would have an
-    advantage, since it is often the most frequent one.
+    ``share``: shape (k,) float64. For tied classes it is the mean over them, since the first of them is often the most
+    frequent class.
     """
     tied = np.flatnonzero(share >= share.max() - 1e-12)
     return 100 * float(np.isin(labels, tied).mean()) / len(tied)

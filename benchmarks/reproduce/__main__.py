@@ -41,7 +41,7 @@ RESULTS, PLOTS, QUICK = ROOT / "benchmarks/results/reproduce", ROOT / "docs/plot
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure and draw the parts. Returns 0; 1 if ``--draw`` finds rows missing; 2 if there are no data."""
+    """Measure and draw the parts. Return 0; 1 if ``--draw`` finds rows missing; 2 if there are no data."""
     options = _options(words)
     os.environ["HEARSAY_REFERENCE"] = str(options.data.resolve())  # Before any module reads it, here or in a process.
     from benchmarks.shared.reference import NOT_HERE, available

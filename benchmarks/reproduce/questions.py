@@ -92,7 +92,7 @@ def from_answers(name: str, devices: int, epsilon: str, repeats: int, seed: int)
 
 
 def from_pilot(name: str, devices: int, epsilon: str, repeats: int, seed: int) -> list[list[float]]:
-    """Return the accuracies of the design ``pilot``. The devices are as many as there are people, less the pilot."""
+    """Return the accuracies of the design ``pilot``. There are as many devices as people without those of the pilot."""
     del seed
     data = load(name)
     frame, size, design = frame_of(data), devices - PILOT_RECORDS, f"{PILOT}:{PILOT_RECORDS}"

@@ -39,7 +39,7 @@ def machine() -> str:
 
 
 def median_seconds(action: Callable[[], object], *, number: int, repeats: int = 7) -> float:
-    """Median, over ``repeats`` repetitions of ``number`` calls, of the mean time of one call."""
+    """Return the median, over ``repeats`` repetitions of ``number`` calls, of the mean time of one call."""
     action()
     times = []
     for _ in range(repeats):

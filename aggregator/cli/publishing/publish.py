@@ -154,7 +154,7 @@ def _of_named(statistics: Statistics, features: str | None) -> Statistics:
 def _publish_model(
     signer: Workspace, statistics: Statistics, campaign_bytes: Sequence[bytes], output: Path, **terms: Any
 ) -> list[Fact]:
-    """Fit, sign and write a model. Returns the facts to print. ``terms``: other arguments of ``sign_model``."""
+    """Fit, sign and write a model. Return the facts to print. ``terms``: other arguments of ``sign_model``."""
     from aggregator.models.foresight import Foresight
     from aggregator.operations.models import sign_model
 
@@ -213,7 +213,7 @@ def _dated(periods: str, statistics: Statistics) -> str:
 
 
 def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path]) -> list[Fact]:
-    """Update the published folder. Returns the facts to print."""
+    """Update the published folder. Return the facts to print."""
     from aggregator.publishing.tree import write_tree
 
     made = write_tree(signer, folder, [read_file(book, SIZE_LIMITS["keys"]) for book in books])

@@ -123,7 +123,7 @@ def _measured(found: Evaluation) -> list[Block]:
 
 
 def _ranked(found: Ranking) -> list[Block]:
-    """Several models, compared by private answers."""
+    """Return blocks that compare several models by private answers."""
     known = [one for one in found.models if one.accuracy is not None]
     bars = [
         _bar(clipped(one.name, MOST_CELL), one.accuracy.estimate, one.accuracy.low, one.accuracy.high)

@@ -61,7 +61,7 @@ def of_card(card: Mapping[str, object]) -> Section:
 
 
 def _left_out(campaign: Campaign) -> dict[str, object]:
-    """Features that the campaign states and does not ask about, and groups of values."""
+    """Return the features that the campaign states and does not ask about, and groups of values."""
     names = {feature.name for feature in campaign.schema.features}
     rest = ", ".join(feature.name for feature in campaign.stated.features if feature.name not in names)
     found: dict[str, object] = {"not asked": rest} if rest else {}
