@@ -181,7 +181,7 @@ class TotalNoise(NamedTuple):
             return rng.negative_binomial(self.shape, stop, size) - rng.negative_binomial(self.shape, stop, size)
         groups = (len(self.parties), size)
         copies = rng.binomial(self.parties[:, None], self.chances[:, None], groups).sum(axis=0)
-        shapes = np.maximum(copies, 1)  # numpy refuses the shape 0, of which the number is always 0
+        shapes = np.maximum(copies, 1)  # numpy refuses the shape 0, whose number is always 0
         drawn = rng.negative_binomial(shapes, stop) - rng.negative_binomial(shapes, stop)
         return np.where(copies > 0, drawn, 0)
 

@@ -224,7 +224,7 @@ def _told(error: Exception, *, as_json: bool) -> int:
         return failure.status
     complain(failure.reason, failure.detail)
     if as_json and not RESULT_PRINTED.get() and failure.reason not in ("usage", "output_failed"):
-        with suppress(OSError, HearsayError):  # standard error has it
+        with suppress(OSError, HearsayError):  # the reason is on standard error already
             print_json({"reason": failure.reason, "detail": failure.detail, "status": failure.status})
             sys.stdout.flush()
     return failure.status

@@ -541,7 +541,7 @@ def _create_file(path: Path, budget: Sequence[object]) -> None:
     try:
         write_output(path, content, mode=PRIVATE)
     except BaseException:
-        if not path.exists():  # It may be there though the flush of its folder failed.
+        if not path.exists():  # The file may exist although the flush of its folder failed.
             with suppress(OSError):
                 remove_marks(real, [path_of(real, mark.nonce)])
         raise

@@ -89,7 +89,7 @@ def exchanged(exact: Integers, campaign: Campaign) -> Floats:
     """Return the sums of max_records average records whose class is replaced by the next one: shape (M,) float64."""
     assert campaign.nodes is not None
     classes = released_vectors(campaign)[0].size
-    honest = exact.mean(axis=0).reshape(-1, classes)  # every vector ends with the classes
+    honest = exact.mean(axis=0).reshape(-1, classes)  # the last axis of every vector is the class
     return np.asarray(np.roll(honest, 1, axis=1).ravel() * campaign.nodes.max_records / honest[0].sum(), np.float64)
 
 

@@ -163,7 +163,7 @@ def _print(found: Refinement, output: Path, files: Sequence[Path], epsilon: str,
     if share is None:
         note("no device is left; publish the model of these features: hearsay publish --store … --features …")
         return
-    # A name of its own: a campaign of an earlier one's name would be its next version, and end it.
+    # A new name: a campaign with the name of an earlier one would be its next version, and end it.
     names = f"--name {quote(f'{found.series}-{number}')} --series {quote(found.series)}"
     placed = f"--epsilon {epsilon} {names} --share {share.shown}"
     if found.ask:
