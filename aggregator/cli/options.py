@@ -173,8 +173,7 @@ class Selection(NamedTuple):
 
     Attributes:
         stores: folders of the stores.
-        one_population, disjoint: the analyst's declarations that several stores are about one population, or about
-            different devices.
+        one_population, disjoint: the analyst's declarations: all stores are of one population; no device is in two.
         periods: the periods to count; None for all.
         proven_only: leave out reports from damaged files.
         memory: bytes of memory for records; None for the store's own limit.

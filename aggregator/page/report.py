@@ -91,8 +91,7 @@ def report(
         schema: of a store: the schema file that ``hearsay design`` or ``refine`` wrote, whose decision is shown; None
             takes the decision that the workspace kept. A model's decision is in its card.
         periods: the periods to count, such as ``2026-11-01..2026-11-30``; None for all. Only for stores.
-        one_population, disjoint: the analyst's declarations that several stores are about one population, or about
-            different devices.
+        one_population, disjoint: the analyst's declarations: all stores are of one population; no device is in two.
         now: the present, in seconds since 1970; None asks the clock.
 
     Raises:

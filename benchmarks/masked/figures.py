@@ -7,10 +7,10 @@ Each writes ``benchmarks/results/masked-COMMAND.csv`` and ``docs/plots/masked-CO
 (:mod:`benchmarks.shared.study`).
 
 ``car`` (figures 1 a and b): accuracy on car by ε from 0.1 to 0.4, means over ten folds × repeats. *Horizontal*: one
-record per party, each of the n parties adding 1/n of the noise (number u = n), post-processing ``halves``, γ = 1 (all
-parties are honest), noise ``divided`` or ``diluted`` with δ = 10^−5 for each count. *Vertical*: six parties with one
-feature each, who know the labels. ``per count`` gives every count ε, so a record that is added or removed costs 7ε;
-``in total`` divides ε by seven.
+record per party, n parties with the number u = n (its part of the noise is 1/n), post-processing ``halves``, γ = 1
+(the noise of all parties is needed), noise ``divided`` or ``diluted`` with δ = 10^−5 for each count. *Vertical*: six
+parties with one feature each, who know the labels. ``per count`` gives every count ε, so a record that is added or
+removed costs 7ε; ``in total`` divides ε by seven.
 
 ``nodes``: accuracy by the number of nodes, adding or removing one record, post-processing ``floored``: nodes that send
 their sums in the clear, masked totals with both kinds of noise (``diluted`` with δ = 10^−5 in total), γ = 1, and one

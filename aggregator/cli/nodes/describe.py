@@ -103,9 +103,9 @@ def entries(raw: bytes, role: str = "node") -> Iterator[Entry]:
 
 
 def pieces_shown(raw: bytes, role: str = "node") -> Facts | None:
-    """Return what a file of summaries or messages says, and its damage, or None if the file has neither of them.
+    """Return what a file of summaries or masked messages says, with its damage. Nothing is verified.
 
-    Nothing is verified.
+    The result is None for the role ``node`` if the file has no summary.
     """
     rows: list[list[object]] = []
     listed: list[dict[str, Any]] = []

@@ -109,7 +109,7 @@ def verify(
 def _check_usage(
     context: click.Context, file: Path, role: str, campaign_file: Path | None, list_file: Path | None
 ) -> None:
-    """Raise ``UsageError`` for ``--campaign`` or ``--nodes`` if the kind of file, of envelope ``role``, needs none."""
+    """Raise an error if ``--campaign`` and ``--nodes`` do not suit the kind of file. ``role``: role of its envelope."""
     given = (campaign_file is not None, list_file is not None)
     if role == "masked":
         raise InputError("wrong_role", f"'{file}' is a file of {KINDS[role]}; hearsay ingest verifies these")
