@@ -71,7 +71,10 @@ class Crowd(NamedTuple):
 
     @classmethod
     def of(cls, people: pd.DataFrame, schema: Schema, devices: int | None, rng: np.random.Generator) -> Crowd:
-        """Return a fleet of ``devices`` whose records are drawn from ``people`` with replacement; None: each once."""
+        """Return a fleet of ``devices`` with records drawn from ``people`` with replacement.
+
+        If ``devices`` is None, each person has one device.
+        """
         holders = np.arange(len(people)) if devices is None else rng.integers(0, len(people), devices)
         labels = label_codes(people, schema.label, substitute=True)
         places = rng.integers(0, WHOLE, len(holders))
@@ -106,7 +109,7 @@ class AskingTrust(LocalTrust):
     """Devices answer with noise, and each trial chooses what they are asked. The settings say how."""
 
     def shared(self, lab: Lab) -> AbstractContextManager[Task | None]:
-        """Return None: every trial signs its own campaigns."""
+        """Return a context with None, since every trial signs its own campaigns."""
         del lab
         return nullcontext()
 

@@ -67,7 +67,7 @@ class CentralTrust(Trust):
 def fit_terms(settings: Settings, design: Design, records: int) -> FitTerms:
     """Return the terms of fits of ``records`` records, from checked settings.
 
-    ``design`` gives a schema with the same features.
+    ``design`` gives a schema like the trials'.
 
     Raises:
         InputError: ``method_unknown`` and all reasons of :func:`aggregator.curator.fitting.cost_of_fit`;

@@ -68,7 +68,7 @@ class OfNodes(Trust):
             return _parsed(self.sign(lab, design.template_schema(), records, 0, None))
 
     def sign(self, lab: Lab, schema: Schema, records: int, number: int, shared: Any) -> bytes:
-        """Sign a campaign with its own list of nodes. ``number``, the trial's, is part of both names."""
+        """Sign a campaign with its own list of nodes. ``number``, the trial's, is part of the list's name."""
         settings, micro = lab.settings, micro_epsilon(lab.settings.epsilon)
         family = settings.family or (GAUSSIAN if schema.numeric else DISCRETE)
         nodes, masked = self.terms(lab, schema, family, records, number, shared)

@@ -83,7 +83,7 @@ _SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|TiB)")
 def _reader(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
     """Make the callback of an option from a parser of texts.
 
-    It keeps None; a text that the parser refuses becomes wrong usage.
+    The callback keeps None; a text that the parser refuses becomes wrong usage.
     """
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:

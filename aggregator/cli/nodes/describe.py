@@ -87,7 +87,7 @@ class Entry(NamedTuple):
 
 
 def entries(raw: bytes, role: str = "node") -> Iterator[Entry]:
-    """Yield the summaries, or with the role ``masked`` messages, of a file and its damage, in order.
+    """Yield the summaries (with the role ``masked`` the messages) of a file and its damage, in order.
 
     Signatures are not checked.
     """

@@ -176,7 +176,7 @@ def _block(
 
 
 def _of_conditional(found: Conditional, values: Published | None, schema: Schema) -> _Drawn:
-    """Return the chart of the shares or means of one question; for means of squares, a table without a chart."""
+    """Return the chart of the parameters of one question; for means of squares, a table without a chart."""
     subject = found.subject
     name = "" if subject.feature is None else schema.observed[subject.feature].name
     rows = parameter_rows([found], values, schema)
