@@ -260,11 +260,11 @@ def test_a_model_is_read_once_for_its_features_and_a_missing_one_is_still_notice
 ):
     read = []
 
-    def parse(payload, original=evaluation.parse_model):
-        read.append(payload)
-        return original(payload)
+    def noted(header, schema, original=evaluation.Evaluated):
+        read.append(header)
+        return original(header, schema)
 
-    monkeypatch.setattr(evaluation, "parse_model", parse)
+    monkeypatch.setattr(evaluation, "Evaluated", noted)
     found = installed(generous).enrol(comparison(publisher))
     for _ in range(3):
         generous.report(found.id, {"odor": "n"}, label="e")
