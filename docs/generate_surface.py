@@ -64,7 +64,7 @@ def _sentence(value: object) -> str:
 
 def _commands() -> Iterator[str]:
     """Every command with its subcommands, linked to the page of commands."""
-    own = sorted(point.name for point in entry_points(group=PLUGINS) if point.value.startswith("simulation."))
+    own = sorted({point.name for point in entry_points(group=PLUGINS) if point.value.startswith("simulation.")})
     group = Commands("hearsay", table=COMMANDS)
     context = click.Context(group, info_name="hearsay")
     yield "## Commands"
