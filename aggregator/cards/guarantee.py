@@ -13,6 +13,7 @@ Source: docs/math.md, sections 5 and 6; decisions 58, 78, 79 and 81.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -119,7 +120,7 @@ class Spending(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GuaranteeSheet:
+class GuaranteeSheet(ABC):
     """What a campaign guarantees, whoever answers it.
 
     Attributes:
@@ -134,9 +135,9 @@ class GuaranteeSheet:
     unseen: tuple[str, ...]
 
     @property
+    @abstractmethod
     def facts(self) -> Facts:
         """The whole sheet, for people and programs."""
-        raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``hearsay guarantee --json`` prints."""

@@ -27,6 +27,7 @@ import os
 import re
 import secrets
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -194,20 +195,20 @@ def path_of(ledger: Path, nonce: bytes) -> Path:
     return ledger.with_name(f"{ledger.name}.{nonce.hex()}.mark")
 
 
-class Ledger(Database):
+class Ledger(Database, ABC):
     """A database with a mark (an empty file) beside it. Every change of the database replaces the mark."""
 
+    @abstractmethod
     def _named(self) -> Mark:
         """Return the mark that the ledger names."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _name(self, mark: Mark) -> None:
         """Let the ledger name a mark. The caller must have begun a transaction."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _copied(self) -> StorageError:
         """Return the error for a ledger that is not the original."""
-        raise NotImplementedError
 
     def check_original(self) -> None:
         """Raise an error if this ledger is a copy or was restored. The caller must be in a transaction or snapshot.
