@@ -66,10 +66,7 @@ class Database:
 
     @contextmanager
     def _changes(self) -> Iterator[None]:
-        """Context manager that runs its block as one transaction, and undoes the block's changes after an error.
-
-        Other processes wait. If the commit itself fails, the changes may stay although an error is raised.
-        """
+        """Context manager that runs its block as one transaction, and undoes the block's changes after an error."""
         with self._errors():
             self._run("BEGIN IMMEDIATE")
             try:

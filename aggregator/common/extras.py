@@ -1,7 +1,6 @@
-"""Extras: the libraries that parts of this software need, and the command that installs them.
+"""Extras: the libraries that parts of this software need, and the command that installs them from where it came from.
 
-The command installs this software from where the user has it: the folder of its source, a wheel, a repository. The name
-``hearsay`` belongs to another project on the package index (decision 107).
+The name ``hearsay`` belongs to another project on the package index (decision 107).
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ DISTRIBUTION = "hearsay-bayes"
 
 
 def missing_extra(what: str, extra: str) -> InputError:
-    """Make the error ``missing_extra``.
-
-    It says which library ``what`` needs, and which command installs the ``extra``.
-    """
+    """Make the error ``missing_extra``: which library ``what`` needs, and the command that installs the ``extra``."""
     return InputError("missing_extra", f"{what}: {install_command(extra)}")
 
 
@@ -41,10 +37,7 @@ def install_command(extra: str) -> str:
 
 
 def _requirement(found: Distribution, extra: str) -> tuple[str, ...]:
-    """Return what pip is to install: the origin that pip recorded (PEP 610).
-
-    For software that was installed by its name, it is the name.
-    """
+    """Return what pip is to install: the origin that pip recorded (PEP 610), or the name if it recorded none."""
     named = f"{DISTRIBUTION}[{extra}]"
     recorded = found.read_text("direct_url.json")
     if recorded is None:

@@ -1,6 +1,4 @@
-"""Read other users' files, and write output files atomically, with the right permissions from the first byte on.
-
-Only regular files are read, and at most a given number of bytes.
+"""Read other users' regular files, and write output files atomically with the right permissions from the first byte on.
 
 Ordinary outputs have mode 0666 less the user's umask. Secrets, credentials and reports have mode 0600
 (:data:`PRIVATE`), whatever the umask is and whatever file they replace.
@@ -40,10 +38,7 @@ _NEVER_REPLACED = (
 
 
 def failure_of(error: OSError) -> tuple[str, str]:
-    """Return the reason for an error of the operating system, and its cause in words without a path.
-
-    The reason is ``disk_full`` if space or quota ran out, else ``io_failed``.
-    """
+    """Return the reason for an error of the system (``disk_full`` or ``io_failed``), and its cause without a path."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk_full", "there is no space left"
     return "io_failed", error.strerror or type(error).__name__
@@ -72,8 +67,8 @@ def check_output(path: Path, *, force: bool) -> None:
 
     Raises:
         InputError: ``output_exists``: something is there, and ``force`` is false; ``output_invalid``: the path is a
-            folder, is in no folder, has a zero byte, is ``-``, which means standard output for other programs, or is a
-            device, a pipe, a socket, a symbolic link, a curator's budget file or a dealer's journal.
+            folder, is in no folder, has a zero byte or is ``-``, or leads to a device, a pipe, a socket, a link, a
+            curator's budget file or a dealer's journal.
     """
     if str(path) == "-":
         raise InputError("output_invalid", "this command can not write to standard output; name a file")
@@ -145,10 +140,7 @@ def _ledger_at(path: Path) -> str:
 
 
 def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = ORDINARY) -> None:
-    """Write a file under a temporary name, flush it to the disk, and move it into place.
-
-    The other arguments, and the errors, are those of :func:`open_output`.
-    """
+    """Write a file under a temporary name, and move it into place. Errors are those of :func:`open_output`."""
     with open_output(path, force=force, mode=mode) as file:
         file.write(data)
 
@@ -158,14 +150,8 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
     """Context manager to write an output file piece by piece, under a temporary name.
 
     At the end of the block the file is flushed to the disk and moved to ``path``. If the block raises, what was at
-    ``path`` is unchanged, unless only the last flush, that of the folder, failed. In that case the new file is there,
-    but a power cut may remove it. An ``OSError`` of the block becomes a ``StorageError``; other exceptions pass
-    unchanged.
-
-    Args:
-        path: the file.
-        force: replace an existing file.
-        mode: :data:`ORDINARY` or :data:`PRIVATE`.
+    ``path`` is unchanged, unless only the last flush, that of the folder, failed. An ``OSError`` of the block becomes a
+    ``StorageError``. ``mode`` is :data:`ORDINARY` or :data:`PRIVATE`.
 
     Raises:
         InputError: the errors of :func:`check_output`.
@@ -200,10 +186,7 @@ def _begin(path: Path, mode: int) -> tuple[int, Path]:
 
 
 def _move(temporary: Path, path: Path, *, force: bool) -> None:
-    """Move a file. Without ``force`` make a hard link, which never replaces a file that has just appeared.
-
-    With ``force`` a device, pipe, socket or link that has appeared since the first check raises ``output_invalid``.
-    """
+    """Move a file. Without ``force`` a hard link is made, which never replaces a file that has just appeared."""
     _check_kind(path)
     if not force:
         try:

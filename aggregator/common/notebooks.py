@@ -1,8 +1,4 @@
-"""Results as small HTML tables for notebooks.
-
-Names of campaigns, features and classes come from files of other people. :func:`text` escapes markup in every name, and
-replaces characters that can not be printed or change the direction of writing.
-"""
+"""Results as small HTML tables for notebooks. Markup and unprintable characters in other people's names are escaped."""
 
 from __future__ import annotations
 
@@ -16,10 +12,7 @@ MOST_ROWS = 60
 
 
 def text(value: object) -> str:
-    """Return a value as HTML text, which is safe in an attribute too.
-
-    Floats have six significant digits; None becomes empty text.
-    """
+    """Return a value as HTML text, safe in an attribute too: floats with six digits, empty text for None."""
     if value is None:
         return ""
     shown = f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -33,10 +26,7 @@ def facts(title: str, pairs: Mapping[str, object]) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return HTML of a table with one row of headings, ``columns``, above ``rows``.
-
-    Only the first :data:`MOST_ROWS` rows are shown; one line tells the number of the others.
-    """
+    """Return HTML of a table with the headings ``columns``: the first :data:`MOST_ROWS` rows, and how many follow."""
     listed = [list(row) for row in rows]
     head = "".join(f"<th>{text(name)}</th>" for name in columns)
     body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in listed[:MOST_ROWS])

@@ -44,20 +44,13 @@ class Moment(NamedTuple):
         return self.number // time_precision if self.lasts else self.number
 
     def first(self, time_precision: int) -> int:
-        """Return the number of the first period of a range that starts with this moment.
-
-        For a day it is the first period that begins on or after the day's first second; for a minute the period that
-        contains the minute's first second.
-        """
+        """Return the first period of a range that starts here: of a day the first period that begins in or after it."""
         if self.lasts == DAY_SECONDS:
             return -(-self.number // time_precision)
         return self.period(time_precision)
 
     def last(self, time_precision: int) -> int:
-        """Return the number of the last period of a range that ends with this moment.
-
-        For a day or minute it is the last period that begins before its end.
-        """
+        """Return the last period of a range that ends here: of a day or minute the last that begins before its end."""
         if self.lasts:
             return -(-(self.number + self.lasts) // time_precision) - 1
         return self.number

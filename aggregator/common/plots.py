@@ -208,10 +208,7 @@ def _colour(place: int) -> str:
 
 
 def svg_text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    """Return the SVG element that shows a text.
-
-    ``anchor`` is start, middle or end; ``more`` holds further attributes.
-    """
+    """Return the SVG element of a text; ``anchor`` is start, middle or end, and ``more`` holds further attributes."""
     return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
 
 

@@ -46,10 +46,9 @@ STANDARD = Cost(argon2id.OPSLIMIT_MODERATE, argon2id.MEMLIMIT_MODERATE)
 def seal_secret(
     secret: bytes, passphrase: bytes, *, entropy: Callable[[int], bytes] = os.urandom, cost: Cost = STANDARD
 ) -> bytes:
-    """Encrypt a secret under a passphrase, in the format of this module.
+    """Encrypt a secret under a passphrase, in the format of this module. ``entropy(n)`` returns n random bytes.
 
-    Run by the keeper of keys or enrolment secrets. ``entropy(n)`` returns n random bytes, by default from the operating
-    system.
+    Run by the keeper of keys or enrolment secrets.
 
     Raises:
         InputError: ``passphrase_missing``: the passphrase is empty.
@@ -85,8 +84,7 @@ def check_sealed(raw: bytes) -> None:
     """Check the form and the costs of an encrypted secret. No passphrase is needed.
 
     Raises:
-        StorageError: ``sealed_damaged``: the bytes are no encrypted secret, or the costs exceed
-            :data:`MAX_PASSES` or :data:`MAX_MEMORY_BYTES`; ``sealed_newer``: written by newer software.
+        StorageError: ``sealed_damaged``: no encrypted secret, or one that would cost too much; ``sealed_newer``.
     """
     _parse(raw)
 

@@ -46,10 +46,7 @@ def from_cell(cell: str) -> str:
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """Return a frame as CSV with one header line.
-
-    Names and texts are escaped, numbers are not, and missing values are empty.
-    """
+    """Return a frame as CSV with one header line: names and texts escaped, missing values empty."""
     shown = frame.rename(columns=lambda name: to_cell(str(name)))
     for place, kind in enumerate(shown.dtypes):
         if kind.kind not in "biufc":

@@ -178,10 +178,7 @@ def _check_layout(layout: Layout) -> None:
 
 
 def _with_points(column: pd.Series[Any], layout: Layout, missing: set[str]) -> pd.Series[Any]:
-    """Return a column with decimal points in its numbers.
-
-    It is unchanged unless all cells that are not ``missing`` are numbers of the layout.
-    """
+    """Return a column with decimal points if all its cells but the ``missing`` ones are numbers of the layout."""
     number = _number_of(layout)
     is_number = [number.fullmatch(cell) is not None for cell in column]
     if not any(is_number) or not all(
@@ -200,10 +197,7 @@ def _number_of(layout: Layout) -> re.Pattern[str]:
 
 
 def _mixed(column: pd.Series[Any], layout: Layout, missing: set[str]) -> str:
-    """Return why a column with numbers was not converted, in a sentence, or empty text.
-
-    There is a sentence if most cells are numbers and some have a sign of the layout. It names a line, and no cell.
-    """
+    """Return a sentence on why a column that is mostly numbers was not converted, without a cell; else empty text."""
     number = _number_of(layout)
     present = column[[bool(cell.strip()) and cell not in missing for cell in column]]
     is_number = np.array([number.fullmatch(cell) is not None for cell in present], dtype=bool)
@@ -251,10 +245,7 @@ def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[st
 
 
 def _cell_text(value: object) -> str:
-    """Return the text of a workbook's cell.
-
-    Whole numbers have no decimals, dates are as in ISO 8601, and empty cells give empty text.
-    """
+    """Return the text of a workbook's cell: whole numbers without decimals, dates as in ISO 8601, empty for none."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE:
@@ -276,10 +267,7 @@ class _RaggedError(Exception):
 
 
 def _frame(rows: Iterator[tuple[int, list[str]]], path: Path, separator: str = ",") -> pd.DataFrame:
-    """Make a frame of the rows of a file. Cells become arrays, a few rows at a time.
-
-    The garbage collector would visit lists of cells again and again; arrays make the function three times as fast.
-    """
+    """Make a frame of the rows of a file. Arrays of a few rows at a time are three times as fast as lists of cells."""
     _, header = next(rows, (0, []))
     names = header
     pieces: list[list[NDArray[np.object_]]] = []
@@ -350,10 +338,7 @@ def _decode(raw: bytes, path: Path, encoding: str = "utf-8") -> str:
 
 
 def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a ``csv.reader`` that are not blank, each with the number of its line.
-
-    Raises ``MemoryError`` if there are too many cells.
-    """
+    """Yield the rows of a ``csv.reader`` that are not blank, with line numbers; ``MemoryError`` for too many cells."""
     count = 0
     for cells in reader:
         count += len(cells)
@@ -364,10 +349,7 @@ def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _other_separator(text: str) -> bool:
-    """Return whether another sign than the comma separates the cells.
-
-    It does if the first rows then have the same number of cells, two or more.
-    """
+    """Return whether another sign than the comma divides each of the first rows into as many cells, two or more."""
     head = StringIO(text[:_HEAD_CHARACTERS], newline="")
     for separator in _OTHER_SEPARATORS:
         head.seek(0)
@@ -435,10 +417,7 @@ def check_text(frame: object) -> None:
 
 
 def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> int:
-    """Return the number of records of a frame of text whose class is ``missing``.
-
-    The column ``label`` of the classes must exist.
-    """
+    """Return the number of records of a frame of text whose class, in the column ``label``, is ``missing``."""
     return int(frame[label].isin(set(missing)).sum())
 
 
@@ -495,10 +474,7 @@ def _near(name: str, others: Sequence[str]) -> str:
 
 
 def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
-    """Return one line for every column of a typed frame with cells that the schema does not know.
-
-    Devices accept them silently.
-    """
+    """Return one line for every column of a typed frame with cells that the schema does not know."""
     found = []
     for part in (schema.label, *schema.features):
         if part.name in frame.columns:

@@ -62,16 +62,15 @@ def export(
     everything: bool = False,
     force: bool = False,
 ) -> Exported:
-    """Write a store's reports to one file, in bounded memory.
+    """Write a store's reports to one file of a format of :data:`FORMATS`, in bounded memory.
 
-    The file gets its name when it is complete. An error before that leaves what was at ``out`` as it was. With
-    ``everything`` all records are written as stored, with repeats and conflicts, instead of the reports that a tally
-    counts. ``force`` replaces an existing file. The format is one of :data:`FORMATS`.
+    With ``everything`` all records are written as stored, with repeats and conflicts, instead of the reports that a
+    tally counts. ``force`` replaces an existing file. After an error what was at ``out`` is unchanged.
 
     Raises:
         InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such format;
-            ``store_not_folder``: ``store`` is a URL; ``periods_absent``: the store has no report of the periods in
-            scope; ``reports_forgotten``: it has none, and some of these periods were forgotten.
+            ``store_not_folder``; ``periods_absent``: the store has no report of the periods in scope;
+            ``reports_forgotten``: it has none, and some of these periods were forgotten.
         StorageError: the errors of :func:`aggregator.operations.report_store.open_store`.
     """
     if format not in FORMATS:
@@ -121,7 +120,7 @@ def _write(store: Store, manifest: Manifest, sink: IO[bytes], kind: str, scope: 
 
 
 class _Shaper:
-    """Turns a store's columns into the table of an export, with texts for ids, times and answers if CSV needs them."""
+    """Turns a store's columns into the table of an export."""
 
     def __init__(self, campaign: Campaign, *, as_text: bool) -> None:
         self._campaign = campaign

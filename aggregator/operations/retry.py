@@ -1,12 +1,8 @@
 """Check the quarantine again: reports whose period has begun since, and reports that a rule wrongly refused.
 
-Records that are good now are added as an input file of their own: a batch of these records, known by its content. This
-file goes through the same commit as any ingest. When an operator repeats a retry after a crash, the store knows the
-content and takes it once. Records of a damaged batch stay unproven: they go into a batch without a valid trailer, with
-the same claimed digest.
-
-Too early records of one file are added period by period, since all records of a period become good at once. Other
-records are added one by one. Source: decision 27.
+Records that are good now are added as an input file of their own, a batch that is known by its content. So a retry that
+is repeated after a crash adds them once. Records of a damaged batch stay unproven, with the same claimed digest. Too
+early records of one file are added period by period, other records one by one. Source: decision 27.
 """
 
 from __future__ import annotations
@@ -46,8 +42,7 @@ class RetrySummary(NamedTuple):
         tried: number of pieces (rejected records or byte ranges) that were checked again.
         proven, unproven: numbers of records added to the store, of complete and of damaged batches.
         repeated: number of records that the store had already, for example after a crash of an earlier retry.
-        left: numbers of pieces that were not added, by the cause: :data:`NO_RECORD`, :data:`NOT_WHOLE`,
-            :data:`NOT_ALL`, :data:`NO_FILE` or :data:`STILL`.
+        left: numbers of pieces that were not added, by the cause, one of the sentences of this module.
     """
 
     tried: int
@@ -58,13 +53,7 @@ class RetrySummary(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """What the records that are added as one file have in common.
-
-    Attributes:
-        proven: whether the records' batch was complete.
-        claim: the digest that a damaged batch states; empty without one.
-        key: the period of too early records, or the bytes of the only record.
-    """
+    """What the records that are added as one file share: their batch's state, and the period or bytes of ``key``."""
 
     proven: bool
     claim: bytes
@@ -72,14 +61,7 @@ class _Group(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """Pieces (rejected records) of one file after they were checked again.
-
-    Attributes:
-        places: offsets of all pieces in their file.
-        good: pieces to add, in the groups in which they are added.
-        turned: pieces that are refused for another reason than before, each with the new reason: early ones are now
-            forgotten or not enrolled, or those not enrolled are now forgotten.
-    """
+    """Rejected records of one file after a check: their offsets, those to add, and those refused for a new reason."""
 
     places: list[int]
     good: dict[_Group, list[Rejected]]
@@ -87,7 +69,6 @@ class _Judged(NamedTuple):
 
     @property
     def amount(self) -> int:
-        """Return the number of rejected records to add."""
         return sum(map(len, self.good.values()))
 
     def pieces(self) -> list[Rejected]:
@@ -101,11 +82,9 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
     Only records that were set aside for ``reason`` are checked; None checks all.
 
     Raises:
-        PolicyError, InputError: the errors of :meth:`~aggregator.operations.report_store.Store.ingest` about enrolled
-            ids.
-        StorageError: the errors of :meth:`~aggregator.operations.report_store.Store.changing`. The reports are then as
-            before; or, if the error came after the manifest was replaced, the records are added and still in the
-            quarantine too. Another retry removes them there.
+        PolicyError, InputError, StorageError: the errors of
+            :meth:`~aggregator.operations.report_store.Store.ingest`. If the error came after the manifest was replaced,
+            the records are added and still in the quarantine; another retry removes them there.
     """
     with store.changing() as manifest:
         begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
@@ -123,13 +102,7 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
 
 
 class _Retry:
-    """Checks a quarantine again, and adds the good records to an ingest as files of their own.
-
-    Attributes:
-        tried: number of pieces (rejected records or byte ranges) that were checked.
-        left: numbers of pieces that were not added, by the cause.
-        known: number of records that the store has already.
-    """
+    """Checks a quarantine again, and adds the good records to an ingest as files of their own."""
 
     def __init__(
         self, transaction: IngestTransaction, quarantine: Quarantine, now: int, enrolled: Enrolled | None
@@ -179,10 +152,7 @@ class _Retry:
         self._rest.append((kept, _rest(kept.pieces, [*settled, *judged.pieces()], entry)))
 
     def _settled(self, pieces: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
-        """Return the rejected pieces that the index no longer counts as open.
-
-        An earlier retry settled them, and a crash came before it removed them from the quarantine.
-        """
+        """Return the pieces that an earlier retry added, and that a crash kept it from removing from the quarantine."""
         refused = _refused(entry, pieces)
         return [
             piece
@@ -213,10 +183,7 @@ class _Retry:
         return judgeable
 
     def _corrected(self, entry: Ingested, kept: QuarantinedFile, judged: _Judged, *, every_early: bool) -> Ingested:
-        """Return the index entry of a file after its pieces were checked.
-
-        The index and the store's totals are corrected, too.
-        """
+        """Correct the index and the store's totals after a check, and return the file's index entry."""
         # The good records, written as a file, may equal the very file that `entry` describes. Then `_add` has already
         # replaced this file's entry in the index, and its counts must not be corrected a second time.
         after = self._inputs.get(entry.identity) or entry
@@ -239,10 +206,7 @@ class _Retry:
         return after
 
     def _refusing_ids(self, entry: Ingested, judged: _Judged, places: NDArray[np.int64]) -> bytes:
-        """Return the digest of the one set of enrolled ids with which all records at ``places`` were refused.
-
-        It is empty if no such set exists.
-        """
+        """Return the digest of the set of enrolled ids that refused all records at ``places``; empty if none did."""
         if not len(places):
             return b""
         if self._enrolled is None or self._enrolled.digest == entry.enrolment:
@@ -299,10 +263,7 @@ class _Retry:
 
 
 def _refused(entry: Ingested, pieces: Sequence[Rejected]) -> set[int]:
-    """Return the offsets of the pieces that the index entry of the file counts as not enrolled.
-
-    The entry may count further records, which the quarantine did not keep.
-    """
+    """Return the offsets of those pieces that the index entry of the file counts as not enrolled."""
     offsets = np.array([piece.offset for piece in pieces], np.int64)
     return set(offsets[np.isin(offsets, unpack_places(entry.refused))].tolist())
 
@@ -315,12 +276,7 @@ def _refused_places(entry: Ingested, judged: _Judged) -> NDArray[np.int64]:
 
 
 def _no_longer_rejected(entry: Ingested, kept: QuarantinedFile, judged: _Judged) -> Counter[str]:
-    """Return the numbers to subtract from the index entry's counts of rejected records, by reason.
-
-    If the quarantine holds more pieces than the entry counts, an earlier retry subtracted these pieces and crashed
-    before it removed them from the quarantine: nothing is to be subtracted. The reasons ``EARLY`` and ``NOT_ENROLLED``
-    need no such test, because :meth:`_Retry._settled` has singled out the pieces subtracted before.
-    """
+    """Return the numbers to subtract from the index entry's counts of rejected records, by reason."""
     held = Counter(piece.reason for piece in kept.pieces)
     return Counter(
         piece.reason

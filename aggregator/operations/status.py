@@ -209,10 +209,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
 
 
 def _days(periods: ByPeriod, time_precision: int, *, once: bool) -> tuple[DayCount, ...]:
-    """Return the counts by day: those of all periods that begin on the day, added up.
-
-    ``once`` says that a device answers in one period only.
-    """
+    """Return the counts by day. ``once`` says that a device answers in one period only."""
     least = np.add.reduce if once else np.maximum.reduce
     day = periods.period * time_precision // DAY_SECONDS
     found, start = np.unique(day, return_index=True)

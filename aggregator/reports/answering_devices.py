@@ -1,9 +1,7 @@
 """What the holder of a closed fleet's secrets can tell of its devices. Only a device's secret links its reports.
 
-:func:`squares_of_answers` tells how often devices answered. It returns only sums over the fleet: ΣT² for each stratum
-(a group of questions of which a device answers one), where T is the number of answers of one device (docs/math.md,
-section 1). :func:`conflicts` tells which devices' reports are in conflict: it returns names and periods, and no answer.
-No file is written.
+Sums over the fleet of how often devices answered (docs/math.md, section 1), and the names of devices whose reports are
+in conflict. No answer is shown, and no file is written.
 """
 
 from __future__ import annotations
@@ -36,8 +34,7 @@ def squares_of_answers(
     """Return ΣT² for every stratum, where T is the number of answers of a device, and Σ is over all devices.
 
     Run by the holder of the fleet lists. A stratum is a group of questions of which a device answers one. The reports
-    in scope count, and ``rosters`` have all devices that answered. ``memory_bytes`` bounds the memory for the reports
-    of one step.
+    in scope count, and ``rosters`` have all devices that answered. ``memory_bytes`` bounds the memory for reports.
 
     Raises:
         InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports
@@ -85,11 +82,8 @@ def conflicts(
     """Return the devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
 
     A conflict means that two devices have one secret (a copied image), that a device lost its memory and answered
-    again, or that somebody else knows the secret. Forgotten periods have no records, and so no conflicts. The other
-    arguments are those of :func:`squares_of_answers`.
-
-    Raises:
-        StorageError: ``store_damaged``.
+    again, or that somebody else knows the secret. Forgotten periods have no records, and so no conflicts. Arguments and
+    errors are those of :func:`squares_of_answers`.
     """
     given = (folder, campaign, manifest, memory_bytes, scope)
     counted = [records.id for records in stored_records(*given, everything=False)]
@@ -114,12 +108,7 @@ def conflicts(
 
 
 class _Fleet:
-    """Counts the answers of each of D devices to each of r strata (groups of questions of which a device answers one).
-
-    Attributes:
-        times: (r, D) int64, number of answers.
-        strangers: number of reports of no device in the fleet.
-    """
+    """Counts the answers of each device to each stratum (group of questions of which a device answers one)."""
 
     def __init__(self, campaign: Campaign, secrets: bytes) -> None:
         self._campaign = campaign
@@ -128,7 +117,7 @@ class _Fleet:
         self.strangers = 0
 
     def add(self, ids: NDArray[np.uint64], place: NDArray[np.int64]) -> None:
-        """Count N reports by their ``ids``, (N,) uint64, and their ``place``, (N,) int64: period·r + stratum."""
+        """Count N reports by their ``ids``, (N,) uint64, and their ``place``, (N,) int64: period·strata + stratum."""
         order = np.argsort(place, kind="stable")
         found, starts = np.unique(place[order], return_index=True)
         for one, reported in zip(found.tolist(), np.split(ids[order], starts[1:]), strict=True):
@@ -141,11 +130,7 @@ class _Fleet:
 def _batches(
     campaign: Campaign, found: Iterable[Columns], most: int
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-    """Yield the ids, (N,) uint64, and places, (N,) int64, of N records at a time: at least ``most`` but for the last.
-
-    The place of a record is period·r + stratum, with r strata (groups of questions of which a device answers one). The
-    ids of the whole fleet are computed for each N records, so N is large.
-    """
+    """Yield ids and places (period·strata + stratum) of records, at least ``most`` at a time but for the last."""
     strata = np.array([question.stratum for question in campaign.questions], np.int64)
     ids: list[NDArray[np.uint64]] = []
     places: list[NDArray[np.int64]] = []
@@ -160,8 +145,5 @@ def _batches(
 
 
 def _place(records: Columns, strata: NDArray[np.int64], answers: int) -> NDArray[np.int64]:
-    """Return period·r + stratum of each of N records: (N,) int64, with r = ``answers``.
-
-    ``strata`` has the stratum (group of questions of which a device answers one) of each question.
-    """
+    """Return period·strata + stratum of each of N records: (N,) int64, by the stratum of each question."""
     return records.period.astype(np.int64) * answers + strata[records.question]

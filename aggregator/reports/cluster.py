@@ -1,11 +1,8 @@
-"""Read and count a store's reports with the workers of a Dask cluster.
+"""Read and count a store's reports with the workers of a Dask cluster (docs/how-to/cluster.md; decision 28).
 
-Workers read report files, and count partitions of the store. The client gets their results. It alone holds the store's
-lock and commits changes. Workers need the store's folder under the client's path, and the client's version of this
-software. docs/how-to/cluster.md is for operators; decision 0028 has the reasons.
-
-Dask runs code from every machine that can connect to it. A local cluster uses TLS with keys made for the run. A
-cluster at ``tcp://`` must be in a network without other users.
+Workers read report files and count partitions of the store. Only the client holds the store's lock and commits. Dask
+runs code from every machine that can connect to it: a local cluster uses TLS with keys made for the run, and a cluster
+at ``tcp://`` must be in a network without other users.
 """
 
 from __future__ import annotations
@@ -50,9 +47,9 @@ def check_scheduler(
 ) -> None:
     """Raise ``cluster_unreachable``, which says what was found, unless a Dask scheduler answers at ``address``.
 
-    Dask's client waits without end for a server that sends nothing. If it can not connect, it takes a minute to end. A
-    scheduler sends the first message, which begins with its length: a small number of eight bytes. These bytes tell a
-    scheduler from a silent server, from a server that expects TLS, and from other programs.
+    Dask's client would wait without end for a server that sends nothing. A scheduler sends the first message, which
+    begins with its length, a small number of eight bytes. These bytes tell it from servers that are silent or expect
+    TLS.
 
     A scheduler that is starting gets ``patience_seconds``, at most :data:`REFUSED_SECONDS` if connections are refused,
     and ``silence_seconds`` for its first message. ``clock`` returns seconds that never decrease.
@@ -144,11 +141,7 @@ _REMOTE = re.compile(r"(tcp|tls)://\S+:[0-9]{1,5}")
 
 
 def check_address(address: str) -> None:
-    """Check that an address is ``local:N``, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
-
-    Raises:
-        InputError: ``cluster_invalid``: it has none of these forms.
-    """
+    """Raise ``cluster_invalid`` unless ``address`` is ``local:N``, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``."""
     local = _LOCAL.fullmatch(address)
     if local is None and not _REMOTE.fullmatch(address):
         raise InputError("cluster_invalid", "a cluster is local:N, tcp://HOST:PORT or tls://HOST:PORT")
@@ -164,11 +157,8 @@ def open_cluster(
 ) -> Iterator[Cluster]:
     """Context manager that connects to a Dask cluster. The cluster can be used until the block of ``with`` ends.
 
-    Args:
-        address: ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; ``local:N`` starts N processes on this machine for the
-            block.
-        connect_seconds: how long to try to connect.
-        silence_seconds: how long to wait for the server's first message.
+    ``address`` is ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; ``local:N`` starts N processes on this machine for the
+    block. ``connect_seconds`` bounds connecting, ``silence_seconds`` the wait for the server's first message.
 
     Raises:
         InputError: ``cluster_invalid``; ``missing_extra``: Dask, or what it needs for ``local:N``, is not installed.
@@ -194,10 +184,7 @@ def open_cluster(
 
 @contextmanager
 def _local_cluster(workers: int) -> Iterator[Any]:
-    """Start worker processes on this machine.
-
-    They use TLS, because other users of the machine could otherwise send them code.
-    """
+    """Start worker processes on this machine. They use TLS, since other users could otherwise send them code."""
     import dask
     from distributed import LocalCluster
     from distributed.security import Security
@@ -231,10 +218,7 @@ def _local_cluster(workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Context manager in which started processes ignore the terminal's interrupt.
-
-    The client gets the interrupt too, and ends the processes.
-    """
+    """Context manager in which started processes ignore the terminal's interrupt. The client ends them instead."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -362,10 +346,7 @@ def _identity(value: Result) -> Result:
 
 @contextmanager
 def _cluster_errors() -> Iterator[None]:
-    """Context manager that turns Dask's own errors into errors of this project.
-
-    Errors that tasks raise pass unchanged.
-    """
+    """Context manager that turns Dask's own errors into errors of this project. Errors of tasks pass unchanged."""
     from distributed.client import ClosedClientError
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError

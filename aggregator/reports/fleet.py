@@ -3,12 +3,9 @@
     OUT/fleet.hsf            the fleet list: all names and secrets, encrypted unless the operator asked for plain text
     OUT/devices/NAME.hsp     one provisioning file per device, to be copied to the device and then deleted here
 
-The secrets link every report to its device. ε-LDP does not rely on unlinkability. Still the operator keeps the list
-under a passphrase.
-
 A mark is a digest of a report id. With a file of a fleet's marks an ingest refuses the reports of all other devices,
-and needs no secret. The file does not link reports to devices, and nobody can make a report with it, since it does not
-hold the ids (decision 46). Source: docs/formats.md, section 2 (ids) and 8 (the files).
+and needs no secret: the file neither links reports to devices nor lets anybody make a report (decision 46). Source:
+docs/formats.md, sections 2 (ids) and 8 (files).
 """
 
 from __future__ import annotations
@@ -83,9 +80,7 @@ class Roster(NamedTuple):
         return Roster(self.fleet, tuple(given.device for given in rest), b"".join(given.secret for given in rest))
 
     def renewed(self, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
-        """Return the fleet with new secrets for the devices called ``names``.
-
-        Reports under their old secrets no longer count.
+        """Return the fleet with new secrets for the devices ``names``. Reports under old secrets no longer count.
 
         Raises:
             InputError: ``device_unknown``: a name is not in the list.
@@ -104,12 +99,9 @@ class Roster(NamedTuple):
 def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
     """Make a fleet: draw a secret for every device. Run by the operator, once. ``entropy(n)`` returns n random bytes.
 
-    Devices show the name ``fleet``; reports do not hold it.
-
     Raises:
         InputError: ``name_invalid``: the fleet's name or a device's is empty, too long or can not be printed;
-            ``device_repeated``: a name occurs twice, or two names differ only by the case of letters, which some file
-            systems do not distinguish; ``fleet_empty``: there is no name.
+            ``device_repeated``: a name occurs twice, perhaps in other cases of letters; ``fleet_empty``: there is none.
     """
     names = tuple(names)
     if not is_text(fleet):
@@ -133,10 +125,7 @@ def each_secret(secrets: bytes) -> Iterator[bytes]:
 
 
 def distinct_secrets(rosters: Iterable[Roster]) -> bytes:
-    """Return the secrets of all devices in ``rosters``, 32 bytes each, sorted and joined.
-
-    The secret of a device in several lists occurs once.
-    """
+    """Return the secrets of all devices in ``rosters``, 32 bytes each, each once, sorted and joined."""
     return b"".join(sorted({secret for roster in rosters for secret in roster.each_secret()}))
 
 
@@ -223,15 +212,13 @@ def read_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> Ro
 def open_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> tuple[Roster, bytes | None]:
     """Read a fleet list, and return it with its passphrase, or with None if the list is plain text.
 
-    ``passphrase`` is the passphrase of the list, or a function that returns it. The function is called only for an
-    encrypted list.
+    ``passphrase`` is the passphrase of the list, or a function that returns it and is called only for an encrypted
+    list.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``passphrase_wrong``; ``passphrase_missing``:
-            the passphrase is empty.
-        StorageError: ``sealed_damaged``: the file is neither a plain nor an encrypted list; ``sealed_newer``;
-            ``memory_short``: too little memory for the passphrase; ``fleet_damaged``: the file was decrypted and holds
-            no fleet list.
+        InputError: as :func:`~aggregator.common.files.read_file` and :func:`~aggregator.common.sealing.open_secret`.
+        StorageError: as :func:`~aggregator.common.sealing.open_secret`; ``fleet_damaged``: the file was decrypted and
+            holds no fleet list.
     """
     raw = read_file(path, MAX_LIST_BYTES)
     roster = _parse(raw)
@@ -281,10 +268,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class IdMaker:
-    """Computes the report ids of many devices, over a million per second and core.
-
-    It keeps the two HMAC states of each device's secret.
-    """
+    """Computes the report ids of many devices from the HMAC states of their secrets: a million per second and core."""
 
     def __init__(self, secrets: Iterable[bytes]) -> None:
         keys = [secret.ljust(_BLOCK_BYTES, b"\0") for secret in secrets]
@@ -293,8 +277,7 @@ class IdMaker:
     def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
         """Return the devices' report ids for one answer of a period: (devices,) uint64, in the order of the secrets.
 
-        ``index`` says which answer of the period it is, from 0 to the number of answers of a device − 1. Devices
-        compute the same ids.
+        ``index`` says which answer of the period it is, from 0 on. Devices compute the same ids.
         """
         message = ID_PREFIX + campaign_id + _TAIL.pack(period, index)
         raw = b"".join([_finish(inner.copy(), outer.copy(), message) for inner, outer in self._states])
@@ -302,10 +285,7 @@ class IdMaker:
 
 
 def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
-    """Return the report id: the first bytes of the HMAC of ``message``.
-
-    ``inner`` and ``outer`` are copies of its hash states.
-    """
+    """Return the report id: the first bytes of the HMAC of ``message`` by copies of its two hash states."""
     inner.update(message)
     outer.update(inner.digest())
     return bytes(outer.digest()[:ID_BYTES])
@@ -337,10 +317,7 @@ class PeriodIds(NamedTuple):
 
 
 class FleetIds:
-    """The ids of the devices of fleet lists that take part in a campaign, computed period by period.
-
-    ``digest`` names the set of ids. ``periods`` is the range of all periods.
-    """
+    """The ids of the devices of fleet lists that take part in a campaign. ``digest`` names the set of ids."""
 
     periods = range(1 << 32)
 
@@ -359,10 +336,7 @@ class FleetIds:
         return IdMaker(each_secret(self._secrets))
 
     def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - another source needs both
-        """Return N ``ids``, (N,) uint64, unchanged.
-
-        For a file of marks, :class:`IdReader` returns their marks instead.
-        """
+        """Return N ``ids``, (N,) uint64, unchanged. :class:`IdReader` returns their marks instead."""
         return ids
 
     def known(self, period: int, maker: IdMaker | None = None) -> tuple[Ids, ...]:
@@ -377,9 +351,8 @@ def fleet_ids(
     """Yield the ids of all devices that take part in a campaign, period by period. Run by the holder of the fleet list.
 
     In a campaign of a series (campaigns in which a device answers once in all) only the devices in its share take part.
-    Each may answer in any period, so each has an id in every period: the ids do not tell whether a device answers
-    twice. ``rosters`` together are the fleet; a device may be in several. Up to ``processes`` processes compute; they
-    are started only for a million ids or more.
+    Each has an id in every period. A device may be in several of the ``rosters``. Up to ``processes`` processes
+    compute, which are started only for a million ids or more.
     """
     ids = FleetIds(rosters, campaign)
     if processes <= 1 or len(periods) * campaign.answers * ids.devices < _WORTH_A_PROCESS:
@@ -396,10 +369,7 @@ def fleet_ids(
 
 
 def members(secrets: bytes, campaign: Campaign) -> bytes:
-    """Return the secrets, joined, of the devices that take part in a campaign.
-
-    These are all devices, or in a series (campaigns in which a device answers once in all) those in its share.
-    """
+    """Return the joined secrets of the devices that take part: all, or in a series of campaigns those in its share."""
     series = campaign.series
     if series is None:
         return secrets
@@ -424,8 +394,8 @@ def _of_period(period: int) -> PeriodIds:
 class IdFile(NamedTuple):
     """The header of a file of marks (digests of the report ids of a closed fleet).
 
-    ``periods`` are the campaign's periods that the file covers. ``answers`` is the number of answers that a device
-    gives in a period. Each answer has an index. ``devices`` is the number of marks of each period and index.
+    ``periods`` are the periods that the file covers, ``answers`` the answers of a device in a period, ``devices`` the
+    number of marks for each period and answer.
     """
 
     campaign: bytes
@@ -478,12 +448,8 @@ class _BareIdsError(Exception):
 class IdReader:
     """Reads marks of enrolled ids from a file, by period. Keeps no file open, so it can be sent to another process.
 
-    The digest of the whole file is checked first, and the digest of a period again when its marks are read. Without
-    these checks a changed file would silently refuse devices.
-
-    Attributes:
-        about: the header.
-        digest: 32 bytes, the last digest in the file, which depends on all other bytes.
+    The digest of the whole file is checked first, and that of a period again when its marks are read. ``about`` is the
+    header, ``digest`` the last digest in the file, which depends on all other bytes.
 
     Raises:
         InputError: ``file_not_found``; ``ids_invalid``: the file can not be read, holds no marks, holds ids in place
@@ -509,9 +475,9 @@ class IdReader:
         return marks(self.about.campaign, period, index, ids)
 
     def known(self, period: int) -> tuple[Ids, ...]:
-        """Return the marks of all enrolled ids of one period: for each answer of a device an array, sorted.
+        """Return the sorted marks of all enrolled ids of one period: for each answer of a device (devices,) uint64.
 
-        The arrays are (devices,) uint64, or empty if the file does not cover the period.
+        The arrays are empty if the file does not cover the period.
 
         Raises:
             InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was when it was opened.

@@ -67,10 +67,7 @@ class Sorter:
         self.held_bytes = 0
 
     def add(self, rows: Bytes, tag: int) -> None:
-        """Add N records of L bytes, (N, L) uint8.
-
-        :meth:`pieces` yields ``tag``, a number below 2^32, with each record.
-        """
+        """Add N records of L bytes, (N, L) uint8, each with ``tag`` < 2^32, which :meth:`pieces` yields again."""
         tags = np.frombuffer(tag.to_bytes(_TAG_BYTES, "big"), np.uint8)
         tagged = np.concatenate([rows, np.broadcast_to(tags, (len(rows), _TAG_BYTES))], axis=1)
         self._held.append(tagged)
@@ -83,11 +80,10 @@ class Sorter:
             self._spilled = True
 
     def pieces(self, memory_bytes: int) -> Iterator[tuple[Bytes, NDArray[np.uint32]]]:
-        """Yield all records, sorted by id, several at a time: a piece.
+        """Yield all records, sorted by id, several at a time; call it once, since it empties the sorter.
 
-        Every id of a piece is below every id of the next piece. Call it only once, since it empties the sorter. A piece
-        is larger than ``memory_bytes`` only if its ids are all equal, or if :meth:`spill` was never called: then all
-        records are one piece.
+        Every id of a piece is below every id of the next. A piece is larger than ``memory_bytes`` only if its ids are
+        all equal, or if :meth:`spill` was never called: then all records are one piece.
 
         Yields:
             (N, L) uint8, N sorted records of L bytes; and (N,) uint32, their tags.
@@ -153,12 +149,10 @@ class Sorter:
 
 
 def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> tuple[Bytes, Bytes, int]:
-    """Keep one of each group of identical rows of N sorted records of L bytes, (N, L) uint8.
-
-    The kept row is proven (of a complete batch) if any row of its group is.
+    """Keep one of each group of identical rows of N sorted records of L bytes, (N, L) uint8: proven if any of it is.
 
     Returns:
-        (P, L) and (U, L) uint8, the P proven and U unproven kept rows; and the number of rows left out.
+        (P, L) and (U, L) uint8, the P proven (of a complete batch) and U unproven kept rows; the number left out.
     """
     if not len(rows):
         return rows, rows, 0
@@ -338,10 +332,7 @@ class _Merge:
                 self._write_kind(sink, aside, kind, left_out)
 
     def _write_kind(self, sink: IO[bytes], aside: IO[bytes], kind: _Kind, left_out: NDArray[np.bool_]) -> None:
-        """Write the proven records as one batch, then the unproven records as batches without a trailer.
-
-        ``left_out``, (tags,) bool, says for each tag whether its records are damaged copies, which are left out.
-        """
+        """Write proven records as one batch, and unproven ones without trailers, but for tags in ``left_out``."""
         writer = _BatchWriter(sink, kind.header)
         for rows, tags in self.sorters[kind].pieces(self._memory):
             kept = ~left_out[tags]
@@ -362,10 +353,7 @@ class _Merge:
 
 @contextmanager
 def _content(path: str | os.PathLike[str]) -> Iterator[Content]:
-    """Context manager that gives the content of a file as an ingest reads it: decompressed, large files piecewise.
-
-    The content of an empty file is empty bytes.
-    """
+    """Context manager that gives the content of a file as an ingest reads it; empty bytes for an empty file."""
     found = read_source(path, _MAPPED_BYTES)
     if isinstance(found, Unreadable):
         if found.reason != "empty_file":  # An empty file is passed over: no report is lost by that.
@@ -383,7 +371,7 @@ def _content(path: str | os.PathLike[str]) -> Iterator[Content]:
 
 
 class _BatchWriter:
-    """Writes complete batches piece by piece. The trailer of a batch holds the number and the digest of its records."""
+    """Writes complete batches piece by piece, each with a trailer."""
 
     def __init__(self, sink: IO[bytes], header: Header) -> None:
         self._sink = sink

@@ -1,12 +1,8 @@
-"""Forget periods: remove their reports, and keep their counts.
+"""Forget periods: remove their reports, and keep their counts (decision 25).
 
-A store has records of every period. After :func:`forget` it has, for the forgotten periods, integer counts by period
-and by whether the records' batches were complete (``proven``), in one Parquet file that the manifest names. For the
-other periods it has the same records. So every tally has the same bytes before and after. From then on, reports of a
-forgotten period are refused; decision 0025 says why.
-
-Columns of the counts: ``period``, ``proven``, ``question``, ``cell`` (index of a possible answer, a bit or a component;
-−1 for the number of answers) and ``count``. Zeros are left out.
+For forgotten periods a store keeps integer counts in one Parquet file, so every tally has the same bytes before and
+after. Its columns: ``period``, ``proven`` (complete batch), ``question``, ``cell`` (index of a possible answer, a bit
+or a component; −1 for the number of answers) and ``count``. Zeros are left out. Later reports of them are refused.
 """
 
 from __future__ import annotations
@@ -72,12 +68,7 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
 
 
 def _rest(everything: Stored, deduplicated: Deduplicated, before: int) -> Stored:
-    """Return the records of kept periods, and redacted records of earlier periods with the same ids.
-
-    An id occurs in two periods only through a fault or a lie. Forgetting must not change which of the id's records
-    counts, if any. So the id, period and ``proven`` of the earlier record are kept; its question and answer are
-    removed.
-    """
+    """Return the records of kept periods, and redacted earlier ones with their ids, which still decide what counts."""
     answer_bytes = everything.records.answer.shape[1]
     kept = everything.take(everything.records.period >= before)
     doubtful = deduplicated.stored.take(deduplicated.repeated)
@@ -89,10 +80,7 @@ def _rest(everything: Stored, deduplicated: Deduplicated, before: int) -> Stored
 
 
 def _redacted(records: Columns) -> Columns:
-    """Return records without question and answer.
-
-    Different records of one id get different numbers as their questions.
-    """
+    """Return records without question and answer. Different records of one id get different numbers as questions."""
     _, place = np.unique(row_bytes(records), return_inverse=True)
     _, of_id = np.unique(records.id, return_inverse=True)
     first = np.full(len(place), len(place))

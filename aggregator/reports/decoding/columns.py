@@ -1,8 +1,7 @@
-"""Records of reports as rows of bytes and as columns.
+"""Records of reports as rows of bytes and as columns, which ``decoding`` makes, ``storage`` keeps and ``tally`` counts.
 
-``decoding`` makes the columns, ``storage`` keeps them and ``tally`` counts them. N records of L bytes are an N × L
-matrix of bytes, and each field is a view of it. Only the fields in use are copied, in blocks that stay in the
-processor's cache.
+N records of L bytes are an N × L matrix of bytes, and each field is a view of it. Only the fields in use are copied, in
+blocks that stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -64,19 +63,13 @@ class Columns(NamedTuple):
 
 
 def as_strings(rows: NDArray[np.uint8]) -> NDArray[Any]:
-    """View N rows of L bytes, (N, L) uint8, as N strings that can be compared: (N,) of dtype ``S``.
-
-    numpy ignores trailing zeros in comparisons. Strings of one length still differ if any byte differs.
-    """
+    """View N rows of L bytes, (N, L) uint8, as N strings that can be compared: (N,) of dtype ``S``."""
     rows = np.ascontiguousarray(rows)
     return rows.view(f"S{rows.shape[1]}")[:, 0]
 
 
 def big_endian(field: NDArray[np.uint8], kind: str) -> NDArray[Any]:
-    """Read c numbers of w bytes from each of N rows, (N, c·w) uint8: (N, c) of the big-endian dtype ``kind``.
-
-    For example ``">u4"`` for w = 4.
-    """
+    """Read c numbers of w bytes in N rows, (N, c·w) uint8, as (N, c) of the dtype ``kind``, for example ``">u4"``."""
     return np.ascontiguousarray(field).view(np.dtype(kind))
 
 
@@ -102,10 +95,7 @@ class Matrix(NamedTuple):
         return self._replace(start=self.start + first * length, rows=min(stop, self.rows) - first)
 
     def field(self, offset: int, kind: str) -> NDArray[Any]:
-        """Return the number at one ``offset`` of each of the N records: (N,) of dtype ``kind``, a view of the file.
-
-        For example ``">u4"`` is four bytes.
-        """
+        """Return the number at one ``offset`` of each of the N records: (N,) of dtype ``kind``, a view of the file."""
         if not self.rows:
             return np.empty(0, kind)
         length = self.layout.record_length
@@ -113,10 +103,7 @@ class Matrix(NamedTuple):
         return np.ndarray((self.rows,), kind, data, start + offset, (length,))
 
     def first(self) -> NDArray[np.uint64]:
-        """Return the first eight bytes of each of the N records as numbers: (N,) uint64.
-
-        These are the bytes that all records share, and the start of the report's id.
-        """
+        """Return the first eight bytes of each of N records, the shared ones and the id's start: (N,) uint64."""
         return self.field(0, ">u8").astype(np.uint64)
 
     def head(self) -> NDArray[np.uint64]:
@@ -137,10 +124,7 @@ class Matrix(NamedTuple):
         return self.field(len(self.layout.prefix), ">u8").astype(np.uint64)
 
     def values(self) -> NDArray[np.int64]:
-        """Return each of N answer fields read as one number: (N,) int64.
-
-        Use it only for questions with a single value.
-        """
+        """Return each of N answer fields, of questions with a single value, read as one number: (N,) int64."""
         width = 4 if self.layout.kind == INTEGERS else 2
         return self.field(len(self.layout.prefix) + FIXED_BYTES, f">u{width}").astype(np.int64)
 
@@ -191,10 +175,7 @@ def _joined(runs: list[Matrix]) -> Matrix:
 
 
 def copied(answers: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Copy N answer fields of A adjacent bytes, (N, A) uint8.
-
-    Copying whole rows is faster than single bytes.
-    """
+    """Copy N answer fields of A adjacent bytes, (N, A) uint8, row by row, which is faster than byte by byte."""
     width = answers.shape[1]
     rows: NDArray[Any] = answers.view(f"V{width}")[:, 0].copy()
     return rows.view(np.uint8).reshape(-1, width)
@@ -224,10 +205,7 @@ def count_adjacent(data: Content, position: int, length: int, prefix: bytes) -> 
 
 
 def _in_memory(data: Content, start: int, size: int) -> tuple[bytes | mmap, int]:
-    """Return a buffer with ``size`` bytes of ``data`` from ``start`` on, and their position in it.
-
-    Only a large file is copied.
-    """
+    """Return a buffer with ``size`` bytes of ``data`` from ``start`` on, and their position in it."""
     return (data[start : start + size], 0) if isinstance(data, LargeFile) else (data, start)
 
 

@@ -1,9 +1,7 @@
-"""The content of files of any size, with bounded memory.
+"""The content of files of any size, with bounded memory: bytes, a mapped temporary file, or a file read piece by piece.
 
-Content is bytes, a mapped temporary file, or a large file read piece by piece. A page of a mapped file counts as memory
-of the process after it is read. Pages are therefore released after use. A second reading mostly finds them in the
-system's page cache. A large file of another user is not mapped: if the file became shorter, the system would end the
-process.
+Pages of a mapped file count as memory of the process, so they are released after use. A large file of another user is
+not mapped: if the file became shorter, the system would end the process.
 """
 
 from __future__ import annotations
@@ -72,10 +70,7 @@ class LargeFile:
         return -1
 
     def _block(self, start: int, stop: int) -> tuple[int, bytes]:
-        """Return the block of bytes that this thread keeps, with its position in the file.
-
-        Another block is read first unless the kept one holds all bytes from ``start`` to ``stop``.
-        """
+        """Return the block that this thread keeps, with its position; it is read anew if it lacks a byte."""
         first, block = getattr(self._kept, "block", (0, b""))
         if start < first or stop > first + len(block):
             first = start - start % (_BLOCK_BYTES // 4)
@@ -110,10 +105,7 @@ def give_back(data: Content, start: int, stop: int) -> None:
 
 
 def piecewise_digest(data: Content, start: int, stop: int) -> bytes:
-    """Return the SHA-256 of ``data[start:stop]``, read piece by piece.
-
-    The pages of a mapped file are released after each piece.
-    """
+    """Return the SHA-256 of ``data[start:stop]``, read piece by piece. Pages of a mapped file are released."""
     taken = sha256()
     for place in range(start, stop, _STEP):
         end = min(place + _STEP, stop)

@@ -98,10 +98,7 @@ class RecordSpan(NamedTuple):
 
 
 class SpanBuilder:
-    """Groups the batches of one file into spans of at most ``most`` records.
-
-    A span holds a part of a batch, or several batches.
-    """
+    """Groups the batches of one file into spans of at most ``most`` records: a part of a batch, or several."""
 
     def __init__(self, data: Content, layout: Layout, most: int) -> None:
         self._data = data
@@ -215,12 +212,9 @@ class WholeFiles(NamedTuple):
 
 
 def decode_batches(data: Content, campaign: Campaign, *, now: int) -> Decoded:
-    """Check all records of a file of concatenated batches.
+    """Check all records of a file of concatenated batches, all in memory at a time. ``now`` is in seconds since 1970.
 
-    ``now`` is the present in seconds since 1970. All records are in memory at a time.
-
-    Raises:
-        FileShortenedError: ``data`` is a large file that became shorter.
+    Raises ``FileShortenedError`` if ``data`` is a large file that became shorter.
     """
     return Decoder(campaign).decode(data, now=now)
 
@@ -264,7 +258,7 @@ class Decoder:
     def spans(self, data: Content, *, most: int = SPAN_RECORDS) -> Iterator[RecordSpan]:
         """Find the records of a file, and yield their positions in file order. The first step of :meth:`blocks`.
 
-        No record is checked yet. The digest of a batch is checked before the first span with its records is yielded.
+        The digest of a batch is checked before the first span with its records is yielded.
         """
         builder = SpanBuilder(data, self._layout, most)
         layouts = {self._header.campaign: self._layout}
@@ -280,10 +274,7 @@ class Decoder:
         yield from builder.rest()
 
     def judge(self, data: Content, span: RecordSpan, *, now: int) -> Block:
-        """Check the records of one span of a file. The second step of :meth:`blocks`.
-
-        Threads may do this for several spans at once, in any order.
-        """
+        """Check the records of one span of a file, the second step of :meth:`blocks`, in any order of the spans."""
         bad = _BadRecords(Counter(span.rejected), [])
         batch = np.repeat(np.arange(len(span.counts)), span.counts)
         judged = []
@@ -314,10 +305,7 @@ class Decoder:
         now: int,
         bad: _BadRecords,
     ) -> tuple[Columns, NDArray[np.int64], NDArray[np.intp]]:
-        """Return the good records of the matrix ``rows``, with their positions and batches.
-
-        Bad records are added to ``bad``.
-        """
+        """Return the good records of the matrix ``rows``, their positions and batches. Bad ones go to ``bad``."""
         fields = Fields.of(rows)
         records = columns(fields, proven=np.array([standing.proven for standing in standings], np.bool_)[batch])
         if self._rules.is_sound(fields, now) and self._rules.in_domain(fields):
@@ -336,10 +324,7 @@ class Decoder:
         return records.take(good), positions[good], batch[good]
 
     def states_one_batch(self, data: Content) -> bool:
-        """Return whether a file looks like one batch of the campaign, by its length and its first and last bytes.
-
-        The digest is not computed, so the batch may still be damaged.
-        """
+        """Return whether a file looks like one batch of the campaign, by its length, its first and its last bytes."""
         stated = self._stated(len(data))
         if stated is None or data[: len(self._head)] != self._head:
             return False
@@ -347,10 +332,7 @@ class Decoder:
         return data[place : place + len(stated)] == stated
 
     def whole_files(self, datas: Sequence[bytes], *, now: int) -> WholeFiles:
-        """Read all files that are one complete batch of good records. The result only lists the other files.
-
-        One set of array operations serves all files, which saves most of the time per file.
-        """
+        """Read all files that are one complete batch of good records, at once. The other files are only listed."""
         digests = [self._whole_digest(data) for data in datas]
         head, length = len(self._head), self._layout.record_length
         bodies = [data[head:-TRAILER_BYTES] if digest else b"" for data, digest in zip(datas, digests, strict=True)]
@@ -401,10 +383,7 @@ def header_fault(header: Header, wanted: Header) -> str | None:
 
 
 def columns(fields: Fields, *, proven: bool | NDArray[np.bool_]) -> Columns:
-    """Copy the fields of N records into columns.
-
-    ``proven`` says whether their batches are complete: one value for all records, or (N,) bool.
-    """
+    """Copy the fields of N records into columns. ``proven``, bool or (N,) bool: whether their batches are complete."""
     rows = fields.rows
     return Columns(
         rows.ids(),

@@ -47,10 +47,7 @@ class Fields(NamedTuple):
         return cls(rows, rows.first(), head, question.view(np.int64))
 
     def values(self) -> NDArray[np.int64]:
-        """Return each of N answer fields read as one number: (N,) int64.
-
-        Use it only for questions with a single value.
-        """
+        """Return each of N answer fields, of questions with a single value, read as one number: (N,) int64."""
         if self.rows.layout.kind == SINGLE:
             return (self.head & 0xFFFF).view(np.int64)
         return self.rows.values()
@@ -101,17 +98,11 @@ class Rules:
         return bool(self._assigned(fields.first, question).all())
 
     def in_domain(self, fields: Fields) -> bool:
-        """Return whether every answer is one that its question allows.
-
-        Call it only after :meth:`is_sound` has returned True for these records.
-        """
+        """Return whether every question allows its answer. The records must have passed :meth:`is_sound`."""
         return not any(wrong.any() for wrong in self._wrong_answers(fields, fields.question))
 
     def faults(self, fields: Fields, now: int) -> NDArray[np.uint8]:
-        """Return the first rule that each of N records breaks, by number: (N,) uint8.
-
-        0 stands for no rule, k for the k-th reason of :data:`FAULTS`.
-        """
+        """Return the first rule that each of N records breaks: (N,) uint8, 0 for none, k for ``FAULTS[k - 1]``."""
         known = fields.question < self._questions
         question = np.where(known, fields.question, 0)
         period = (fields.head >> 32).view(np.int64)
@@ -130,20 +121,13 @@ class Rules:
         return np.where(faults.any(axis=0), 1 + faults.argmax(axis=0), 0).astype(np.uint8)
 
     def _assigned(self, first: NDArray[np.uint64], question: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of N records have an id in the interval of their question: (N,) bool.
-
-        The test is low ≤ first < low + width. Below low the unsigned difference wraps and exceeds every width.
-        """
+        """Return which of N records have an id in the interval of their question: (N,) bool."""
         above = np.take(self._low, question, mode="clip")
         np.subtract(first, above, out=above)
         return np.less(above, np.take(self._width, question, mode="clip"))
 
     def _wrong_answers(self, fields: Fields, question: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
-        """Return masks of wrong answers to known questions, each (N,) bool for N records.
-
-        Wrong are bits that must be zero and are not, values at or above their limit, integers out of bounds, and
-        answers that the mechanism can not give.
-        """
+        """Return masks, (N,) bool, of answers with set padding, beyond a limit or bound, or that no device gives."""
         wrong = []
         for offset, zero in self._zero:
             word = fields.rows.field(offset, ">u8") & np.take(zero, question, mode="clip")
@@ -159,10 +143,7 @@ class Rules:
     def _impossible(
         self, fields: Fields, question: NDArray[np.int64], wrong: list[NDArray[np.bool_]]
     ) -> NDArray[np.bool_]:
-        """Return which of N answers no device can give: (N,) bool.
-
-        Answers that are ``wrong`` already are not tested.
-        """
+        """Return which of N answers no device can give: (N,) bool. Those ``wrong`` already are not tested."""
         found = np.zeros(len(question), np.bool_)
         left = ~np.any(wrong, axis=0) if wrong else ~found
         for place, mechanism in self._asked:
@@ -189,10 +170,7 @@ def _excludes(mechanism: Mechanism) -> bool:
 
 
 def _answers(fields: Fields, rows: NDArray[np.intp], mechanism: Mechanism) -> NDArray[np.int64]:
-    """Return the answers of some ``rows`` of N records as :meth:`Mechanism.impossible` takes them.
-
-    The result is (N,) int64 for single values, else (N, A) int64 with A numbers for each answer.
-    """
+    """Return the answers in some ``rows`` of N records as :meth:`Mechanism.impossible` takes them."""
     if mechanism.layout == SINGLE:
         return fields.values()[rows]
     answers = fields.rows.answers()[rows]
@@ -211,10 +189,9 @@ def _limit(mechanism: Mechanism, kind: int) -> int:
 def _zero_words(
     mechanisms: list[Mechanism], kind: int, record_length: int, width: int
 ) -> list[tuple[int, NDArray[np.uint64]]]:
-    """Return the bits of an answer that must be zero, by words of eight bytes. The last word ends with the record.
+    """Return the bits of an answer that must be zero, by words of eight bytes; the last word ends with the record.
 
-    For each word with such bits: its offset in the record, and (questions,) uint64, the mask of each question. The
-    first word may begin before the answer field, but no mask has a bit from before that field.
+    For each word with such bits: its offset in the record, and (questions,) uint64, the mask of each question.
     """
     single = 32 if kind == INTEGERS else 16
     used = np.array(

@@ -1,7 +1,4 @@
-"""Find the files that an ingest is given: turn folders, patterns and lists into names of files.
-
-URLs stay unchanged: the store expands their patterns (:mod:`aggregator.reports.intake.sources`).
-"""
+"""Find the files that an ingest is given: turn folders, patterns and lists into names of files. URLs stay unchanged."""
 
 from __future__ import annotations
 
@@ -61,10 +58,7 @@ class FileList:
         self.left = self.folders = 0
 
     def match(self, pattern: str) -> None:
-        """Add the files that match a pattern.
-
-        A pattern without a match is added itself: reading it will give the reason.
-        """
+        """Add the files that match a pattern; without a match the pattern, whose reading will give the reason."""
         found = sorted(set(_matching(pattern)))
         for name in found:
             if not os.path.isdir(name):  # noqa: PTH112 - making a Path takes longer than the check
@@ -75,10 +69,7 @@ class FileList:
             self.files.append(pattern)
 
     def take(self, folder: str) -> None:
-        """Add a folder's report files.
-
-        A folder that can not be listed is added itself: reading it will give the reason.
-        """
+        """Add a folder's report files; if it can not be listed, the folder, whose reading will give the reason."""
         try:
             with os.scandir(folder) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
@@ -101,10 +92,7 @@ class FileList:
 
 
 def _matching(pattern: str) -> Iterator[str]:
-    """Yield the names that match a pattern, some perhaps twice.
-
-    ``**`` follows no links to folders, which may form a circle.
-    """
+    """Yield the names that match a pattern, some perhaps twice. ``**`` follows no links, which may form a circle."""
     above, stars, rest = _divided(pattern)
     if not stars:
         yield from glob(pattern)  # noqa: PTH207 - names come back as they were given
@@ -120,10 +108,7 @@ def _matching(pattern: str) -> Iterator[str]:
 
 
 def _divided(pattern: str) -> tuple[str, bool, str]:
-    """Split a pattern at its first part ``**``.
-
-    Returns the text before it, whether there is such a part, and the text after it.
-    """
+    """Return the text before a pattern's first part ``**``, whether there is one, and the text after it."""
     parts = pattern.split("/")
     if "**" not in parts:
         return pattern, False, ""

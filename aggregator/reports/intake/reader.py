@@ -1,7 +1,4 @@
-"""Read report files: check their records by the campaign's rules, and write the good ones into parts (Parquet files).
-
-No manifest names these parts yet. For every file a :class:`Read` holds the file's new entry in the index of files.
-"""
+"""Read report files: check their records by the campaign's rules, and write good ones into parts (Parquet files)."""
 
 from __future__ import annotations
 
@@ -108,14 +105,7 @@ SHARED_BYTES = 4 << 20
 
 
 class _File:
-    """One file that is being read.
-
-    Attributes:
-        name: digest of its content, 32 bytes; None if it is not computed yet.
-        known: its entry from an earlier reading; None if there was none.
-        kept: True once records of the file may be in the parts.
-        open_places: (N,) int64, offsets of the N records that were not enrolled at the last reading.
-    """
+    """One file that is being read: its digest and earlier entry, each None if unknown, and what is stored of it."""
 
     def __init__(self, source: Source, name: bytes | None, known: Ingested | None) -> None:
         self.source = source
@@ -126,10 +116,7 @@ class _File:
 
 
 def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
-    """Return the M rows that an earlier reading of the file refused as too early or not enrolled: (M,) intp.
-
-    The result is None, for all rows, if the file was not read before.
-    """
+    """Return the M rows, (M,) intp, that an earlier reading refused and that may be good now; None for all rows."""
     if file.known is None:
         return None
     is_open = np.isin(block.positions, file.open_places) if len(file.open_places) else False
@@ -175,10 +162,7 @@ class Reader:
         self._enrolment = b"" if enrolled is None else enrolled.digest
 
     def finish(self) -> list[Part]:
-        """Write the records that still wait in memory, and return all parts (Parquet files).
-
-        Call it when every file is read.
-        """
+        """Write the records that still wait in memory, and return all parts (Parquet files), after the last file."""
         return self._writer.finish()
 
     def read(self, sources: Sequence[Source], *, may_repeat: bool = False) -> list[Read]:
@@ -215,10 +199,7 @@ class Reader:
             return found + [self._alone(source, None, None) for source in small]
 
     def read_anew(self, source: Source) -> Read:
-        """Read the file ``source`` again as if it came for the first time. The store must hold no record of the file.
-
-        The result still has the earlier entry of the file as ``known``. The errors are those of :meth:`read`.
-        """
+        """Read the file ``source`` as if it came for the first time. The store must hold no record of the file."""
         name = identity(source.data)
         known = self._inputs.get(name)
         return self._alone(source, name, None)._replace(known=known)
@@ -312,11 +293,7 @@ class Reader:
         )
 
     def _naming(self, file: _File) -> Callable[[], bytes] | None:
-        """Begin to compute the file's identity (a digest) in another thread, unless it is known.
-
-        Returns a function that gives the identity, or None if the digest of the file's only batch will give it, or if
-        no other thread can compute it.
-        """
+        """Begin to compute the file's digest in another thread. Returns a function that gives it, or None."""
         data, known = file.source.data, file.name
         if known is not None:
             return lambda: known
@@ -400,10 +377,7 @@ def _claim(standing: BatchStanding) -> int:
 
 
 def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] | None:
-    """Return for N records the digest that their damaged batch states: (N,) uint64, its first eight bytes.
-
-    ``rows`` selects records of the block. The result is None if no batch states a digest.
-    """
+    """Return for N records the digest that their damaged batch states, its first eight bytes: (N,) uint64, or None."""
     claims = np.array([_claim(standing) for standing in block.standings], np.uint64)
     if not claims.any():
         return None
@@ -433,18 +407,12 @@ class WorkSharingPool:
         self._most = offered
 
     def begin(self, function: Callable[[Item], Result], item: Item) -> Callable[[], Result]:
-        """Offer the call ``function(item)`` to the pool, and return a function that gives its result.
-
-        That function makes the call itself if no thread has begun it.
-        """
+        """Offer ``function(item)`` to the pool. Returns a function that gives its result, and calls it if none did."""
         future = self._pool.submit(function, item)
         return lambda: function(item) if future.cancel() else future.result()
 
     def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield ``function(item)`` of every item, in order.
-
-        When the iteration has ended, also by an error, no call runs.
-        """
+        """Yield ``function(item)`` of every item, in order. After the iteration, also after an error, no call runs."""
         waiting: deque[tuple[Future[Result], Item]] = deque()
         try:
             for item in items:

@@ -123,10 +123,7 @@ class Ends(NamedTuple):
 
 
 class ListedFile(NamedTuple):
-    """A file to read: its index among the files given, its absolute path or URL, and its length and last bytes.
-
-    ``ends`` is None if the file was empty or could not be read.
-    """
+    """A file to read: its index among those given, its absolute path or URL, and its ends; None if unreadable."""
 
     number: int
     file: str
@@ -160,14 +157,11 @@ def read_remotely(
 ) -> None:
     """Have an executor read files, by paths and URLs, and write their new records into parts (Parquet files).
 
-    All processes of the executor see the store's folder. ``progress`` is called with a number of files that are
-    finished.
+    All processes of the executor see the store's folder. ``progress`` is called with a number of finished files.
 
     Raises:
         PolicyError: ``cluster_open``: the secrets of a fleet would be sent unencrypted.
-        InputError: ``protocol_unknown``, ``missing_extra``: a process can not read such a URL; as ``Reader.read``.
-        StorageError: ``store_not_shared``, ``cluster_lost``, ``cluster_differs``, ``store_damaged``; as
-            ``Reader.read``.
+        InputError, StorageError: as ``Reader.read``, :func:`check_urls` and :func:`opened`; ``cluster_lost``.
     """
     if enrolled is not None and enrolled.holds_secrets and not executor.is_private:
         problem = "a fleet list holds secrets, and tcp:// is not encrypted; use tls://, or --enrolled"
@@ -231,11 +225,7 @@ class _RemoteReading:
         }
 
     def _read(self, listed: Sequence[ListedFile], *, apart: bool) -> list[int]:
-        """Have the ``listed`` files read. Returns the numbers of the files that changed after they were listed.
-
-        No record of the changed files is kept. ``apart`` is true if some files agree in length and last bytes, but no
-        two have the same content.
-        """
+        """Have files read, and return the numbers of those that changed. ``apart`` is as for :func:`read_share`."""
         changed: list[int] = []
         bucket_bytes = self._transaction.manifest.buckets * self._transaction.campaign.layout.record_length
         calls = [
@@ -247,10 +237,7 @@ class _RemoteReading:
         return changed
 
     def _note(self, result: ShareResult) -> None:
-        """Note the results of a task in the transaction.
-
-        This machine must see the task's parts in the store's folder.
-        """
+        """Note the results of a task, whose parts this machine must see in the store's folder."""
         for part in result.parts:
             if not (self._transaction.folder / part.path).is_file():
                 problem = "a worker wrote into another folder of the same name; all must see the store's"
@@ -285,11 +272,7 @@ class _RemoteReading:
 
 
 def _balanced(listed: Sequence[ListedFile], threads: int, bucket_bytes: int) -> list[list[ListedFile]]:
-    """Divide files into shares of about the same work. The files of a share are in order.
-
-    If there is much to read, a share has so many records that its parts are not small. ``bucket_bytes`` is the size of
-    records of which every bucket gets one.
-    """
+    """Divide files into shares of about the same work, large enough that parts of all buckets are not small."""
     weights = [_FILE_BYTES + (one.ends.size_bytes if one.ends is not None else 0) for one in listed]
     total = sum(weights)
     no_small = total // (2 * SMALL_RECORDS * bucket_bytes)
@@ -309,12 +292,9 @@ def _absolute(names: Sequence[str]) -> list[str]:
 
 
 def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
-    """Find out whether none of the files can be read, before a store is made.
+    """Return every file with the reason why it can not be read, or nothing as soon as one can be read.
 
-    The workers of ``cluster`` or this process try.
-
-    Returns:
-        Every file with the reason why it can not be read; empty as soon as one file can be read.
+    The workers of ``cluster`` or this process try, before a store is made.
 
     Raises:
         InputError: on a cluster: ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL.
@@ -399,10 +379,8 @@ def read_share(
     """Task: check the records of files, and write the good ones into parts (Parquet files).
 
     ``apart`` is false if no two of the files agree in length and last bytes. It is true if some may, and the client has
-    made sure that no two files of this ingest have the same content.
-
-    Raises:
-        StorageError, InputError: the errors of :func:`opened`, :func:`check_urls` and ``Reader.read``.
+    made sure that no two files of this ingest have the same content. The errors are those of :func:`opened`,
+    :func:`check_urls` and ``Reader.read``.
     """
     campaign, manifest = opened(job)
     files = [one.file for one in listed]
@@ -449,8 +427,8 @@ def opened(job: Job) -> tuple[Campaign, Manifest]:
     """Open the store of ``job`` on this worker, and return its campaign and manifest. No file stays open.
 
     Raises:
-        StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``:
-            the worker has another version of this software; the errors of :func:`read_documents`.
+        StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``: the
+            worker has another version of this software; the errors of :func:`read_documents`.
     """
     if job.software != VERSION:
         raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")

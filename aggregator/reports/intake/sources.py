@@ -1,11 +1,7 @@
 """Load report files one after the other by path or URL, decompressed within bounds.
 
-URLs are those that fsspec can read: ``s3://…``, ``gs://…``, ``file://…`` and others. Paths need no fsspec: it is
-imported for the first URL. A store is never named by a URL (decision 28).
-
-Compressed files are gzip (RFC 1952) and zstd (RFC 8878). Reports hardly shrink, since ids and noise are random:
-decompression makes batches of every mechanism less than four times as long. A file that grows more would make an ingest
-work for bytes that nobody sent, or would fill memory or disk.
+URLs are those that fsspec can read; it is imported for the first URL. Compressed files are gzip (RFC 1952) and zstd
+(RFC 8878). Reports hardly shrink: a file that grows much would cost work, memory and disk for bytes that nobody sent.
 """
 
 from __future__ import annotations
@@ -52,13 +48,7 @@ def is_url(file: str | os.PathLike[str]) -> bool:
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Raise an error if the path of a store can not name a folder.
-
-    A URL that became a ``Path`` is recognised, although it has lost one of its slashes.
-
-    Raises:
-        InputError: ``store_not_folder``: the path is a URL, or has a zero byte.
-    """
+    """Raise ``store_not_folder`` if a store's path has a zero byte or is a URL, perhaps one that became a ``Path``."""
     if "\0" in os.fspath(path):
         raise InputError("store_not_folder", "the path of a store can not have a zero byte; choose another name")
     if _COLLAPSED.match(os.fspath(path)):
@@ -125,10 +115,7 @@ def read_url(url: str, most: int) -> bytes | mmap.mmap:
 
 
 def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
-    """Return the length, the first ``most`` bytes and the last ``most`` bytes of the remote file ``url``.
-
-    Raises the errors of :func:`read_url`.
-    """
+    """Return the length, and the first and last ``most`` bytes, of a remote file. Errors are those of ``read_url``."""
     files, path, size = _found(url)
     with _library_errors():
         if size is None or size <= _WHOLE_BYTES:
@@ -159,10 +146,7 @@ def ahead(
 
 
 def _found(url: str) -> tuple[Any, str, int | None]:
-    """Return the file system of a URL, the path in it, and the file's size.
-
-    The size is None if the file system does not know it.
-    """
+    """Return the file system of a URL, the path in it, and the file's size; None if that is not known."""
     from fsspec.core import url_to_fs
 
     with _library_errors():
@@ -174,10 +158,7 @@ def _found(url: str) -> tuple[Any, str, int | None]:
 
 
 def _matches(url: str) -> list[str]:
-    """Return the URLs of the files that match a URL with a pattern.
-
-    If it has no pattern, or no file matches, return the URL itself.
-    """
+    """Return the URLs of the files that match a URL with a pattern; without a pattern or a match, the URL itself."""
     from fsspec.core import url_to_fs
 
     if not _PATTERN.search(url):
@@ -192,10 +173,7 @@ def _matches(url: str) -> list[str]:
 
 @contextmanager
 def _library_errors() -> Iterator[None]:
-    """Context manager that turns the exceptions of all file system libraries into ``OSError``.
-
-    ``errno`` is ``EHOSTUNREACH`` if no server answered.
-    """
+    """Context manager that turns exceptions of file systems into ``OSError``: ``EHOSTUNREACH`` if none answered."""
     try:
         yield
     except Exception as error:
@@ -232,10 +210,7 @@ that place on, so less is lost. Each round takes about as long as the first.
 
 
 def codec_of(data: Content) -> str | None:
-    """Return the compression of ``data`` by its first bytes: ``gzip`` or ``zstd``, or None for other data.
-
-    No batch begins like compressed data.
-    """
+    """Return the compression of ``data`` by its first bytes, which no batch has: ``gzip`` or ``zstd``, or None."""
     return next((codec for codec, magic in _MAGIC.items() if data[: len(magic)] == magic), None)
 
 
@@ -287,11 +262,7 @@ def _copy(data: Content, codec: str, content: IO[bytes], most: int) -> int:
 
 
 class _Steps:
-    """A file that a codec reads in steps, which are smaller near a damaged place, so that less before it is lost.
-
-    Up to the offset ``sound`` steps are as large as the codec asks, and from there on at most ``given`` bytes. The last
-    step begins at ``start``.
-    """
+    """A file that a codec reads in steps: as large as asked up to ``sound``, then of at most ``given`` bytes."""
 
     closed = False
 
@@ -370,8 +341,8 @@ class Share(NamedTuple):
 def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
     """Load the files one after the other, and yield them in shares of several megabytes or many files.
 
-    A file with the same length and the same last bytes as an earlier file may be a copy. Such a file is not loaded, but
-    named in ``similar`` of its share; the caller reads it later.
+    A file with the length and the last bytes of an earlier file may be a copy: it is not loaded, but named as
+    ``similar``.
     """
     seen: set[tuple[int, bytes]] = set()
     share, size = Share([], [], []), 0
@@ -433,10 +404,7 @@ def read_source(
 def decompressed(
     file: str | os.PathLike[str], data: Content, in_memory: int = MAPPED_BYTES, growth: int = MOST_GROWTH
 ) -> Content | Unreadable:
-    """Return the content of a file whose bytes ``data`` may be compressed, or the reason why there is none.
-
-    The limits ``in_memory`` and ``growth`` are those of :func:`decompress`.
-    """
+    """Return the content of a file whose bytes ``data`` may be compressed, or the reason why there is none."""
     codec = codec_of(data)
     if codec is None:
         return data or Unreadable(os.fspath(file), "empty_file")

@@ -1,7 +1,7 @@
 """What one ingest has read so far, and the manifest that names all of it.
 
-Readers write parts (Parquet files) that no manifest names, and report every file to the transaction. Only the caller,
-who holds the store's lock, commits: it writes the manifest that :meth:`IngestTransaction.commit` returns.
+Readers write parts (Parquet files) that no manifest names. The caller, who holds the store's lock, commits them by
+writing the manifest that :meth:`IngestTransaction.commit` returns.
 """
 
 from __future__ import annotations
@@ -60,10 +60,7 @@ class IngestSummary(NamedTuple):
 
 
 def joined(steps: Sequence[IngestSummary]) -> IngestSummary:
-    """Return the sum of the results of all steps of one :meth:`aggregator.operations.report_store.Store.ingest`.
-
-    There must be at least one step.
-    """
+    """Return the sum of the results of all steps, at least one, of one ingest."""
     return IngestSummary(
         sum(step.files for step in steps),
         sum(step.files_repeated for step in steps),
@@ -107,10 +104,7 @@ class IngestTransaction:
 
     @contextmanager
     def reader(self, now: int, enrolled: Enrolled | None, sharing: WorkSharingPool | None = None) -> Iterator[Reader]:
-        """Open a reader whose Parquet parts belong to this ingest.
-
-        Call it once: a second reader would use the same names. The arguments are those of :class:`Reader`.
-        """
+        """Open the one reader whose Parquet parts belong to this ingest. The arguments are those of :class:`Reader`."""
         name = f"{self.manifest.generation + 1:08d}-0"
         with PartWriter(self.folder, self.campaign.layout, self.manifest.buckets, name) as writer:
             first_period = self.manifest.first_period
@@ -139,10 +133,7 @@ class IngestTransaction:
         self.rejected += Counter(entry.rejected) - before
 
     def note_unreadable(self, number: int, found: Unreadable) -> None:
-        """Add the file with index ``number`` among those given to :attr:`unreadable`.
-
-        The ingest goes on with other files.
-        """
+        """Add the file with index ``number`` among those given to :attr:`unreadable`."""
         self._unreadable.append((number, found))
 
     def add_parts(self, parts: Iterable[Part]) -> None:

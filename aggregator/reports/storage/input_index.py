@@ -1,8 +1,7 @@
 """The index of a store's input files, so that each file content is ingested once.
 
-Each ingest writes a Parquet file below ``inputs/``, which the manifest names. It has an entry for each input file. If
-several entries have one content, the last one is valid. The digest :func:`identity` names the content of a file. Its
-last bytes (:func:`tail`) tell most files apart without a digest.
+Each ingest writes a Parquet file below ``inputs/`` with an entry for each input file; the last entry of a content is
+valid. :func:`identity` names a content. Its last bytes (:func:`tail`) tell most files apart without a digest.
 """
 
 from __future__ import annotations
@@ -130,10 +129,7 @@ class Inputs:
         self._new: dict[bytes, Ingested] = {}
 
     def may_know(self, tail: bytes) -> bool:
-        """Return whether an earlier ingest read a file with these last eight bytes (:func:`tail`).
-
-        If so, only its :func:`identity` tells whether it was the same.
-        """
+        """Return whether an earlier ingest read a file with these last eight bytes. Only :func:`identity` is sure."""
         low, high = _places(self._tails, tail)
         return high > low
 
@@ -160,10 +156,7 @@ class Inputs:
         return None if place is None else _rows(self._table.slice(place, 1))[0]
 
     def _place(self, name: bytes) -> int | None:
-        """Return the row of the last entry of a file, or None if it has no entry.
-
-        The lookup goes by :func:`identity`, since an attacker can give many files the same last bytes.
-        """
+        """Return the row of the last entry of a file, or None. Last bytes would not do: an attacker chooses them."""
         low, high = _places(self._starts, name[:8])
         for place in self._order[low:high][::-1].tolist():  # The last entry of a file is valid, so it is tried first.
             if self._identities[32 * place : 32 * place + 32] == name:
@@ -205,10 +198,7 @@ class Inputs:
 
 
 def _places(ordered: NDArray[np.uint64], eight: bytes) -> tuple[int, int]:
-    """Return the first and end position of a number in ``ordered``, N sorted numbers, (N,) uint64.
-
-    The number is given as ``eight`` bytes.
-    """
+    """Return the first and end position of a number, given as ``eight`` bytes, in sorted numbers."""
     number = np.uint64(int.from_bytes(eight))
     return int(ordered.searchsorted(number)), int(ordered.searchsorted(number, "right"))
 

@@ -1,8 +1,4 @@
-"""Atomic writes of files, and one lock per folder.
-
-A file is written under a temporary name, flushed to the disk and renamed, and then its folder is flushed. After a power
-cut the file has its old content or its new content.
-"""
+"""Atomic writes of files, which after a power cut have their old or their new content, and one lock per folder."""
 
 from __future__ import annotations
 
@@ -39,10 +35,7 @@ def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
 
 
 def write_temporary(path: Path, data: bytes, mode: int = ORDINARY) -> None:
-    """Write ``data`` under the temporary name of ``path``, without a flush.
-
-    :func:`replace_durably` moves it to ``path``.
-    """
+    """Write ``data`` under the temporary name of ``path``, without a flush. :func:`replace_durably` moves it."""
     temporary = _temporary(path)
     temporary.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -96,8 +89,7 @@ def exclusive(
 ) -> Iterator[None]:
     """Context manager that holds the lock file at ``path``, which the system releases when the process ends or crashes.
 
-    It waits up to ``timeout_seconds`` for another process to release the lock. ``clock`` and ``sleep`` measure and pass
-    the time.
+    It waits up to ``timeout_seconds`` for another process. ``clock`` and ``sleep`` measure and pass the time.
 
     Raises:
         OSError: ``path`` is a link, or can not be opened.

@@ -1,12 +1,7 @@
-"""A store's folder: the manifest that names all other files, and the campaign file.
+"""A store's folder: the campaign file, and the manifest, which names all other files and ends with its own digest.
 
-A file that the manifest does not name is not part of the store, and may be left from a crash. Replacing the manifest
-therefore commits an ingest. The manifest ends with the digest of its content, so that a change by another program or a
-bad disk is noticed.
-
-The store's lock file says which generation of the manifest was committed last. An older manifest that is restored alone
-is refused: the next change would remove the newer parts, which it does not name. A copy of the whole folder is as good
-as the store was when it was made.
+Replacing the manifest commits a change. A file that it does not name may be left from a crash. The lock file says which
+generation was committed last: an older manifest restored alone is refused, since it would remove the newer parts.
 """
 
 from __future__ import annotations
@@ -49,10 +44,7 @@ _SEAL = b',\n "sha256": "'
 
 
 class Part(NamedTuple):
-    """A Parquet file with records of one bucket (records that agree in the low bits of their ids).
-
-    ``sha256`` is the hexadecimal digest of its bytes.
-    """
+    """A Parquet file with records of one bucket (records that agree in the low bits of their ids), and its digest."""
 
     bucket: int
     name: str
@@ -257,10 +249,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _parse(body: dict[str, Any]) -> Manifest:
-    """Return the manifest that a file's content states.
-
-    Raises ``ValueError``, ``KeyError`` or ``TypeError`` if there is none.
-    """
+    """Return the manifest that a file's content states, or raise ``ValueError``, ``KeyError`` or ``TypeError``."""
     campaign, buckets, forgotten = bytes.fromhex(body["campaign"]), _count(body["buckets"]), body["forgotten"]
     manifest = Manifest(
         campaign,
@@ -377,9 +366,7 @@ def read_documents(folder: Path) -> Opened:
 
 
 def read_campaign(raw: bytes) -> Campaign:
-    """Parse the bytes of a signed campaign file, without a check of its signatures.
-
-    The caller must have verified the signatures.
+    """Parse a signed campaign file. The caller must have verified its signatures.
 
     Raises:
         DocumentError: the errors of :func:`protocol.documents.campaign.parse_campaign`; ``wrong_role``,

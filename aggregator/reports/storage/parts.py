@@ -1,13 +1,8 @@
 """Read, write and join parts: Parquet files of records, which pandas, DuckDB, Spark and Dask can read directly.
 
-Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer`` (uint16 in the layout ``SINGLE``,
-the bytes of the answer field in others), ``proven`` bool, and ``claim`` uint64. ``claim`` is null, but for a record of
-a damaged batch whose trailer states a digest: then it is the digest's first eight bytes. docs/reference/store.md
-describes the data set for its readers. Decision 0024 gives the reasons.
-
-A writer divides records into buckets by the low bits of their ids, and writes them in row groups. A part counts only
-once a manifest names it, so it is written under its final name. The next change of the store removes the parts that a
-crash leaves. Threads share a writer: each bucket has its own lock.
+Columns: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer`` (uint16 in the layout ``SINGLE``, else the
+bytes of the answer field), ``proven`` bool, and ``claim`` uint64: the first eight bytes of the digest that a damaged
+batch states, else null. docs/reference/store.md; decision 24.
 """
 
 from __future__ import annotations
@@ -83,10 +78,9 @@ def part_schema(layout: Layout) -> pa.Schema:
 def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
     """Return a Parquet writer with the encodings of a part. The caller closes ``sink``, an open file object.
 
-    Ids and bits are practically random, so compression would cost time without a gain. Small numbers are packed by
-    their differences: every engine can read that, and it takes half the time of a dictionary. Periods hardly vary, and
-    noisy sums have empty high bytes, so both columns are compressed. Statistics of ids would be useless, since ids fill
-    their whole range in every row group. Pages have no checksums, since the manifest has the digest of the part.
+    Ids and bits are practically random: compression and statistics would gain nothing. Small numbers are packed by
+    their differences, in half the time of a dictionary. Periods and noisy sums are compressed. The manifest has the
+    digest.
     """
     encodings = dict.fromkeys(["id", "answer", "period", "proven", "claim"], "PLAIN")
     compression = {**dict.fromkeys(encodings, "none"), "question": "none", "period": "snappy"}
@@ -148,20 +142,14 @@ def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[
 
 
 def without(stored: Stored, superseded: Collection[int]) -> Stored:
-    """Leave out records of damaged batches whose complete batch is in the store.
-
-    The ``claim`` of these records is in ``superseded``.
-    """
+    """Leave out records whose ``claim`` is ``superseded``: their damaged batch's complete one is in the store."""
     if stored.claim is None or not superseded:
         return stored
     return stored.take(~np.isin(stored.claim, np.array(sorted(superseded), np.uint64)))
 
 
 def _read_group(file: pq.ParquetFile, group: int, layout: Layout) -> Stored:
-    """Read a row group of a Parquet part.
-
-    The columns ``proven`` and ``claim`` are read only if they have several values.
-    """
+    """Read a row group of a part. The columns ``proven`` and ``claim`` are read only if they have several values."""
     metadata = file.metadata.row_group(group)
     proven, claim = (metadata.column(column).statistics for column in (4, 5))
     is_constant = proven is not None and proven.has_min_max and proven.min == proven.max
@@ -197,11 +185,7 @@ _LARGEST = 30 << 20
 
 @cache
 def reuse_freed_memory() -> None:
-    """Make glibc keep freed blocks of up to 30 MiB, and 60 MiB in all. Later calls do nothing.
-
-    Otherwise glibc returns each freed block to the system, which clears its pages for the next use. That takes a fifth
-    of the time of an ingest. Other C libraries are not affected.
-    """
+    """Make glibc keep freed blocks of up to 30 MiB. Otherwise clearing their pages takes a fifth of an ingest."""
     np.empty(_LARGEST, np.uint8)  # The array is freed at once, and glibc then raises its limits.
 
 
@@ -220,10 +204,7 @@ SMALL_RECORDS = 1 << 18
 
 
 def _varying(records: Columns) -> list[str]:
-    """Return the names of the columns to copy row by row.
-
-    The other columns are known to have the same value in all records.
-    """
+    """Return the names of the columns that may differ between the records. The other ones hold one value."""
     same = [name for name in ("period", "proven") if records.size and _is_constant(getattr(records, name))]
     return [name for name in Columns._fields if name not in same]
 
@@ -233,10 +214,7 @@ def _is_constant(column: NDArray[Any]) -> bool:
 
 
 def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
-    """Return the bucket, one of ``buckets`` = 2^b, of each of N ids, (N,) uint64, as uint8 or uint16.
-
-    The bucket is the number in the b bits above the lowest ``shift`` bits.
-    """
+    """Return the bucket of N ids, (N,) uint64: the number above the lowest ``shift`` bits, modulo ``buckets`` = 2^b."""
     low = (ids >> np.uint64(shift)) & np.uint64(buckets - 1)
     return low.astype(np.uint8) if buckets <= 1 << 8 else low.astype(np.uint16)
 
@@ -259,11 +237,10 @@ def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], 
 
 
 class PartWriter:
-    """Collects records per bucket and writes them into parts (Parquet files). A context manager.
+    """Collects records per bucket and writes them into parts (Parquet files). A context manager; threads may share it.
 
-    If the block of ``with`` raises, the written parts are removed. A part that can not be removed stays until the
-    store's next change. The names of all written parts begin with ``name``; no other part of the store has a name that
-    begins so.
+    If the block of ``with`` raises, the written parts are removed. The names of all written parts begin with ``name``;
+    no other part of the store has a name that begins so.
     """
 
     def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
@@ -326,10 +303,7 @@ class PartWriter:
             bucket.lock.release()
 
     def finish(self) -> list[Part]:
-        """Write all records that wait in memory, flush all, and return the parts (Parquet files) in order of bucket.
-
-        No thread may call :meth:`add` any more.
-        """
+        """Write all records that wait in memory, flush all, and return the parts. No thread may add any more."""
         with ThreadPoolExecutor(_FINISHERS) as pool:
             for part in filter(None, pool.map(self._finish, self._open)):
                 self._flushes.append(self._flusher.submit(part.sync_and_release))
@@ -342,10 +316,7 @@ class PartWriter:
         return sorted(self._parts)
 
     def _finish(self, bucket: _Bucket) -> _OpenPart | None:
-        """Write a bucket's waiting records, and end its open Parquet file.
-
-        Returns that file, to be flushed, or None if the bucket has no open file.
-        """
+        """Write a bucket's waiting records, and end its open Parquet file, if any. Returns it, to be flushed."""
         if bucket.size:
             self._write(bucket)
         bucket.columns = None
@@ -379,10 +350,7 @@ class PartWriter:
 
 
 class _Bucket:
-    """The open part (a Parquet file) of one bucket, and its waiting records.
-
-    At most one row group waits, in arrays that are reused. ``begun`` is the number of the bucket's parts so far.
-    """
+    """The open part of one bucket, and its waiting records: at most one row group, in arrays that are reused."""
 
     def __init__(self, number: int, rows: int, answer_bytes: int) -> None:
         self.number = number
@@ -395,10 +363,7 @@ class _Bucket:
         self._claim: NDArray[np.uint64] | None = None
 
     def take(self, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Copy ``rows`` until the arrays are full, and return the rows that are left over.
-
-        Only the columns ``fields`` differ between the rows.
-        """
+        """Copy ``rows`` until the arrays are full, and return the rest. Only ``fields`` differ between rows."""
         if self.columns is None:
             room = Columns.empty(self._answer_bytes)
             self.columns = Columns._make(np.empty((self._rows, *each.shape[1:]), each.dtype) for each in room)
@@ -426,10 +391,7 @@ class _Bucket:
 
 
 class _OpenPart:
-    """A part (Parquet file) that is being written: the file, and the Parquet writer that writes into it.
-
-    ``write``, ``tell``, ``flush``, ``close`` and ``closed`` are what the Parquet writer asks of a file.
-    """
+    """A part (Parquet file) that is being written, with the members that the Parquet writer asks of a file."""
 
     _parquet: pq.ParquetWriter = None
 
@@ -444,7 +406,6 @@ class _OpenPart:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     def open(self, layout: Layout) -> None:
-        """Open the Parquet writer."""
         self._parquet = parquet_writer(self, layout)
 
     def add(self, table: pa.Table) -> None:
@@ -458,10 +419,7 @@ class _OpenPart:
         return self._part._replace(records=self.records, sha256=self._digest.hexdigest())
 
     def write(self, data: bytes) -> int:
-        """Write all bytes.
-
-        After :meth:`release` discard them, because the descriptor may belong to another file by then.
-        """
+        """Write all bytes. After :meth:`release` discard them: the descriptor may belong to another file by then."""
         if self.closed:
             return len(data)
         self._digest.update(data)
@@ -521,10 +479,9 @@ def compact(
 ) -> list[Part]:
     """Join the small parts of every bucket that has too many. Returns the parts for the next manifest.
 
-    Each ingest leaves small parts, with fewer records than :data:`SMALL_RECORDS`; many would slow down every tally.
-    Small parts stay on the disk until the next manifest is written. ``parts`` are those of ``manifest`` and those
-    written since. ``name`` stands in the names of joined parts; two calls for one generation of the manifest need
-    different names.
+    Many small parts, with fewer records than :data:`SMALL_RECORDS`, would slow down every tally. They stay on the disk
+    until the next manifest is written. ``parts`` are those of ``manifest`` and those written since. Two calls for one
+    generation need different ``name``.
 
     Raises:
         StorageError: ``store_damaged``: one of the small parts is not as it was written.

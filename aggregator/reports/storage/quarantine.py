@@ -1,11 +1,8 @@
 """The quarantine: rejected pieces (records or byte ranges) of input files, kept for the operator.
 
 ``quarantine/<identity of the file>.jsonl`` holds one JSON object per piece: ``reason``, ``file``, ``offset``,
-``length`` and ``bytes`` (hexadecimal). For a record of the campaign ``bytes`` is the whole record, and ``proven`` and
-``claim`` say what its batch was, so that it can be checked again (``retry``). For other pieces ``bytes`` is their
-beginning. Writing the pieces of a file again replaces them. Only the user of the store may read the files, because they
-hold reports. The sizes of the folder and of the pieces of one file are limited: beyond them pieces are counted and not
-kept.
+``length`` and ``bytes`` (hexadecimal); of a record also ``proven`` and ``claim``, so that it can be checked again. Only
+the store's user may read it. Beyond the limits per folder and per file, pieces are counted and not kept.
 """
 
 from __future__ import annotations
@@ -46,10 +43,7 @@ class QuarantinedFile(NamedTuple):
 
 
 class Quarantine:
-    """The ``quarantine`` folder of a store, with at most ``limit_bytes`` of files.
-
-    The first rejected piece makes it.
-    """
+    """The ``quarantine`` folder of a store, with at most ``limit_bytes`` of files. The first piece makes it."""
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self._folder = folder
@@ -101,8 +95,8 @@ class Quarantine:
     def keep_empty(self, names: Iterable[str]) -> None:
         """Keep the names of empty files, at most the first :data:`MAX_EMPTY`, from the next :meth:`flush` on.
 
-        Names are kept only while there is room. Empty files hold no report, so they are not counted and not in the
-        index of input files. Their names are kept without folders; files with equal names are noted once.
+        They hold no report, so they are not counted. Names are kept without folders while there is room, equal names
+        once.
         """
         for name in map(os.path.basename, islice(names, MAX_EMPTY)):
             identity = sha256(_EMPTY_TAG + name.encode(errors="surrogateescape")).hexdigest()

@@ -1,14 +1,8 @@
 """Count the records of a store, partition by partition, each id once.
 
-The counts of a partition depend on the store's files only, so a thread, a process or a cluster's worker can compute
-them. A store divides its records into buckets by bits of their ids. All records with one id are in one bucket, so
-buckets are counted apart and their counts add up. A bucket that needs too much memory is divided into partitions by
-further bits of the ids, and read once for each partition.
-
-There are two ways to count each id once. :func:`settle_partition` returns the records that count, for an export or for
-forgetting periods, and holds all records of a partition in memory. :func:`count_partition` returns only counts and
-holds only ids, which takes a seventh of that memory or less. In both ways,
-:func:`aggregator.reports.tally.tally.settle` decides which records count.
+All records of one id are in one bucket, so the counts of buckets add up. A bucket that needs too much memory is divided
+into partitions by further bits of the ids. :func:`settle_partition` returns the records that count, and holds all
+records of a partition; :func:`count_partition` returns only counts and holds only ids, a seventh of that or less.
 """
 
 from __future__ import annotations
@@ -101,10 +95,7 @@ class Counted(NamedTuple):
         return self._replace(tally=tally, turnout=turnout, unproven=self.unproven - other.unproven, profile=profile)
 
     def report(self, refused: Mapping[str, int]) -> TallyReport:
-        """Return the tally of the whole store, with the numbers of records that do not count.
-
-        ``refused`` has the numbers of records that ingests refused, by reason.
-        """
+        """Return the tally of the whole store. ``refused``: numbers of records that ingests refused, by reason."""
         rejected = Counter(refused)
         rejected["report_replayed"] += self.replayed
         rejected["report_conflict"] += self.conflicting
@@ -200,10 +191,7 @@ def _known_bits(manifest: Manifest, which: Partition) -> int:
 
 
 def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -> Deduplicated:
-    """Decide which records of a partition count: at most one of each id.
-
-    ``everything`` has all records of the partition, as :func:`load` returns them.
-    """
+    """Decide which records of a partition count: at most one of each id. ``everything`` is from :func:`load`."""
     stored = without(everything, manifest.superseded)
     records = stored.records
     superseded = everything.records.size - records.size
@@ -266,11 +254,7 @@ def count_partition(
 def _records_of(
     folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, ids: NDArray[np.uint64] | None
 ) -> Iterator[Columns]:
-    """Yield the records of a partition with the M ``ids``, (M,) uint64, sorted and distinct; None for all ids.
-
-    All records of one id come together. The parts are read once. Records that do not fit into memory are divided by
-    their ids in a temporary file, and yielded one division after another.
-    """
+    """Yield the records of a partition with the sorted ``ids``; None for all. Records of one id come together."""
     number = 1
     while number < _MAX_DIVISIONS and _expected(manifest, which) > which.most * number:
         number *= 2
@@ -295,10 +279,7 @@ def _records_of(
 
 
 class _Count:
-    """Counts the records that are in scope, with or without a profile.
-
-    A profile also holds what a tally holds.
-    """
+    """Counts the records that are in scope, with or without a profile."""
 
     def __init__(self, campaign: Campaign, scope: Scope, profiled: bool) -> None:  # noqa: FBT001 (private)
         self._scope = scope

@@ -1,12 +1,8 @@
 """Find ids that occur more than once, and bring their records together, without sorting complete ids.
 
-Ids are pseudo-random. Dividing them by a few bits at a time, with a radix sort of one or two bytes, soon leaves groups
-that mostly have one member. Only members of one group are compared. This takes about the same time on every processor,
-while sorting 64-bit numbers is five times slower on some processors than on others. Ids that an attacker chose to agree
-in these bits are sorted completely: more slowly, and in the same order of growth.
-
-In all functions ``known_bits`` is the number of lowest bits that are the same in all ids, and so can not tell ids
-apart.
+Ids are pseudo-random: dividing them by a few bits at a time leaves groups that mostly have one member, and only members
+of one group are compared. Ids that an attacker chose to agree in these bits are sorted completely, more slowly.
+``known_bits`` is the number of lowest bits that are the same in all ids.
 """
 
 from __future__ import annotations
@@ -79,19 +75,12 @@ class IdSet:
         return ids[run_starts(ids)]
 
     def has_many(self) -> bool:
-        """Return whether so many ids repeat that looking each one up takes longer than sorting all.
-
-        Only some of the ids are examined, which suffices for pseudo-random ids. For ids that an attacker chose the
-        answer may be wrong, which costs time only.
-        """
+        """Return whether so many ids repeat that sorting all is faster than looking each up, judged by some ids."""
         return len(_repeated(self._ids[0][: self._used[0]])) > _MANY * self._used[0]
 
 
 def _repeated(ids: Ids) -> Ids:
-    """Return the ids that occur more than once in N ids, (N,) uint64, in any order, some perhaps several times.
-
-    Ids are grouped by their sixteen highest bits, and large groups are sorted.
-    """
+    """Return the ids that occur more than once in N ids, (N,) uint64, in any order, some perhaps several times."""
     key = (ids >> np.uint64(48)).astype(np.uint16)
     order = np.argsort(key, kind="stable")
     key, ids = key.take(order), ids.take(order)
@@ -145,11 +134,8 @@ class _Piece(NamedTuple):
 class Lots:
     """Records divided by bits of their ids in a temporary file. A context manager.
 
-    All records of an id are in one of ``number`` divisions (lots), a power of two.
-
-    If very many ids repeat, all records of a partition are de-duplicated, but the memory was planned for their ids
-    only. The records are therefore in a temporary file, in the system's folder, which ``TMPDIR`` changes. The file has
-    no name, so the system removes it when the process ends, also by a crash.
+    All records of an id are in one of ``number`` divisions (lots), a power of two. The file is in the system's folder,
+    which ``TMPDIR`` changes. It has no name, so the system removes it when the process ends.
     """
 
     def __init__(self, number: int, known_bits: int, answer_bytes: int) -> None:

@@ -2,10 +2,6 @@
 
 The number of set bits in an honest device's row of bits has a law that does not depend on the record. Counts by time
 show whether one period differs from the others.
-
-Counts by period and standing (proven or unproven) are for any number of periods. A chunk of records mostly holds long
-runs of records of one period and standing. Each such run is counted by itself. Other chunks are sorted first. Many
-short runs are then counted together, and only counts that are not 0 are kept.
 """
 
 from __future__ import annotations
@@ -96,11 +92,10 @@ class PeriodSums:
         self._count(records, slice(None), np.array([group], np.int64), None)
 
     def _count(self, records: Columns, rows: Rows, groups: Integers, which: Integers | None) -> None:
-        """Count some ``rows`` of the records: a slice, or R indices.
+        """Count some ``rows`` of the records.
 
-        Here a group is a pair of period and standing, as the number 2·period + proven. ``groups``, (K,) int64, are the
-        K different groups, rising. ``which``, (R,) int64, is the index in ``groups`` of each row's group; None if K is
-        1.
+        A group is the number 2·period + proven. ``groups``, (K,) int64, are the K groups, rising. ``which``, (R,)
+        int64, is the index in ``groups`` of each of R rows; None if K is 1.
         """
         size = 1 << (len(groups) - 1).bit_length()
         counter = self._counters.get(size) or self._counters.setdefault(size, TallyBuilder(self._campaign, size))

@@ -1,11 +1,8 @@
-"""Exact de-duplication, and integer counts per question and answer.
+"""Exact de-duplication, and integer counts per question and answer. Source: docs/formats.md, sections 3 and 4.
 
-Records are sorted by id. Equal ids are then neighbours, so no index is needed, and only the few records with repeated
-ids are compared. Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each
-byte is counted by question and byte value, and the count of a bit is the sum of 128 of these 256 counts. Rows of
-integers are summed by question in blocks, so that the sums stay below 2^53, where floats are exact. Each integer is
-first clamped to the bounds of its mechanism. Source: docs/formats.md, sections 3 (report ids) and 4 (proven records;
-clamps; tally bytes).
+Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each byte is counted by
+its value, and a bit is the sum of 128 of these 256 counts. Integers are clamped to their mechanism's bounds and summed
+in blocks, so that the sums stay below 2^53, where floats are exact.
 """
 
 from __future__ import annotations
@@ -33,10 +30,7 @@ _MAX_ROWS = 1 << 20
 
 
 class _Values:
-    """A histogram of answers that are single values. Each question has a block of adjacent bins.
-
-    If there are few bins, the length of a block is a power of two, so that two operations give the number of a bin.
-    """
+    """A histogram of answers that are single values. Few bins are spaced by a power of two, which is faster."""
 
     def __init__(self, mechanisms: Sequence[Mechanism]) -> None:
         self._limit = np.array([each.answers if each.layout == SINGLE else 0 for each in mechanisms], np.int64)
@@ -56,10 +50,7 @@ class _Values:
         return slice(base, base + self._limit[question])
 
     def histogram(self, question: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Count N answers by question and value, (N,) int64 each: (bins,) int64.
-
-        The result is None if a value is out of its question's domain.
-        """
+        """Count N answers by question and value: (bins,) int64; None if a value is out of its question's domain."""
         if not len(question):
             return np.zeros(self._bins, np.int64)
         if not self._is_packed:
@@ -75,11 +66,7 @@ class _Values:
 
 
 class _Rows(ABC):
-    """Sums of answers that are rows of bits or of integers.
-
-    The sums of question q are the ``own[q]`` elements of ``total`` from ``base[q]`` on. A question with single values
-    has no sums here, although a single value fills some of the answer field.
-    """
+    """Sums of answers that are rows of bits or of integers, those of question q from element ``base[q]`` on."""
 
     per_single: int
 
@@ -98,10 +85,7 @@ class _Rows(ABC):
         return slice(base, base + self._own[question])
 
     def sums(self, question: NDArray[np.int64], answer: NDArray[np.uint8]) -> NDArray[np.int64] | None:
-        """Add up N answers of A bytes, (N, A) uint8, to N questions, (N,) int64: the sums in the order of ``total``.
-
-        The result is None if an answer has a bit or integer that is not 0 behind those of its question.
-        """
+        """Add up N answers, (N, A) uint8, in the order of ``total``; None if one has set padding."""
         total = np.zeros_like(self.total)
         step = min(max(BLOCK_RECORDS, self._questions << 8), _MAX_ROWS)  # a block has not fewer records than counts
         for start in range(0, len(question), step):
@@ -112,10 +96,7 @@ class _Rows(ABC):
 
     @abstractmethod
     def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
-        """Add a block of answers to ``total``.
-
-        Returns False if an answer has a bit or integer that is not 0 behind those of its question.
-        """
+        """Add a block of answers to ``total``; False if an answer has set padding."""
 
     def _add_places(self, total: NDArray[np.int64], first: int, counts: NDArray[np.int64]) -> None:
         """Add counts of Q questions, (Q, P) int64, to the P elements of each question from ``first`` on."""
@@ -149,11 +130,7 @@ class _Bits(_Rows):
         return counts
 
     def _by_bit(self, question: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Count the bits of one byte of each answer, by question and bit.
-
-        This is for few records of many questions, where :meth:`_by_byte` would use more bins (256 for each question)
-        than there are records.
-        """
+        """Count the bits of one byte of each answer by question and bit: for few records of many questions."""
         bits = np.unpackbits(byte[:, None], axis=1)
         found = [np.bincount(question[bits[:, bit] > 0], minlength=self._questions) for bit in range(8)]
         return np.stack(found, axis=1)
@@ -299,10 +276,7 @@ def settle(records: Columns) -> Settled:
 
 
 def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return the order that sorts N ids, (N,) uint64, as indices, (N,) intp. Equal ids keep their order.
-
-    The ids are sorted by sixteen bits at a time, from the lowest: numpy sorts such numbers by radix on every processor.
-    """
+    """Return the order, (N,) intp, that sorts N ids, (N,) uint64, by sixteen bits at a time (numpy: by radix)."""
     order = np.argsort(ids.astype(np.uint16), kind="stable")
     for shift in (16, 32, 48):
         order = order.take(np.argsort((ids >> np.uint64(shift)).astype(np.uint16).take(order), kind="stable"))
@@ -310,10 +284,7 @@ def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 
 def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return which of P pairs of records are equal in all columns, ``proven`` included: (P,) bool.
-
-    ``left`` and ``right``, (P,) intp, are the rows of each pair, which have equal ids.
-    """
+    """Return which of P pairs of rows, with equal ids, are equal in all columns, ``proven`` included: (P,) bool."""
     found = np.ones(len(left), np.bool_)
     for column in (records.period, records.question, records.proven):
         found &= column.take(left) == column.take(right)
@@ -322,11 +293,7 @@ def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) ->
 
 
 def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> tuple[NDArray[np.intp], int, int, int]:
-    """Apply the rules of :func:`settle` to the D rows ``doubtful``, (D,) intp, in which equal ids are neighbours.
-
-    Returns:
-        (K,) intp, the K kept rows; and the numbers of replayed, conflicting and superseded rows.
-    """
+    """Apply the rules of :func:`settle` to rows sorted by id: kept rows; replayed, conflicting, superseded numbers."""
     if not len(doubtful):
         return doubtful, 0, 0, 0
     standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
@@ -372,8 +339,8 @@ def count(campaign: Campaign, records: Columns) -> Tally:
 class TallyBuilder:
     """Counts records in blocks that stay in the processor's cache.
 
-    The records may belong to G = ``groups`` groups, which are counted apart. Question q of group g has the number g·Q +
-    q, with Q questions in the campaign.
+    The records may belong to G = ``groups`` groups, which are counted apart. With Q questions in the campaign, question
+    q of group g has the number g·Q + q.
     """
 
     def __init__(self, campaign: Campaign, groups: int = 1) -> None:
@@ -480,10 +447,7 @@ class TallyBuilder:
 
 
 def tally_of_counts(campaign: Campaign, counts: Integers) -> Tally:
-    """Return the tally with the given ``counts``, (Q + C,) int64.
-
-    They hold for each of Q questions the number of answers, then its own of the C counts.
-    """
+    """Return the tally of ``counts``, (Q + C,) int64: for each of Q questions the number of answers, then its own."""
     sizes = [1 + question.mechanism.answers for question in campaign.questions]
     own = [some.tolist() for some in np.split(counts, np.cumsum(sizes)[:-1])]
     return Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))

@@ -127,8 +127,5 @@ class TurnoutCounter:
 
 
 def turnout_of(strata: int, period: Integers, stratum: Integers, answers: Integers) -> Turnout:
-    """Make a turnout from N numbers of answers, each with its period and stratum, (N,) int64 each, in any order.
-
-    Several numbers of one pair (period, stratum) are added up.
-    """
+    """Make a turnout from N numbers of answers, their periods and strata, (N,) int64 each. Equal pairs add up."""
     return Turnout(strata, *sums_by_key(period.astype(np.int64) * strata + stratum, answers.astype(np.int64)))
