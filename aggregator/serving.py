@@ -1,11 +1,8 @@
 """A small web server for a published folder, to try devices on one machine: documents out, batches of reports in.
 
-In: the folder that ``publishing.tree`` writes. Out: answers to devices, and batch files in ``reports/``, a folder that
-is never served. The server is not for the internet, which needs more (TLS, limits per client): docs/how-to/serving.md.
-
-Limited are the size of one file and of all files, the number and the duration of connections (:data:`MOST_CONNECTIONS`,
-:data:`MOST_SECONDS`), and the forms of file names. An upload is answered with 2xx only after its complete file was
-flushed to disk. Nothing that a client sends is repeated in an answer or in the log.
+In: the folder that ``publishing.tree`` writes. Out: answers to devices, and batch files in ``reports/``, which is
+never served. It is not for the internet (docs/how-to/serving.md). An upload is answered with 2xx only after its
+complete file was flushed to disk. Nothing that a client sends is repeated in an answer or in the log.
 """
 
 from __future__ import annotations
@@ -63,14 +60,12 @@ class Uploads:
     def store(self, name: str, body: RequestBody) -> HTTPStatus:
         """Store a batch file that only this user may read, and flush it to the disk.
 
-        The caller must have checked the ``name``. The same file may be uploaded again. Another content for an existing
-        name is refused. The body is read to its end for status 201 and 204; otherwise a rest may be unread.
+        The caller must have checked the ``name``. The body is read to its end for status 201 and 204.
 
         Returns:
             The status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another
             content, or can not be compared; 400 the body is shorter than announced; 507 there is no room: the limit of
-            the folder, or a full disk; 503 another fault of the server, so the client may try again: a write or read
-            failed, the file appeared meanwhile, or ``reports/`` is gone and can not be made.
+            the folder, or a full disk; 503 another fault of the server, so the client may try again.
         """
         path = self._folder / name
         if os.path.lexists(path):
@@ -108,12 +103,7 @@ class RequestBody:
         self.left = length
 
     def read(self) -> bytes:
-        """Return the next block of the body; empty at the end.
-
-        Raises:
-            EOFError: the body is shorter than announced.
-            OSError: the connection failed.
-        """
+        """Return the next block of the body; empty at the end. Raise EOFError if the body is shorter than announced."""
         if not self.left:
             return b""
         block = self._stream.read(min(_BLOCK, self.left))
@@ -130,10 +120,7 @@ class RequestBody:
 
 
 def _has_content(path: Path, body: RequestBody) -> bool:
-    """Return whether a file has the content of a request body.
-
-    False also if file or body can not be read to the end.
-    """
+    """Return whether a file has the content of a request body; False if one of them can not be read to the end."""
     try:
         with open_regular(path) as file:
             while block := body.read():
@@ -145,10 +132,7 @@ def _has_content(path: Path, body: RequestBody) -> bool:
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file for reading. Links are not followed, and a pipe does not block.
-
-    Raises ``OSError`` for anything but a regular file.
-    """
+    """Open a regular file for reading, else raise OSError. Links are not followed, and a pipe does not block."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -157,11 +141,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 class _DiskQuota:
-    """A limit on the bytes of all files in a folder.
-
-    The folder is measured at the start, and again when a file would not fit. Files that were moved away then no longer
-    count. Each time, incomplete files of killed servers are removed.
-    """
+    """A limit on the bytes of all files in a folder, measured at the start and again when a file would not fit."""
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
@@ -191,11 +171,10 @@ class _DiskQuota:
                 self._used -= size
 
     def _measure(self) -> int:
-        """Return the bytes of the complete files, each counted as at least :data:`LEAST_COST`.
+        """Remove incomplete files of killed servers, and return the bytes of the others, each at least the least cost.
 
-        Names of incomplete files begin with a dot; room for uploads under way is reserved already. A file that vanishes
-        meanwhile does not count. The result is 0 if there is no folder, and the limit, so that nothing more fits, if
-        the folder can not be read.
+        Names of incomplete files begin with a dot; room for uploads under way is reserved already. If the folder can not
+        be read, the result is the limit, so that nothing more fits.
         """
         used = 0
         try:
@@ -251,11 +230,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         super().__init__(*connection)
 
     def do_GET(self) -> None:
-        """Send a document with its digest as ETag.
-
-        The status is 200; 304 if ``If-None-Match`` has that ETag; 404 if there is no such document. HEAD gets the same
-        status and headers without the document.
-        """
+        """Send a document with its digest as ETag, status 304 if ``If-None-Match`` has that ETag, or 404."""
         found = self._document()
         if found is None:
             self._respond(HTTPStatus.NOT_FOUND)
@@ -281,10 +256,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_POST = do_PUT  # noqa: N815
 
     def _store(self, body: RequestBody) -> HTTPStatus:
-        """Store an upload, and return the status to answer.
-
-        It is that of :meth:`Uploads.store`, or 404: no path of a batch; 401: no valid token; 413: too large.
-        """
+        """Return the status of :meth:`Uploads.store`, or 404: no path of a batch; 401: wrong token; 413: too large."""
         parts = self._parts()
         if parts is None or parts[0] != REPORTS or not _BATCH.fullmatch(parts[1]):
             return HTTPStatus.NOT_FOUND
@@ -295,17 +267,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self._site.uploads.store(parts[1], body)
 
     def _is_authorized(self) -> bool:
-        """Return whether the request carries the token, if one is needed."""
         if self._site.token is None:
             return True
         shown = self.headers.get("Authorization", "").encode("utf-8", "replace")
         return hmac.compare_digest(shown, f"Bearer {self._site.token}".encode())
 
     def _parts(self) -> tuple[str, str] | None:
-        """Return the folder and the file name in the request's path, decoded.
-
-        The result is None if the path is not UTF-8 or has another form.
-        """
+        """Return the folder and the file name in the request's path, decoded; None for a path of another form."""
         parts = self.path.split("/")
         if len(parts) != 3 or parts[0] or not self.path.isascii():
             return None
@@ -316,10 +284,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return None if "/" in name or "\0" in name else (parts[1], name)
 
     def _document(self) -> bytes | None:
-        """Return the bytes of the document that the request asks for.
-
-        The result is None if there is no such document, or it is larger than its role allows.
-        """
+        """Return the bytes of the document that is asked for; None if there is none of a size that its role allows."""
         try:
             parts = self._parts()
             role, extension = _EXTENSIONS.get(parts[0] if parts else "", ("", ""))
@@ -352,10 +317,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return f"{parts[0]}/{quote(parts[1][:100], safe='%')}"
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer a malformed request or another method with a status alone.
-
-        Nothing that the client sent is repeated.
-        """
+        """Answer a malformed request with a status alone. Nothing that the client sent is repeated."""
         del message, explain
         self.request_version = "HTTP/1.0"  # The library sends no status line for a request without a version.
         self.send_response_only(code)
@@ -381,11 +343,7 @@ _BLOCK = 1 << 16
 
 
 class TreeServer(http.server.ThreadingHTTPServer):
-    """Serves one published folder until :meth:`shutdown`. Use it in a ``with`` statement.
-
-    Attributes:
-        url: address of the server, for devices.
-    """
+    """Serves one published folder until :meth:`shutdown`, in a ``with`` statement. ``url`` is its address."""
 
     block_on_close = True
     daemon_threads = False
@@ -445,10 +403,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         self.url = f"http://{named}:{self.server_port}/"
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Start a thread for a new connection; the library calls this method.
-
-        If :data:`MOST_CONNECTIONS` are open, the answer is 503 with ``Retry-After``, and no request is read.
-        """
+        """Start a thread for a new connection, or refuse it if :data:`MOST_CONNECTIONS` are open."""
         assert isinstance(request, socket.socket)
         with self._guard:
             full = len(self._open) >= MOST_CONNECTIONS
@@ -484,17 +439,11 @@ class TreeServer(http.server.ThreadingHTTPServer):
         super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # as the library calls it
-        """Log status 500 for an exception in a handler, without details of the client.
-
-        The library calls this method.
-        """
+        """Log status 500 for an exception in a handler, without details of the client. The library calls this."""
         self.log("-", "-", int(HTTPStatus.INTERNAL_SERVER_ERROR))
 
     def _refuse(self, request: socket.socket) -> None:
-        """Answer 503 without waiting for the client, and close the connection later.
-
-        If :data:`MOST_CONNECTIONS` refused connections are open, the oldest one is closed at once.
-        """
+        """Answer 503 at once and close later. Of :data:`MOST_CONNECTIONS` refused connections the oldest is closed."""
         if len(self._refused) >= MOST_CONNECTIONS:
             self._close_refused(next(iter(self._refused)))
         self._refused[request] = time.monotonic()

@@ -1,10 +1,8 @@
 """The group of all commands, with plugins of other packages. Failures become one line and an exit status.
 
-Exit status: 0 success; 1, 3, 4 or 5 a refusal, by the class of the error (:class:`protocol.errors.HearsayError`); 2
-wrong usage; 130 interrupted. A refusal is printed as ``reason: detail`` on standard error and, with ``--json``, as one
-object on standard output. Wrong usage has the reason ``usage``; without any argument the whole help is printed. An
-internal error has the status 1. Its line has the error's type and place without its message, which may hold a value of
-a record. With ``HEARSAY_DEBUG=1`` the traceback is printed instead, with the message.
+The exit status is 0 for success, 2 for wrong usage, 130 for an interruption, else that of the error's class
+(:class:`protocol.errors.HearsayError`; docs/reference/output.md). With ``HEARSAY_DEBUG=1`` an internal error prints its
+traceback, whose message may hold a value of a record.
 """
 
 from __future__ import annotations
@@ -37,15 +35,10 @@ _PLAIN = frozenset({"name", "epilog", "context_settings", "no_args_is_help", "in
 
 
 def summary_command(place: str) -> click.Command | None:
-    """Make a substitute for a command without importing the command. It has the same help text and no options.
+    """Make a substitute for a command, with its help text, without importing it. ``place`` is ``module:attribute``.
 
-    Args:
-        place: ``module:attribute`` of the command's function.
-
-    Returns:
-        The substitute; None if the help text can not be read from the source. This is so if there is no source, if the
-        attribute is no function whose first decorator is ``click.command`` or ``click.group``, or if an argument of
-        that decorator may change the text.
+    The result is None if the help text can not be read from the source: there is no source, the attribute is no
+    function whose first decorator is ``click.command`` or ``click.group``, or an argument of that decorator may change it.
     """
     module, _, attribute = place.partition(":")
     for function in _functions(module):
@@ -87,12 +80,10 @@ def installed_plugins() -> Iterable[EntryPoint]:
 
 
 class Commands(click.Group):
-    """A group of the commands of this package and of other packages.
+    """A group of the commands of this package and of other packages. A plugin that can not be loaded affects no other.
 
-    A command is imported when it runs. The help and the completion of the group import a command only if its source
-    does not hold its help text (:mod:`aggregator.cli.app`).
-
-    A plugin that can not be loaded does not affect other commands.
+    A command is imported when it runs. The group's help and completion import it only if its source does not hold its
+    help text.
 
     Args:
         name: name of the group.
@@ -120,8 +111,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command called ``cmd_name``, or return None if there is no such command.
 
-        A command of this package takes precedence over a plugin of the same name. If a plugin can not be loaded, the
-        result is a command that raises ``plugin_broken`` when it runs.
+        A command of this package takes precedence over a plugin. A plugin that can not be loaded gives a command which
+        raises ``plugin_broken``.
         """
         added = super().get_command(ctx, cmd_name)
         if added is not None:
@@ -134,17 +125,11 @@ class Commands(click.Group):
         return None if plugin is None else _load(plugin)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands in ``hearsay --help``, one line per command.
-
-        A command is imported only if its help text can not be read from its source.
-        """
+        """Write the list of commands in ``hearsay --help``, one line per command."""
         self._listed(ctx).format_commands(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Suggest names of commands and options that begin with the text ``incomplete``, for a shell.
-
-        A command is imported only if its help text can not be read from its source.
-        """
+        """Suggest names of commands and options that begin with the text ``incomplete``, for a shell."""
         commands = self._listed(ctx)
         names = commands.shell_complete(click.Context(commands, help_option_names=[]), incomplete)
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
@@ -160,14 +145,10 @@ class Commands(click.Group):
         return listed
 
     def _offered(self) -> dict[str, EntryPoint]:
-        """Return the plugins by name."""
         return {plugin.name: plugin for plugin in self._plugins()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments ``args`` as click does.
-
-        Without any argument, print the whole help on standard error and end the process with status 2.
-        """
+        """Parse ``args`` as click does. Without any, print the whole help on standard error and end with status 2."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)
@@ -183,8 +164,7 @@ class Commands(click.Group):
     ) -> Any:
         """Run a command line. By default print failures as one line, and end the process with the exit status.
 
-        With ``standalone_mode`` false, exceptions and results pass to the caller, as in click. The other arguments are
-        click's.
+        With ``standalone_mode`` false, exceptions and results pass to the caller, as in click.
         """
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode, **extra)
@@ -193,10 +173,7 @@ class Commands(click.Group):
     def _guarded(
         self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
     ) -> int:
-        """Run a command line and print a failure as one line, with ``--json`` also as an object. Return the status.
-
-        If the reader of standard output has closed it, the status is 1 without a line.
-        """
+        """Run a command line, print a failure, and return the status: 1 if the reader of the output has closed it."""
         RESULT_PRINTED.set(False)
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -214,10 +191,7 @@ class Commands(click.Group):
 
 
 def _told(error: Exception, *, as_json: bool) -> int:
-    """Print why a command has failed, in one line and, ``as_json``, as one object. Return the exit status.
-
-    With ``HEARSAY_DEBUG=1`` print the traceback of an internal error instead.
-    """
+    """Print why a command has failed, ``as_json`` also as one object, and return the exit status."""
     failure = _failure(error)
     if failure.reason == "internal_error" and os.environ.get("HEARSAY_DEBUG") == "1":
         traceback.print_exception(error)
@@ -231,10 +205,7 @@ def _told(error: Exception, *, as_json: bool) -> int:
 
 
 def _failure(error: Exception) -> HearsayError:
-    """Return why a command has failed, with the exit status.
-
-    Of an internal error the text has type and place, but not the message, which may hold a value of a record.
-    """
+    """Return why a command has failed. Of an internal error no message, which may hold a value of a record."""
     if isinstance(error, HearsayError):
         return error
     if isinstance(error, click.UsageError):

@@ -30,22 +30,19 @@ if TYPE_CHECKING:
 def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
     """Return the numbers of a campaign's periods that ``periods`` selects by dates or numbers, or None (all) for None.
 
-    Raises:
-        InputError: ``periods_absent``: no period of the campaign's length begins in the span, or it is empty.
+    InputError ``periods_absent``: no period of the campaign's length begins in the span, or the span is empty.
     """
     return None if periods is None else periods.of(campaign.time_precision)
 
 
 @contextmanager
 def workers_of(cluster: str | None) -> Iterator[Executor | None]:
-    """Open a context that connects to the cluster at the address ``cluster`` and gives its workers.
+    """Open a context that connects to the cluster at the address ``cluster`` and gives its workers; None gives None.
 
-    It gives None if ``cluster`` is None. A warning is printed for a ``tcp://`` address, since its connection is not
-    encrypted.
+    A warning is printed for a ``tcp://`` address, since its connection is not encrypted.
 
     Raises:
-        InputError: ``missing_extra``: Dask is not installed.
-        StorageError: ``cluster_unreachable``: no cluster with workers answers.
+        InputError, StorageError: those of :func:`aggregator.reports.cluster.open_cluster`.
     """
     if cluster is None:
         yield None
@@ -62,14 +59,7 @@ def workers_of(cluster: str | None) -> Iterator[Executor | None]:
 
 @contextmanager
 def working_on(store: Store, cluster: str | None) -> Iterator[None]:
-    """Open a context in which the cluster at the address ``cluster`` reads and counts the reports of a store.
-
-    If ``cluster`` is None, the threads of this process do it.
-
-    Raises:
-        InputError: ``missing_extra``: Dask is not installed.
-        StorageError: ``cluster_unreachable``: no cluster with workers answers.
-    """
+    """Open a context in which a store is read and counted by a cluster, or by the threads of this process for None."""
     with workers_of(cluster) as workers:
         store.cluster = workers
         try:
@@ -81,16 +71,12 @@ def working_on(store: Store, cluster: str | None) -> Iterator[None]:
 def count_each(selection: Selection) -> list[tuple[Statistics, bytes]]:
     """Count the reports of every store, or add the summaries of a store of nodes.
 
-    For a store of nodes only the periods and the robust rule of ``selection`` matter.
-
-    Returns:
-        The statistics of each store, and the bytes of its campaign's file.
+    For a store of nodes only the periods and the robust rule of ``selection`` matter. The result has for each store its
+    statistics, and the bytes of its campaign's file.
 
     Raises:
-        InputError: ``robust_invalid``: no such rule, or no store has summaries of nodes; ``periods_absent``: no period
-            is in the span; ``missing_extra``: Dask is not installed; ``fleet_incomplete``, ``reports_forgotten``: the
-            fleet lists do not tell the devices of all reports.
-        StorageError: ``cluster_unreachable``, or a store can not be opened or counted.
+        InputError: ``robust_invalid``: no such rule, or no store has summaries of nodes.
+        InputError, StorageError: a store can not be opened or counted (:func:`aggregator.operations.models.count`).
     """
     from aggregator.nodes.statistics.robust import parse_rule
     from aggregator.nodes.store.opening import is_node_store
@@ -123,10 +109,7 @@ def _counted(
 
 
 def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[JoinedStatistics, list[bytes]]:
-    """Count the reports of one store or of several, and join the statistics of several.
-
-    Returns:
-        The statistics with the test whether the stores agree (homogeneity), and the bytes of every campaign's file.
+    """Count one store or several, and join the statistics of several. Return them with every campaign's file.
 
     Raises:
         InputError, StorageError: those of :func:`count_each` and :func:`aggregator.operations.models.together`.
@@ -150,11 +133,7 @@ def losses(statistics: Statistics) -> list[str]:
 
 
 def print_populations(populations: Mapping[str, Any]) -> None:
-    """Print what the two intervals of each estimate are about, and the assumption of the second one.
-
-    Args:
-        populations: value of :attr:`aggregator.estimates.statistics.Statistics.populations`.
-    """
+    """Print what the two intervals of each estimate are about, from :attr:`.Statistics.populations`."""
     from aggregator.estimates.recurrence import BOUND
 
     click.echo()

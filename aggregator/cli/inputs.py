@@ -34,10 +34,8 @@ def open_model(given: Path, trust: Path | None, workspace: Path | None) -> Model
     Its signature is checked if a trust root or a workspace is given.
 
     Raises:
-        InputError: ``trust_ambiguous``: root and workspace are given; ``file_not_found``, ``unreadable``,
-            ``too_large``; ``model_unknown``: the workspace has no model of that name or id.
-        DocumentError: the file is no valid model, or the root does not accept it.
-        StorageError: the workspace can not be opened or read.
+        InputError: ``trust_ambiguous``: root and workspace are given.
+        InputError, DocumentError, StorageError: the model or workspace can not be read, or the root does not accept it.
     """
     from aggregator.models.scoring import Model
     from aggregator.publishing.naming import document_bytes
@@ -108,11 +106,7 @@ def print_groups(pieces: Iterable[tuple[str, str, str, int]]) -> None:
 
 
 def say_unread(missed: int, files: int, *, strict: bool) -> None:
-    """Print how many of ``files`` files were not read. With ``strict``, or if no file was read, raise an error.
-
-    Raises:
-        InputError: ``unreadable``.
-    """
+    """Print how many of ``files`` files were not read. If ``strict``, or if no file was read, raise ``unreadable``."""
     if not missed:
         return
     words = f"{missed} of {counted(files, 'file')} could not be read"
@@ -122,7 +116,6 @@ def say_unread(missed: int, files: int, *, strict: bool) -> None:
 
 
 def _short(name: str) -> str:
-    """Return the end of a long file name, or a short name unchanged."""
     return name if len(name) <= MOST_CHARACTERS else "…" + name[1 - MOST_CHARACTERS :]
 
 
@@ -130,9 +123,7 @@ recursive_option = click.option("--recursive", is_flag=True, help="Read folders 
 
 
 def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, ...] | None = None) -> list[str]:
-    """Expand the file arguments of a command to names of files and URLs. A URL is not expanded.
-
-    Notes on standard error tell how many files and folders are left out.
+    """Expand the file arguments of a command to names of files and URLs. Notes tell how many files are left out.
 
     Args:
         names: files, folders, patterns and URLs; ``-`` for a list of names on standard input.
@@ -158,10 +149,8 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
     """Read a campaign for devices: a file or, with a workspace, also a name or id. Its signatures are not checked.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``: the workspace has no
-            campaign of that name or id; ``campaign_for_nodes``: it is a campaign for nodes, which have no report ids.
-        DocumentError: the file is no campaign, or has a wrong value.
-        StorageError: the workspace can not be opened or read.
+        InputError: ``campaign_for_nodes``: it is a campaign for nodes, which have no report ids.
+        InputError, DocumentError, StorageError: the file or the workspace can not be read, or the file is no campaign.
     """
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace
@@ -178,9 +167,7 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
 
 
 def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
-    """Read the fleet lists at the paths ``lists``; an empty list if there is no path.
-
-    All encrypted lists must have one passphrase. Without a passphrase file the user is asked for it once.
+    """Read fleet lists, whose passphrase must be one; without a passphrase file the user is asked for it once.
 
     Raises:
         InputError, StorageError: those of :func:`aggregator.reports.fleet.read_roster`.
@@ -202,8 +189,7 @@ def enrolled_ids(campaign: Campaign, enrolled: Path | None, lists: tuple[Path, .
         lists: fleet lists, from ``--fleet``; empty without it.
 
     Raises:
-        InputError: ``enrolment_ambiguous``, both options are given; ``ids_invalid``, ``other_campaign``, and
-            the reasons of a fleet list that can not be opened.
+        InputError: ``enrolment_ambiguous``: both are given; or a file can not be read, or is of another campaign.
     """
     if enrolled is not None and lists:
         raise InputError("enrolment_ambiguous", "give --enrolled or --fleet, not both")
@@ -231,11 +217,7 @@ def note_missing_ids(campaign: Campaign, ids: Enrolled | None, now: int) -> None
 
 
 def signer_of(workspace: Path) -> Workspace:
-    """Open the workspace that signs. Its passphrase is asked for when a key is needed.
-
-    Raises:
-        StorageError: that of :func:`aggregator.publishing.workspace.open_workspace`.
-    """
+    """Open the workspace that signs. Its passphrase is asked for when a key is needed."""
     from aggregator.publishing.workspace import open_workspace
 
     return open_workspace(workspace, existing_passphrase())

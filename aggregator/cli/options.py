@@ -81,10 +81,7 @@ _SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|TiB)")
 
 
 def _reader(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """Make the callback of an option from a parser of texts.
-
-    The callback keeps None; a text that the parser refuses becomes wrong usage.
-    """
+    """Make the callback of an option: None stays None, and a text that ``parse`` refuses is wrong usage."""
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
         problem = ""
@@ -98,7 +95,6 @@ def _reader(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Param
 
 
 def _size(text: str) -> int:
-    """Return the bytes of a size such as ``512MiB``, ``1GiB`` or a number of bytes."""
     match = _SIZE.fullmatch(text)
     size = int(match[1]) * _UNITS[match[2]] if match is not None else 0
     if size < LEAST_BYTES:
@@ -107,7 +103,6 @@ def _size(text: str) -> int:
 
 
 def _cluster_address(text: str) -> str:
-    """Return the address of a cluster, after a check of its form."""
     from aggregator.reports.cluster import check_address
 
     check_address(text)
@@ -134,10 +129,7 @@ def together(*options: Decorator) -> Decorator:
 
 
 def shared(*names: str, **options: Any) -> Decorator:
-    """Make a decorator that adds an option. The command does not receive it; :func:`.output.setting` returns its value.
-
-    ``names`` and ``options`` are those of ``click.option``.
-    """
+    """Make a decorator that adds an option, which the command does not receive: :func:`.output.setting` returns it."""
 
     def remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
         context.meta[f"hearsay.{parameter.name}"] = value
@@ -196,8 +188,8 @@ class Selection(NamedTuple):
 def selected(*, required: bool = False) -> Decorator:
     """Make a decorator that adds ``--store`` and declarations about several stores. The command gets ``selection``.
 
-    The command must have the options :func:`counted` too, and may have :func:`robust` and :func:`roster`. Their values
-    are in ``selection``. A declaration about fewer than two stores is wrong usage.
+    The command must have the options :func:`counted` too, and may have :func:`robust` and :func:`roster`. A declaration
+    about fewer than two stores is wrong usage.
     """
     disjoint = "Declare that no device answered in two of the stores; so in one series."
     population = "Declare that all stores are of samples of one population; not needed for campaigns of one series."
@@ -227,10 +219,7 @@ _PERIODS = {
 
 
 def time(of: str) -> Decorator:
-    """Make a decorator that adds ``contact`` (a text), ``period`` (the text of a duration) and ``days`` of a campaign.
-
-    ``of`` says who answers: ``device`` or ``node``.
-    """
+    """Make a decorator that adds ``contact``, ``period`` and ``days`` of a campaign; ``of``: device or node."""
     default, text = _PERIODS[of]
     return together(
         click.option("--contact", default="not stated", help="Whom the owner of a device can ask."),
@@ -249,10 +238,7 @@ def term(of: str) -> Decorator:
 
 
 def missing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to ``command``, which gets ``missing``, a tuple of the cell texts that mean a missing value.
-
-    The texts of :data:`aggregator.common.tables.MISSING_TOKENS` are among them, unless the user says otherwise.
-    """
+    """Add options to ``command``, which gets ``missing``, a tuple of the cell texts that mean a missing value."""
 
     @wraps(command)
     def with_tokens(*args: Any, missing: tuple[str, ...], not_missing: tuple[str, ...], **rest: Any) -> Any:
@@ -336,11 +322,7 @@ series = together(
 
 
 def signers(of: str) -> Decorator:
-    """Make a decorator that adds ``trust`` and ``workspace``, each a path or None.
-
-    They name the trust root, or the workspace with the trust root, whose keys must have signed a document. ``of`` is
-    the kind of document, for the help.
-    """
+    """Make a decorator that adds ``trust`` and ``workspace``: whose keys must have signed; each a path or None."""
     return together(
         click.option("--trust", type=PATH, help=f"Trust root that must have signed the {of}."),
         click.option("--workspace", type=PATH, help="Workspace with that trust root."),
@@ -348,10 +330,7 @@ def signers(of: str) -> Decorator:
 
 
 def memory(default: str | None = None) -> Decorator:
-    """Make a decorator that adds ``memory``, a number of bytes.
-
-    Without a default it may be None, the store's own limit.
-    """
+    """Make a decorator that adds ``memory``, a number of bytes; None if there is no default: the store's own limit."""
     text = "How much memory to use for reports." + ("" if default else "  [default: 1GiB]")
     return click.option("--memory", callback=read_size, default=default, show_default=True, metavar="SIZE", help=text)
 
@@ -385,10 +364,7 @@ robust = click.option(
 
 
 def fleet_lists(text: str, *, required: bool = False) -> Decorator:
-    """Make a decorator that adds the option ``--fleet`` with a help text.
-
-    The command gets ``lists``, paths of fleet lists.
-    """
+    """Make a decorator that adds ``lists``, paths of fleet lists, as the option ``--fleet`` with this help text."""
     return click.option("--fleet", "lists", type=PATH, multiple=True, required=required, metavar="LIST.hsf", help=text)
 
 
@@ -416,10 +392,7 @@ enrolment = together(
 def existing_passphrase(what: str = "") -> Callable[[], bytes]:
     """Make a function that returns the passphrase of existing secrets, from ``--passphrase-file`` or the terminal.
 
-    Its first call reads the file or asks the user. Later calls return the same passphrase.
-
-    Args:
-        what: words for the secret, which the question contains.
+    Its first call reads the file or asks the user for the passphrase of ``what``. Later calls return the same.
 
     Raises (when the result is called):
         InputError: ``passphrase_missing``: there is neither a file nor a terminal, or the passphrase is empty; those of
@@ -438,10 +411,7 @@ def new_passphrase(what: str = "", option: str = "passphrase_file") -> bytes | N
     """Read or ask for a passphrase for new secrets. The result is None only with ``--no-passphrase``.
 
     Without that option every new secret is encrypted, even if no variable names a passphrase file (decision 47).
-
-    Args:
-        what: words for the secret, which the question contains.
-        option: the :func:`shared` option that names the passphrase's file.
+    ``option`` is the :func:`shared` option that names the passphrase's file.
 
     Raises:
         InputError: those of the function that :func:`existing_passphrase` returns.

@@ -57,20 +57,12 @@ def setting(name: str) -> Any:
 
 
 def check_files(*outputs: Path, inputs: Sequence[Path] = ()) -> None:
-    """Raise an error if an output exists, unless ``--force`` is given, or if an output is one of the command's inputs.
-
-    Raises:
-        InputError: those of :func:`aggregator.common.files.check_outputs`.
-    """
+    """Raise an error if an output exists, unless ``--force`` is given, or if it is one of the command's inputs."""
     check_outputs(outputs, force=forced(), inputs=inputs)
 
 
 def write_file(output: Path, content: bytes, **options: Any) -> None:
-    """Write an output. An existing file is replaced only with ``--force``. ``options``: those of ``write_output``.
-
-    Raises:
-        InputError, StorageError: those of :func:`aggregator.common.files.write_output`.
-    """
+    """Write an output. An existing file is replaced only with ``--force``. ``options``: those of ``write_output``."""
     write_output(output, content, **{"force": forced(), **options})
 
 
@@ -90,10 +82,7 @@ def warn(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Return the text on one line: other white space becomes a space, each unprintable character U+FFFD.
-
-    So a text from a file can not forge lines or move the cursor.
-    """
+    """Return a text on one line, with U+FFFD for unprintable characters, so that no text of a file forges a line."""
     return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
 
 
@@ -104,7 +93,6 @@ def print_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value in the types of JSON."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, float):
@@ -148,12 +136,8 @@ def print_sheet(sheet: Facts) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
     """Print an aligned table. On a terminal long cells are folded to its width. Other outputs get one line per row.
 
-    Other outputs are aligned here, because a layout by rich takes a second for a thousand rows.
-
-    Args:
-        columns: names of the columns.
-        rows: cells of each row. Floats are printed with six significant digits.
-        numeric: names of the columns that are aligned on the right and never folded, because half a number misleads.
+    Other outputs are aligned here, because a layout by rich takes a second for a thousand rows. Floats have six digits.
+    Columns named in ``numeric`` are aligned on the right and never folded, because half a number misleads.
     """
     right = set(numeric)
     shown = [[_cell(value) for value in row] for row in rows]
@@ -176,12 +160,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
 
 
 def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
-    """Yield the rows as lines with two spaces between columns. If a row lacks cells, they are empty.
-
-    Args:
-        rows: texts of the cells; the first row has as many as there are columns.
-        right: for each column whether its cells are aligned on the right.
-    """
+    """Yield rows as aligned lines. ``right`` says of each column whether it is aligned on the right."""
     from rich.cells import cell_len
 
     def width(cell: str) -> int:
@@ -197,7 +176,6 @@ def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[s
 
 
 def _cell(value: object) -> str:
-    """Return the text of a cell."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return printable(str(value))
@@ -211,15 +189,9 @@ def _echo(text: str) -> None:
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
-    """Open a context that shows a progress bar on standard error, and removes it at its end.
+    """Open a context that shows a progress bar beside the text ``what`` on standard error, and removes it at its end.
 
-    Args:
-        what: text beside the bar.
-        total: number of steps.
-
-    Yields:
-        A callback, to be called with (steps done, total); None if standard error is no terminal, where nothing is
-        shown.
+    It gives a callback, to be called with (steps done, total); None if standard error is no terminal.
     """
     if not sys.stderr.isatty():
         yield None
@@ -234,10 +206,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | Non
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Open a context that shows the text ``what`` with an animation on standard error until it ends.
-
-    Nothing is shown if standard error is no terminal.
-    """
+    """Open a context that shows the text ``what`` on standard error, if that is a terminal, until it ends."""
     if not sys.stderr.isatty():
         yield
         return
@@ -319,11 +288,6 @@ def warn_of_signed(made: SignedCampaign, output: Path) -> None:
 
 
 def warn_of_draft(standing: Signatures, output: Path) -> None:
-    """Print a warning if a document lacks signatures, since devices refuse it.
-
-    Args:
-        standing: the number of valid signatures of the document, and the number that it needs.
-        output: the document's file.
-    """
+    """Print a warning if the document in the file ``output`` lacks signatures, since devices refuse it."""
     if not standing.complete:
         warn(f"devices refuse it: it has {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather")

@@ -46,13 +46,7 @@ def discard_output() -> None:
 
 
 def _opened_on_null(number: int) -> io.TextIOWrapper | None:
-    """Open the null device as descriptor ``number`` if that descriptor is closed. Lower ones must be open.
-
-    Without a null device, as in some containers, a folder takes the number, and what is printed is dropped.
-
-    Returns:
-        A stream in the place of the closed one; None if the descriptor was open.
-    """
+    """Replace a closed descriptor by the null device, or a folder if there is none; return its stream, else None."""
     try:
         os.fstat(number)
         return None
@@ -70,21 +64,12 @@ def _opened_on_null(number: int) -> io.TextIOWrapper | None:
 
 
 class _Output(io.FileIO):
-    """Standard output without a buffer. After a failed write the rest of the output is discarded.
-
-    Attributes:
-        discards: whether all that is written is dropped.
-    """
+    """Standard output without a buffer. After a failed write the rest of the output is discarded."""
 
     discards = False
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write bytes. Return their number.
-
-        Raises:
-            BrokenPipeError: the reader has ended.
-            StorageError: ``output_failed``.
-        """
+        """Write bytes and return their number. Raise BrokenPipeError if the reader has ended, or ``output_failed``."""
         problem = ""
         if self.discards:
             return memoryview(data).nbytes
@@ -104,7 +89,7 @@ class _Notes(io.FileIO):
     """Standard error without a buffer. What can not be written is dropped."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write bytes. Return their number."""
+        """Write bytes and return their number."""
         try:
             return super().write(data)
         except OSError:

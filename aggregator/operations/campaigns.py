@@ -1,16 +1,8 @@
 """Make campaigns in Python: the work of the commands between reading options and printing.
 
-    work = aggregator.open_workspace("work")
-    made = aggregator.make_campaign(work, "schema.toml", epsilon=1, mechanism="direct")
-    made.save("c.hsc")
-
-The commands call these functions, so a command and its function write the same bytes. Arguments of all functions:
-
-- ``now``: seconds since 1970; None means the present time.
-- ``workspace``: an open workspace, or its folder. Only an open one can have a passphrase given in Python
-  (:func:`aggregator.open_workspace`); for a folder, the environment names the passphrase's file. A folder raises the
-  errors of :func:`aggregator.open_workspace` too.
-- Documents: the bytes of a file, its path, or a name or id that the workspace knows.
+The commands call these functions, so a command and its function write the same bytes. Everywhere ``now`` is seconds
+since 1970 (None: the present), ``workspace`` an open workspace or its folder (then the environment names the file of
+its passphrase), and a document the bytes of a file, its path, or a name or id that the workspace knows.
 """
 
 from __future__ import annotations
@@ -66,8 +58,8 @@ class Planned(NamedTuple):
         warnings: sentences for the signer.
         notes: sentences that say which family (``discrete`` or ``gaussian``) ``auto`` chose.
         forecast: the plan by which ``auto`` chose the family; None without ``auto``.
-        decision: what ``hearsay design`` or ``hearsay refine`` wrote into the schema file; empty if neither command
-            wrote the file, or if the campaign asks about other features than the file says.
+        decision: what ``hearsay design`` or ``refine`` wrote into the schema file; empty without it, or if the campaign
+            asks about other features than the file says.
     """
 
     schema: Schema
@@ -121,12 +113,9 @@ def plan_campaign(schema: SchemaFile | Schema | str | Path, **stated: Any) -> Pl
         stated: the fields of :class:`CampaignTerms`; ``epsilon`` and ``mechanism`` are required.
 
     Raises:
-        InputError: the schema or projection file can not be read, or there is no name (:meth:`.StatedTerms.subject`);
-            ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
-            ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
-            ``not_fittable``; ``series_invalid``; ``ask_invalid``; ``plan_invalid`` and the other reasons of
-            :func:`aggregator.planning.power_analysis.families.choose_family`. Other contents are checked when the
-            campaign is signed.
+        InputError: the schema or projection file can not be read, there is no name, a term is out of its range, or
+            ``auto`` can not choose (:func:`aggregator.planning.power_analysis.families.choose_family`). Other contents
+            are checked when the campaign is signed.
         TypeError: ``epsilon`` or ``mechanism`` is missing, or a name is unknown.
     """
     terms = CampaignTerms(**stated)
@@ -171,8 +160,7 @@ def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: i
     What ``hearsay design`` or ``refine`` decided is kept beside it, for the cards of its models.
 
     Raises:
-        InputError, DocumentError, StorageError: the campaign can not be made, signed or recorded
-            (:func:`aggregator.publishing.campaigns.publish_campaign`).
+        InputError, DocumentError, StorageError: as of :func:`aggregator.publishing.campaigns.publish_campaign`.
     """
     signer = opened(workspace)
     made = _signed(signer, publish_campaign(signer, planned.schema, planned.terms, present(now)), now)
@@ -228,22 +216,20 @@ def make_evaluation(
 
     Args:
         workspace: the workspace that signed the models.
-        model: the signed model, or a list of 1 to 16 signed models. For one model the campaign asks for the confusion
-            matrix. For several, each device tells of one of them whether it is right.
+        model: the signed model, or a list of 1 to 16. For one model the campaign asks for the confusion matrix. For
+            several, each device tells of one of them whether it is right.
         epsilon: ε of the answer of a device in one period.
-        name: name of the campaign; by default the model's name with ``-outcome``, or for several models the first
-            model's name with ``-comparison``.
+        name: name of the campaign; by default the (first) model's with ``-outcome``, for several ``-comparison``.
         contact, period, days, min_batch_size, series, share: arguments of :func:`plan_campaign`.
         weights: positive integers, one for each of several models, in proportion to its share of the answers. Equal by
             default.
         now: seconds since 1970; None means the present time.
 
     Raises:
-        InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``, ``series_invalid``; ``models_invalid``,
-            ``schemas_differ``, ``weights_invalid``: models that can not be compared, or wrong weights; for a model that
-            is not given as bytes ``file_not_found``, ``unreadable``, ``too_large``, ``model_unknown``.
-        InputError, DocumentError, StorageError: the model is not accepted, or the campaign can not be signed
-            (:func:`aggregator.publishing.campaigns.publish_evaluation`).
+        InputError: a term is out of its range; ``models_invalid``, ``schemas_differ``, ``weights_invalid``: models that
+            can not be compared, or wrong weights.
+        InputError, DocumentError, StorageError: a model can not be read or is not accepted, or the campaign can not be
+            signed (:func:`aggregator.publishing.campaigns.publish_evaluation`).
     """
     signer = opened(workspace)
     micro = micro_epsilon(epsilon)
@@ -289,10 +275,8 @@ def guarantee_sheet(
 
     Raises:
         InputError: ``argument_invalid``: a number is out of its range, ``records`` is given for a campaign for devices,
-            or ``shuffled`` for one that nodes answer; ``file_not_found``, ``unreadable``, ``too_large``,
-            ``campaign_unknown``.
-        DocumentError: it is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`).
-        StorageError: the workspace can not be read.
+            or ``shuffled`` for one that nodes answer.
+        InputError, DocumentError, StorageError: the campaign or the workspace can not be read.
     """
     raw = document_bytes("campaign", campaign, None if workspace is None else opened(workspace))
     payload = read_envelope(raw, "campaign").payload
@@ -307,12 +291,11 @@ def verify(document: Document, trust: Document, *, newer: Sequence[Document] = (
     Args:
         document: bytes or path of the signed file.
         trust: bytes or path of the trust root, which is trusted without a check.
-        newer: newer roots, in any order. They are followed one by one from ``trust``; the last root that is reached
-            decides.
+        newer: newer roots, in any order, followed one by one from ``trust``; the last root that is reached decides.
         now: seconds since 1970; None means the present time.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``unknown_file``: it is no such document.
+        InputError: ``unknown_file``: it is no such document; or a file can not be read.
         DocumentError: devices would refuse it (:func:`aggregator.publishing.signatures.verify_signed`), or the roots do
             not follow from one another (:func:`aggregator.publishing.signatures.follow_roots`).
     """
@@ -331,10 +314,7 @@ def present(now: int | None) -> int:
 
 
 def _pace(parameters: CampaignParameters | EvaluationParameters) -> str:
-    """Return a warning if devices under default limits skip some of the periods; else empty text.
-
-    In a series there is none, since a device answers once.
-    """
+    """Return a warning if devices under default limits skip periods; empty if not, and in a series (one answer)."""
     if parameters.series is not None:
         return ""
     return pace_warning(parameters.epsilon_micro, parameters.period_seconds, parameters.lifetime_seconds)

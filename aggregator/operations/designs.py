@@ -1,11 +1,5 @@
 """``hearsay design`` and ``hearsay refine`` as Python functions: the work between reading options and printing.
 
-    found = aggregator.design("pilot.csv", "schema.toml", epsilon=1, devices=100_000)
-    made = aggregator.make_campaign("work", found.file, epsilon=1, mechanism="auto", class_question=False)
-
-    step = aggregator.refine(["s1", "s2"], devices=100_000, epsilon=1)
-    models = aggregator.sign_candidates("work", step, ["s1", "s2"])
-
 The commands call these functions. :mod:`aggregator.operations.campaigns` describes the forms of workspaces and ``now``.
 """
 
@@ -58,13 +52,11 @@ def design(
         devices: size of the fleet, 1 to 10¹⁵.
         missing: cells of the pilot that stand for a missing value.
         seed: number from which the simulated answers are drawn.
-        judge: whether the accuracies of the whole procedure and of the pilot alone are measured. This is most of the
-            work.
+        judge: whether the accuracies of the whole procedure and of the pilot alone are measured: most of the work.
 
     Raises:
         InputError: ``argument_invalid``: ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema or
-            the pilot can not be read or used (:func:`check_pilot`,
-            :func:`aggregator.planning.feature_selection.from_pilot.design`).
+            the pilot can not be read or used (:func:`aggregator.planning.feature_selection.from_pilot.design`).
     """
     fleet = _fleet(devices, epsilon)
     file = _file(schema)
@@ -91,8 +83,7 @@ def refine(
     :func:`aggregator.make_evaluation` with the same share.
 
     Args:
-        stores: stores of the campaigns that asked about features, open or their folders, in any order; none for the
-            first step.
+        stores: stores of the campaigns that asked about features, open or their folders; none for the first step.
         evaluations: stores of the evaluations of the series, in any order.
         devices: size of the fleet, 1 to 10¹⁵; the same at each step.
         epsilon: ε of the one answer of a device in the series.
@@ -101,10 +92,9 @@ def refine(
         series: name of the series, only for the first step; later the campaigns name it.
 
     Raises:
-        InputError: ``argument_invalid``: neither stores nor a schema are given, or both; or a schema without the name
-            of a series; or ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema can not be read;
-            ``refine_invalid`` and the other reasons of
-            :func:`aggregator.planning.feature_selection.from_answers.refine`.
+        InputError: ``argument_invalid``: not exactly one of stores and schema, a schema without the name of a series,
+            or ``devices`` out of range; ``epsilon_invalid``; the schema can not be read; ``refine_invalid`` and the
+            other reasons of :func:`aggregator.planning.feature_selection.from_answers.refine`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
         StorageError: a store can not be opened or counted.
     """
@@ -129,14 +119,11 @@ def sign_candidates(
 ) -> dict[str, bytes]:
     """Sign the candidate models of a step of :func:`refine`, or take those that the workspace has signed before.
 
-    Only a step of the kind ``evaluate`` has candidates. ``stores`` are the same as for :func:`refine`.
-
-    Returns:
-        Name of each candidate → the bytes of its ``.hsm`` file, in the order of :func:`aggregator.make_evaluation`.
+    Only a step of the kind ``evaluate`` has candidates. ``stores`` are the same as for :func:`refine`. The result has
+    the bytes of each candidate's ``.hsm`` file by its name, in the order of :func:`aggregator.make_evaluation`.
 
     Raises:
-        InputError, PolicyError, DocumentError, StorageError: a store can not be opened, or a model can not be made or
-            signed (:func:`aggregator.planning.feature_selection.from_answers.sign_candidates`).
+        InputError, PolicyError, DocumentError, StorageError: a store can not be opened, or a model not made or signed.
     """
     if not step.candidates:
         return {}
@@ -161,5 +148,4 @@ def _file(schema: SchemaFile | Schema | str | Path) -> SchemaFile:
 
 
 def _open(store: Store | str | Path) -> Store:
-    """Return an open store unchanged; else open the store in a folder."""
     return store if isinstance(store, Store) else open_store(store)

@@ -1,9 +1,5 @@
 """Ingest reports and make models in Python: the work of the commands between reading options and printing.
 
-    aggregator.ingest("c.hsc", ["a.hsr", "b.hsr"], "store", workspace="work")
-    aggregator.count("store", "2026-11-01..2026-11-30").frame()
-    aggregator.make_model("work", "store").save("m.hsm")
-
 The commands call these functions. :mod:`aggregator.operations.campaigns` describes the forms of workspaces, documents
 and ``now``.
 """
@@ -75,8 +71,8 @@ def ingest(
         enrolled: the ids of a closed fleet; reports with other ids are refused.
         nodes: only for a campaign for nodes: the signed list of nodes, a path or bytes, checked as the campaign is.
             None takes the newest list that the store has.
-        keys: only for a masked campaign: a version of the dealer's key book, a path or bytes. None takes the versions
-            that the store has. The dealer that the campaign names must have signed it.
+        keys: only for a masked campaign: a version of the dealer's key book, a path or bytes, signed by the campaign's
+            dealer. None takes the versions that the store has.
         buckets: number of buckets of a new store, a power of two.
         recursive: whether folders in a folder are searched too.
         now: the present, in seconds since 1970; None means the present time.
@@ -88,10 +84,10 @@ def ingest(
     Raises:
         InputError: ``campaign_for_devices``: ``nodes`` or ``keys`` is given, and the campaign is for devices;
             ``nodes_unknown``, ``keys_unknown``: no list of nodes, or no key book, was ever given;
-            ``campaign_not_masked``: ``keys`` is given, and the campaign has no masked sums.
-        InputError: ``unreadable``: there is no store yet, and none of the files can be read.
-        InputError, DocumentError, PolicyError, StorageError: the campaign is refused (:func:`check_campaign`), the
-            store can not be made (:func:`create_store`), or the ingest fails (:meth:`Store.ingest`).
+            ``campaign_not_masked``: ``keys`` is given, and the campaign has no masked sums; ``unreadable``: there is no
+            store yet, and none of the files can be read.
+        InputError, DocumentError, PolicyError, StorageError: the campaign is refused, the store can not be made
+            (:func:`create_store`), or the ingest fails (:meth:`Store.ingest`).
     """
     raw = check_campaign(campaign, workspace=workspace, trust=trust)
     listed = [files] if isinstance(files, str | Path) else files
@@ -133,8 +129,7 @@ def count(
     Raises:
         InputError: ``argument_invalid``: ``periods`` has another type; ``periods_invalid``, ``periods_absent``;
             ``robust_invalid``: no such rule, or the store has reports; ``robust_unequal``; ``fleet_incomplete``,
-            ``reports_forgotten``: the rosters do not tell the devices of all reports; ``store_not_folder``: ``store``
-            is a URL.
+            ``reports_forgotten``: the rosters do not tell the devices of all reports.
         PolicyError: ``batch_too_small``: there is no summary; ``nodes_too_few``: the robust rule needs more nodes.
         StorageError: the store can not be opened or counted (:meth:`Store.tally_report`).
     """
@@ -151,17 +146,13 @@ def count(
 
 
 def _opened(store: Store | EnvelopeStore | str | Path) -> Store | EnvelopeStore:
-    """Return an open store unchanged; else open the store of reports or of summaries in a folder."""
     if isinstance(store, Store | EnvelopeStore):
         return store
     return open_node_store(store) if is_node_store(store) else open_store(store)
 
 
 class JoinedStatistics(NamedTuple):
-    """Statistics of one or several stores together.
-
-    ``homogeneity`` tests whether several stores are samples of one population; None for one store.
-    """
+    """Statistics of one or several stores together, and the test whether several are of one population; else None."""
 
     statistics: Statistics
     homogeneity: Homogeneity | None
@@ -178,12 +169,12 @@ def together(
 
     Args:
         parts: statistics of each store, at least one.
-        one_population, disjoint: the analyst's declarations (:func:`aggregator.estimates.joining.join`), used for
-            several stores only.
+        one_population, disjoint: the analyst's declarations about several stores
+            (:func:`aggregator.estimates.joining.join`).
         postprocess: name of the post-processing; by default that of the campaign issued last.
 
     Raises:
-        InputError: ``argument_invalid``: ``parts`` is empty; the reasons of :func:`aggregator.estimates.joining.join`.
+        InputError: the reasons of :func:`aggregator.estimates.joining.join`.
     """
     if len(parts) == 1:
         return JoinedStatistics(parts[0], None)
@@ -209,15 +200,13 @@ def sign_model(
         workspace: the workspace that signed the campaign.
         statistics: statistics of one source, or of several joined ones.
         campaign: the bytes of the source's campaign file, or of all sources' files.
-        postprocess: name of the post-processing; by default that of the campaign.
-        name: name of the model; by default the campaign's.
+        postprocess, name: of the model; by default those of the campaign.
         days: lifetime of the model, in days.
         now: seconds since 1970; None means the present time.
 
     Raises:
-        InputError: ``terms_invalid``: ``days`` is no whole number, or less than 1.
-        InputError, PolicyError, DocumentError, StorageError: the model can not be made, signed or recorded
-            (:func:`aggregator.publishing.models.publish_model`).
+        InputError, PolicyError, DocumentError, StorageError: ``terms_invalid``: ``days`` is no whole number, or less
+            than 1; or as of :func:`aggregator.publishing.models.publish_model`.
     """
     signer = opened(workspace)
     raw = publish_model(
@@ -256,8 +245,7 @@ def make_model(
         options: further arguments of :func:`sign_model`.
 
     Raises:
-        InputError, PolicyError, DocumentError, StorageError: the errors of :func:`count`, :func:`together` and
-            :func:`sign_model`.
+        InputError, PolicyError, DocumentError, StorageError: as of :func:`count`, :func:`together`, :func:`sign_model`.
     """
     given = [store] if isinstance(store, Store | EnvelopeStore | str | Path) else list(store)
     kept = [_opened(each) for each in given]
@@ -288,9 +276,8 @@ def evaluate(
     and :func:`together`. Stores of one series need neither ``one_population`` nor ``disjoint``.
 
     Raises:
-        InputError: ``not_an_evaluation``, ``mechanism_unknown``: the answers to a campaign give no accuracy;
-            ``argument_invalid``: no store is given; ``population_undeclared`` and other reasons of stores that do not
-            fit together.
+        InputError: ``not_an_evaluation``, ``mechanism_unknown``: the answers give no accuracy; ``argument_invalid``: no
+            store is given; ``population_undeclared`` and other reasons of stores that do not fit together.
         PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
         InputError, StorageError: the reports can not be counted (:func:`count`).
     """

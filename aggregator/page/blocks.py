@@ -62,13 +62,7 @@ class Table(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A chart, and the table with the same numbers.
-
-    Attributes:
-        svg: markup of :mod:`aggregator.page.charts`.
-        table: table of the chart's numbers and of further ones.
-        heading: a heading of the third level above the chart; empty for none.
-    """
+    """A chart as SVG markup, the table of its numbers, and a heading of the third level above it, or none if empty."""
 
     svg: str
     table: Table
@@ -121,10 +115,7 @@ def items(lead: str, texts: Iterable[object]) -> Items:
 
 
 def facts(caption: str, pairs: Mapping[str, object], more: str = "") -> Facts:
-    """Return bounded names and values; at most :data:`MOST_ROWS` of them.
-
-    ``more``: the command that prints the others.
-    """
+    """Return at most :data:`MOST_ROWS` bounded names and values. ``more``: the command that prints the others."""
     listed = list(pairs.items())
     rows = tuple((clipped(name, MOST_CELL), clipped(value)) for name, value in listed[:MOST_ROWS])
     return Facts(clipped(caption), rows, _left_out(len(listed) - len(rows), more))
@@ -142,14 +133,7 @@ def table(
 ) -> Table:
     """Return a table of bounded cells, with at most ``most`` rows. Floats have four significant digits.
 
-    Args:
-        caption: says what the table is about.
-        columns: names of the columns.
-        rows: cells of each row.
-        numeric: positions of the columns that are aligned on the right.
-        more: the command that prints rows which are left out.
-        folded: whether the reader opens the table to see the rows.
-        most: number of rows that are shown.
+    The arguments are the fields of :class:`Table`; ``more`` is the command that prints the rows which are left out.
     """
     listed = list(rows)
     shown = tuple(tuple(_cell(value) for value in row) for row in listed[:most])
@@ -159,14 +143,12 @@ def table(
 
 
 def _left_out(number: int, command: str) -> str:
-    """Return a sentence about rows that are left out; empty if there are none."""
     if number <= 0:
         return ""
     return f"{number} more rows are left out" + (f"; {command} prints them" if command else "")
 
 
 def _cell(value: object) -> str:
-    """Return the text of a table's cell, empty for None."""
     if value is None:
         return ""
     return clipped(f"{value:.4g}" if isinstance(value, float) else value, MOST_CELL)

@@ -52,8 +52,7 @@ def whiskers(
 ) -> str:
     """Draw bars with whiskers over a common axis, and return the markup of an inline SVG.
 
-    Bars begin at 0, or at the end of the axis that is nearest to 0. Values and whiskers beyond the axis are cut at its
-    ends. A row without an interval has no whisker, and says so in words.
+    Bars begin at 0, or at the end of the axis nearest to 0. Values and whiskers beyond the axis are cut at its ends.
 
     Args:
         title: what the bars are, for readers who do not see the chart.
@@ -86,10 +85,7 @@ def whiskers(
 
 
 def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str, left: float) -> list[str]:
-    """Return the parts of one row: name, bar, whisker, value.
-
-    Bars begin at ``left``, beside their names or below them.
-    """
+    """Return the parts of one row: name, bar from ``left`` on, whisker, value."""
     middle = top + _ROW / 2
     name = svg_text(_LEFT - 6, middle + 4, row.name, "end")
     if left == _NEAR:
@@ -115,15 +111,11 @@ def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str, left: float)
 
 
 def _fits(name: str, width: float) -> bool:
-    """Return whether a name is at most ``width`` pixels wide."""
     return len(name) <= _MOST_CUT and sum(map(_width, name)) <= width
 
 
 def _label(name: str) -> str:
-    """Return a name, cut so that it is as wide as the chart. A cut name keeps both ends: many names begin alike.
-
-    The whole name appears when the pointer rests on it.
-    """
+    """Return a name, cut in its middle so that it is as wide as the chart: many long names begin alike."""
     if _fits(name, _WIDTH):
         return name
     first, last = name[:_MOST_CUT], name[-_MOST_CUT:]
@@ -146,7 +138,6 @@ def _width(character: str) -> float:
 
 
 def _in_words(row: Bar, unit: str, without: str) -> str:
-    """Return name, value and interval of a row as one text."""
     value = "no value" if row.value is None else _shown(row.value, unit, 1)
     if row.low is None or row.high is None:
         alone = "" if row.noise is None else f", noise alone up to {_shown(row.noise, unit, 1)}"

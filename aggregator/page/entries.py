@@ -23,12 +23,10 @@ def text_of(card: Mapping[str, object], key: str) -> str:
 
 
 def rows_of(card: Mapping[str, object], title: str, leave: Iterable[str] = ()) -> dict[str, str]:
-    """Return the entries of one section of the card's words (``aggregator.cards.card_words``): name → text.
+    """Return the entries of one section of the card's words: name → text.
 
-    Args:
-        card: the card.
-        title: a key of ``SECTIONS``, or ``REST``.
-        leave: keys of the card that the page shows elsewhere.
+    ``title`` is a key of ``SECTIONS`` in ``aggregator.cards.card_words``, or ``REST``; ``leave`` are keys of the card
+    that the page shows elsewhere.
     """
     left = set(leave)
     found = dict(sections({key: value for key, value in card.items() if key not in left}))

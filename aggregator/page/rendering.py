@@ -1,8 +1,7 @@
-"""Sections → the HTML of a page, by Jinja2. The size of the page is bounded whatever the sections hold.
+"""Sections → the HTML of a page, by Jinja2, at most :data:`PAGE_BYTES` long whatever the sections hold.
 
 Every section has its own number of bytes (:data:`SECTION_BYTES`, of the one with the charts :data:`LARGEST_BYTES`). A
-block that does not fit in what is left of its section is left out, and a sentence says how many are. So the page has at
-most the sum of these numbers, and the heading with the style sheet.
+block that does not fit in what is left of its section is left out, and a sentence says how many are.
 """
 
 from __future__ import annotations
@@ -80,10 +79,7 @@ class Page(NamedTuple):
 
 
 def _fitting(blocks: Sequence[Block], left: int) -> list[Markup]:
-    """Return the blocks of a section as HTML, as many as fit in ``left`` bytes.
-
-    A chart that does not fit leaves its table, if that fits.
-    """
+    """Return the blocks that fit in ``left`` bytes as HTML. A chart that does not fit leaves its table, if possible."""
     found = []
     omitted = 0
     for block in blocks:
@@ -101,17 +97,13 @@ def _fitting(blocks: Sequence[Block], left: int) -> list[Markup]:
 
 
 def _shown(block: Block | Table) -> Markup:
-    """Return one block as HTML."""
     kind = type(block).__name__.lower()
     return Markup(_environment().get_template("block.html").render(kind=kind, block=block))  # noqa: S704 - the template escapes
 
 
 @cache
 def _environment() -> Environment:
-    """Return a Jinja2 environment with this package's templates.
-
-    It escapes every value unless a template says otherwise.
-    """
+    """Return a Jinja2 environment with this package's templates. It escapes all values that a template inserts."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
@@ -123,5 +115,4 @@ def _environment() -> Environment:
 
 @cache
 def _style() -> str:
-    """Return the style sheet of all pages."""
     return files("aggregator.page").joinpath("style.css").read_text(encoding="utf-8")

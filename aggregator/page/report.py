@@ -1,9 +1,4 @@
-"""``hearsay report``: the page of stores or of a model, in Python.
-
-The command of the same name calls :func:`report`:
-
-    aggregator.report("store", workspace="work").save("page.html")
-"""
+"""``hearsay report``: the page of stores or of a model, in Python: ``aggregator.report("store").save("page.html")``."""
 
 from __future__ import annotations
 
@@ -61,11 +56,7 @@ class Report(NamedTuple):
     html: str
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the page to a file. With ``force`` an existing file is replaced.
-
-        Raises:
-            InputError, StorageError: those of :func:`aggregator.common.files.write_output`.
-        """
+        """Write the page to a file. With ``force`` an existing file is replaced."""
         write_output(Path(path), self.html.encode(), force=force)
 
 
@@ -128,7 +119,6 @@ def report(
 def _of_stores(
     found: StoreSubject, measured: list[Measured], decision: Decision, now: int, *, is_verified: bool
 ) -> Report:
-    """Return the page of stores."""
     names = ", ".join(dict.fromkeys(quoted(campaign.header.name) for campaign in found.campaigns))
     counted = [_status(store) for store in found.stores]
     sheets = [
@@ -161,7 +151,6 @@ def _of_stores(
 
 
 def _of_model(found: ModelSubject, measured: list[Measured], now: int, *, is_verified: bool) -> Report:
-    """Return the page of a model."""
     card = found.card
     influences = {name: bits for name, (bits, _) in influence_of(card).items()}
     sheets = [promises.sheet_of(campaign, raw, None) for campaign, raw in found.campaigns]
@@ -183,12 +172,10 @@ def _of_model(found: ModelSubject, measured: list[Measured], now: int, *, is_ver
 
 
 def _status(store: AnyStore) -> Status | NodeStatus:
-    """Return the status of a store of either kind."""
     return store_status(store) if isinstance(store, Store) else node_status(store)
 
 
 def _card(found: Statistics, decision: Decision) -> dict[str, object]:
-    """Return the card that a model of these statistics would have."""
     postprocess = found.fit.postprocess
     return {**full_card(found, postprocess, chosen=decision), **foresee(found, postprocess).to_card()}
 
@@ -210,7 +197,6 @@ def _decision(schema: SchemaFile | str | Path, found: StoreSubject) -> Decision:
 
 
 def _made(kind: str, title: str, sections: Sequence[Section], now: int, *, is_verified: bool) -> Report:
-    """Render the sections as the page."""
     page = Page(
         title,
         VERIFIED if is_verified else UNVERIFIED,

@@ -94,8 +94,7 @@ def open_stores(
 ) -> StoreSubject:
     """Open stores, check their campaigns' signatures if ``workspace`` or ``trust`` is given, and count their reports.
 
-    ``given``, ``periods``, ``one_population`` and ``disjoint`` are those of :func:`aggregator.report`. ``workspace`` or
-    ``trust`` says whose signatures the campaigns must have; at most one of them is given.
+    The arguments are those of :func:`aggregator.report`; at most one of ``workspace`` and ``trust`` is given.
 
     Raises:
         InputError, DocumentError, StorageError: a store can not be opened or counted, the root does not accept a
@@ -118,8 +117,8 @@ def open_stores(
 def open_model(given: str | Path, workspace: Workspace | None, trust: bytes | None, now: int) -> ModelSubject:
     """Read a model file, or with a workspace a name, NAME@VERSION or id of a model, and check its signatures.
 
-    ``workspace`` or ``trust`` says whose signatures the model must have at the time ``now``; without both no signature
-    is checked.
+    ``workspace`` or ``trust`` says whose signatures the model must have at the time ``now``; without both none is
+    checked.
 
     Raises:
         InputError: ``not_reportable``: the file is another document; and the errors of :func:`.naming.document_bytes`.
@@ -150,9 +149,7 @@ def _campaigns(document: ModelDocument, workspace: Workspace) -> tuple[tuple[Cam
 def open_evaluations(
     given: Sequence[Given], about: StoreSubject | ModelSubject, *, workspace: Workspace | None, trust: bytes | None
 ) -> list[Measured]:
-    """Count the stores of evaluations, each for itself, and check that they are about the page's model.
-
-    ``about`` is what the page is about; the other arguments are those of :func:`open_stores`.
+    """Count the stores of evaluations, each for itself, and check that they evaluate what the page is ``about``.
 
     Raises:
         InputError: ``other_model``: an evaluation is of another model, or of a model from another campaign;
@@ -226,8 +223,8 @@ def trusted(
     """Return the open workspace or the bytes of the trust root; both None if both arguments are.
 
     Raises:
-        InputError: ``trust_ambiguous``: both are given; a file can not be read.
-        StorageError: the workspace can not be opened.
+        InputError: ``trust_ambiguous``: both are given.
+        InputError, StorageError: the file or the workspace can not be read.
     """
     if workspace is not None and trust is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
@@ -237,7 +234,6 @@ def trusted(
 
 
 def _opened(given: Given) -> AnyStore:
-    """Return an open store unchanged, or open the store in a folder."""
     if isinstance(given, Store | EnvelopeStore):
         return given
     return open_node_store(given) if is_node_store(given) else open_store(given)

@@ -182,7 +182,6 @@ def _print(file: Path, state: BudgetState) -> None:
 
 
 def _row(query: Query) -> tuple[object, ...]:
-    """Return the cells of a query's row: time, number of the set of records, ε, δ, and what was asked."""
     cost = query.cost
     return when(query.spent_at), query.data + 1, format_micro(cost.epsilon_micro), _shown(cost.delta), query.query
 

@@ -148,7 +148,6 @@ def fit(
 
 
 def _check_label(schema: Schema, label: str) -> None:
-    """Raise an error if the label is not the schema's."""
     if label != schema.label.name:
         raise InputError("label_missing", f"the schema's label is '{schema.label.name}' and not '{label}'")
 

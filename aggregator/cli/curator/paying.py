@@ -20,9 +20,7 @@ _OTHERS = 0o077
 
 
 def open_budget(path: Path) -> BudgetFile:
-    """Open a budget file, and print a warning if other users than its owner can read or write it.
-
-    The caller must close it.
+    """Open a budget file, which the caller must close. Warn if other users than its owner can read or write it.
 
     Raises:
         InputError, StorageError: those of :meth:`aggregator.curator.budget.BudgetFile.open`.
@@ -36,13 +34,7 @@ def open_budget(path: Path) -> BudgetFile:
 
 
 class Payment(NamedTuple):
-    """The cost of a private result, and the budget that pays it.
-
-    Attributes:
-        epsilon_micro: ε in millionths.
-        delta: δ.
-        budget: path of the budget file.
-    """
+    """The cost of a private result, ε in millionths and δ, and the path of the budget file that pays it."""
 
     epsilon_micro: int
     delta: Fraction

@@ -62,7 +62,6 @@ def _as_json(model: Model) -> bytes:
 
 
 def _as_sklearn(model: Model) -> bytes:
-    """Return the bytes of a joblib file. Raises InputError: ``missing_extra``, ``not_exportable``."""
     from aggregator.models.interchange import to_sklearn
 
     pipeline = to_sklearn(model)

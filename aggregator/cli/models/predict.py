@@ -71,7 +71,6 @@ def predict(
 
 
 def _accuracy(found: Predictions) -> dict[str, object]:
-    """Return the accuracy as a fact to print: the share of right classes and the number of labelled records."""
     if found.accuracy is None:
         return {"accuracy": "not known: no record has one of the classes as its label"}
     return {"accuracy": f"{found.accuracy:.1%} of {found.labelled} records with a label"}

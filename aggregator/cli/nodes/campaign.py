@@ -23,10 +23,7 @@ from protocol.documents.campaign import Campaign
 
 
 def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a masked campaign.
-
-    The command gets ``masking``: their values, or None if the campaign is not masked.
-    """
+    """Add the options of a masked campaign. The command gets ``masking``, which is None if no dealer is given."""
 
     @wraps(function)
     def checked(**given: Any) -> None:
@@ -154,7 +151,6 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
 
 
 def _facts(made: Campaign, output: Path) -> list[Fact]:
-    """Return the facts about a signed campaign for nodes that the command prints."""
     assert made.nodes is not None
     sheet = node_sheet(made)
     return [

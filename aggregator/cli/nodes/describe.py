@@ -87,10 +87,7 @@ class Entry(NamedTuple):
 
 
 def entries(raw: bytes, role: str = "node") -> Iterator[Entry]:
-    """Yield the summaries (with the role ``masked`` the messages) of a file and its damage, in order.
-
-    Signatures are not checked.
-    """
+    """Yield the summaries (role ``masked``: messages) of a file and its damage, in order. No signature is checked."""
     read = read_message if role == "masked" else read_summary
     for piece in read_summaries(raw, role):
         reason, found = piece.reason, None
@@ -103,10 +100,7 @@ def entries(raw: bytes, role: str = "node") -> Iterator[Entry]:
 
 
 def pieces_shown(raw: bytes, role: str = "node") -> Facts | None:
-    """Return what a file of summaries or masked messages says, with its damage. Nothing is verified.
-
-    The result is None for the role ``node`` if the file has no summary.
-    """
+    """Return what a file of summaries or masked messages says, with its damage; None if it has no summary."""
     rows: list[list[object]] = []
     listed: list[dict[str, Any]] = []
     count = damaged = 0
@@ -130,12 +124,10 @@ def pieces_shown(raw: bytes, role: str = "node") -> Facts | None:
 
 
 def dealer_shown(raw: bytes, role: str | None) -> Facts | None:
-    """Return what a file of a masked campaign says: messages, key book, release, request, or a dealer's public file.
+    """Return what a file of a masked campaign says, without a check of its signature; None for other files.
 
-    Nothing is verified. The result is None for other files.
-
-    Raises:
-        DocumentError: a key book or release can not be read.
+    Such files are messages, a key book, a release, a request, and a dealer's public file. A key book or release that
+    can not be read raises DocumentError.
     """
     if role == "masked":
         return pieces_shown(raw, role)
@@ -211,9 +203,7 @@ def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_fi
         Facts about the key book or release, in the types of JSON.
 
     Raises:
-        InputError: the campaign's file can not be read; ``campaign_not_masked``.
-        DocumentError: the campaign is refused (:func:`protocol.documents.trust.verify`), or the file is
-            (:func:`protocol.masked.keys.read_key_book`, :func:`protocol.masked.release.read_release`).
+        InputError, DocumentError: the campaign can not be read or is refused, is not masked, or the file is refused.
     """
     asked = campaign.parse_campaign(_accepted(state, campaign_file, "campaign", campaign.UNDERSTOOD, now))
     facts: dict[str, Any] = {"kind": KINDS[role], "verified": True, "campaign": asked.header.name}
@@ -235,9 +225,9 @@ def verify_summaries(raw: bytes, state: trust.TrustState, campaign_file: Path, l
         now: seconds since 1970.
 
     Raises:
-        InputError: a file can not be read; ``not_a_campaign``: the campaign is not for nodes; ``summaries_refused``: a
-            summary is refused, or the file is damaged. The result is printed first.
-        DocumentError: campaign or list lack signatures or are out of date (:func:`protocol.documents.trust.verify`).
+        InputError: ``not_a_campaign``: the campaign is for devices; ``other_name``: it names another list;
+            ``summaries_refused``: a summary is refused, or the file is damaged. The result is printed first.
+        DocumentError: campaign or list lack signatures or are out of date.
     """
     asked = campaign.parse_campaign(_accepted(state, campaign_file, "campaign", campaign.UNDERSTOOD, now))
     if asked.nodes is None:
@@ -263,7 +253,6 @@ def verify_summaries(raw: bytes, state: trust.TrustState, campaign_file: Path, l
 
 
 def _accepted(state: trust.TrustState, path: Path, role: str, known: frozenset[str], now: int) -> bytes:
-    """Return the payload of a document after a check that keys of the trusted root have signed it."""
     return trust.verify(state, read_file(path, SIZE_LIMITS[role]), role, now, known).payload
 
 

@@ -111,10 +111,7 @@ def request(store: Path, period: str | None, output: Path, *, again: bool) -> No
 
 
 def _keep_other(output: Path, raw: bytes) -> Path | None:
-    """Rename a file of another request that has the path ``output``.
-
-    Return its new path, or None if there is no such file.
-    """
+    """Rename a file at ``output`` that holds another request; return its new path, or None if there is no such file."""
     try:
         present = read_file(output, MAX_REQUEST_BYTES)
         parse_request(present)
@@ -380,7 +377,6 @@ def _say_release(made: ReleasedSum, output: Path) -> None:
 
 
 def _json(served: ServedCampaign) -> dict[str, Any]:
-    """Return a campaign that a dealer serves, in the types of JSON."""
     releases = [
         {**each._asdict(), "campaign": served.campaign.id, "parties": len(each.parties) // 8}
         for each in served.releases
@@ -396,7 +392,6 @@ def _json(served: ServedCampaign) -> dict[str, Any]:
 
 
 def _print_campaign(served: ServedCampaign) -> None:
-    """Print a campaign that a dealer serves: facts, key books and releases."""
     click.echo()
     facts: dict[str, object] = {
         "campaign": served.campaign.header.name,

@@ -54,10 +54,7 @@ nodes.add_command(campaign)
 
 
 def _signs(verb: str) -> Callable[[Callable[..., SignedList]], Callable[..., None]]:
-    """Make a command from a function that signs a list: add the shared options, write the list and print it.
-
-    ``verb`` names in the output the number of nodes that changed.
-    """
+    """Make a command from a function that signs a list. ``verb`` names the number of changed nodes in the output."""
 
     def decorated(function: Callable[..., SignedList]) -> Callable[..., None]:
         @options.together(options.workspace, options.output, options.life(365, "list"))

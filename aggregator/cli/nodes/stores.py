@@ -51,16 +51,14 @@ def ingest_summaries(
         names: files, folders, patterns, URLs, or ``-``.
         store: folder of the store, which is made if there is none.
         list_bytes: a list of nodes whose signatures were checked; None for the list that the store has.
-        book_bytes: a version of the dealer's key book for a masked campaign; None for those that the store has.
+        book_bytes: a version of the dealer's key book; None for those that the store has.
         now: the present, in seconds since 1970.
         recursive: whether folders in folders are read.
         strict: whether an unread file is an error.
 
     Raises:
-        InputError: ``unreadable``: no file can be read, or one with ``strict``; ``nodes_unknown``,
-            ``keys_unknown``: there is no list, or no key book.
-        DocumentError: the list is refused.
-        StorageError: the store can not be made or written.
+        InputError: ``unreadable``: no file can be read, or one with ``strict``.
+        InputError, DocumentError, StorageError: the store can not be made or written, or the list or book is refused.
     """
     from aggregator.nodes.store.opening import kind_of, new_or_open
 
@@ -91,17 +89,12 @@ def _print_taken(taken: EnvelopeIngest, what: str) -> None:
 
 
 def export_summaries(store: Path, kind: str, periods: Span | None, output: Path, *, everything: bool) -> None:
-    """Write the summaries or masked messages of a store to one file, and print their number.
+    """Write the summaries (``kind`` ``hsn``) or masked messages (``hse``) of a store to one file; print their number.
 
-    Args:
-        store: folder of the store.
-        kind: ``hsn`` or ``hse``, as the store holds summaries or masked messages.
-        periods: the periods to write; None for all.
-        output: the file.
-        everything: write all kept summaries, also those that do not count.
+    With ``everything`` also those that do not count. ``periods`` is None for all.
 
     Raises:
-        InputError, StorageError: those of :meth:`aggregator.nodes.store.envelope_store.EnvelopeStore.export`.
+        InputError, StorageError: the store holds the other kind, or can not be read or written.
     """
     from aggregator.nodes.store.opening import open_node_store
 
@@ -119,13 +112,7 @@ def export_summaries(store: Path, kind: str, periods: Span | None, output: Path,
 def list_refused(store: Path, reason: str | None, *, pieces: bool) -> None:
     """Print how much was refused of files of summaries, by reason and file. The refused bytes are not in the store.
 
-    Args:
-        store: folder of the store.
-        reason: the reason to print; None for all.
-        pieces: whether to print one line for each refused summary or damaged byte range.
-
-    Raises:
-        InputError, StorageError: the store can not be read.
+    ``reason`` is the only reason to print, or None for all; ``pieces`` prints a line for each summary or damaged range.
     """
     from aggregator.nodes.store.opening import open_node_store
 
@@ -152,14 +139,7 @@ _NAMES = 4
 
 
 def print_node_status(store: Path) -> None:
-    """Print the nodes of each period, and by reason the summaries that do not count.
-
-    Args:
-        store: folder of the store.
-
-    Raises:
-        InputError, StorageError: the store can not be read (:func:`aggregator.nodes.store.status.status`).
-    """
+    """Print the nodes of each period, and by reason the summaries that do not count."""
     from aggregator.nodes.store.masked import MaskedStore
     from aggregator.nodes.store.opening import open_node_store
     from aggregator.nodes.store.status import status
@@ -221,10 +201,7 @@ def _print(found: NodeStatus, what: str, neighbours: str) -> None:
 
 
 def _stated(found: NodeStatus, epsilon_micro: int) -> str:
-    """Return the number of summaries with this ε, in words.
-
-    The ids of their nodes are named if these are few and other nodes state another ε.
-    """
+    """Return the number of summaries with this ε, with the ids of their nodes if few nodes differ from the others."""
     nodes = found.epsilon_nodes[epsilon_micro]
     names = f": {', '.join(nodes)}" if len(found.summaries) > 1 and len(nodes) <= _NAMES else ""
     return f"{found.summaries[epsilon_micro]}{names}"

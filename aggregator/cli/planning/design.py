@@ -124,10 +124,7 @@ def _privately(
     missing: Sequence[str],
     output: Path,
 ) -> None:
-    """Choose with privacy, write the schema and print what was chosen.
-
-    ``wanted``: ε of the records in millionths, number of devices, ε of an answer in millionths, seed.
-    """
+    """Choose with privacy and write. ``wanted``: ε of the records, devices, ε of an answer (in millionths), seed."""
     from aggregator.common.tables import read_table
     from aggregator.curator.budget import BudgetFile
     from aggregator.planning.feature_selection.from_pilot import percent

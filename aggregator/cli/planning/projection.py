@@ -183,7 +183,6 @@ def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, m
 
 
 def _drawing(facts: dict[str, Any]) -> str:
-    """Return a bar chart of the components' variance and power, as SVG."""
     names = [str(index + 1) for index in range(len(facts["explained"]))]
     shown = {"explained variance": "explained", "discriminant power": "discriminant"}
     series = [Bars(text, facts[key]) for text, key in shown.items() if key in facts]

@@ -117,7 +117,6 @@ def schema(
 
 
 def _check_private(context: click.Context) -> None:
-    """Raise ``UsageError`` for options of a draft together with ``--private``."""
     for name in ("label", "name", "equal_frequency", "max_values", "drop"):
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--private takes no --{name.replace('_', '-')}", context)

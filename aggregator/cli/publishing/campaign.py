@@ -142,7 +142,6 @@ def _check_only_ending(context: click.Context) -> None:
 
 
 def _end(signer: Workspace, name: str, output: Path) -> None:
-    """Sign the version that ends a campaign, write it, and print what it ends."""
     from aggregator.operations.campaigns import end_campaign
 
     made = end_campaign(signer, name, now=int(time.time()))
@@ -172,7 +171,6 @@ def _print_compared(made: SignedCampaign, planned: Planned, devices: int | None)
 
 
 def _facts(signed: SignedCampaign, planned: Planned, output: Path) -> list[Fact]:
-    """Return the facts about a signed campaign that the command prints."""
     made = signed.campaign
     facts = {
         **signed_facts(made, output),

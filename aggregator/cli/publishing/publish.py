@@ -126,10 +126,7 @@ def _check_options(
     *,
     of_reports: bool,
 ) -> None:
-    """Raise ``UsageError`` for options that do not go together.
-
-    ``of_reports``: whether an option says which reports count.
-    """
+    """Raise ``UsageError`` for options that do not go together. ``of_reports``: an option says which reports count."""
     if not stores and tree is None:
         raise click.UsageError("Missing option '--store' or '--to'.", context)
     if books and tree is None:
@@ -202,10 +199,7 @@ def _recall_json(expected: Foresight) -> dict[str, dict[str, Any]]:
 
 
 def _dated(periods: str, statistics: Statistics) -> str:
-    """Return the periods of a model's card (``all``, or first and last number joined by ``..``), with their dates.
-
-    Periods of several campaigns, which may differ in length, are returned unchanged.
-    """
+    """Return the periods of a model's card with their dates; periods of several campaigns, of any length, unchanged."""
     if periods == "all" or len(statistics.sources) > 1:
         return periods
     campaign = statistics.campaign

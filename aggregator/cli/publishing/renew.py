@@ -91,7 +91,6 @@ def _facts(each: Renewed, *, dry_run: bool) -> dict[str, Any]:
 
 
 def _print(done: list[Renewed], *, dry_run: bool) -> None:
-    """Print what was done, one line for each document."""
     if not done:
         click.echo("nothing expires soon")
         return

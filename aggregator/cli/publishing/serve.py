@@ -59,7 +59,6 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
 
 
 def _say_endings(tree: Path) -> None:
-    """Print a warning for each document that has expired or will within a week."""
     from aggregator.publishing.tree import endings_in
 
     now = int(time.time())
@@ -73,7 +72,6 @@ def _stop(_number: int, _frame: object) -> None:
 
 
 def _read_token(path: Path) -> str:
-    """Return the token in a file."""
     token = read_file(path, MAX_TOKEN_BYTES).strip()
     if not token or not all(0x21 <= byte <= 0x7E for byte in token):
         raise InputError("token_invalid", "the token's file holds one word of ASCII, at most 4096 characters")

@@ -50,14 +50,9 @@ MAX_DAMAGE = 100
 
 
 def document(envelope: Envelope, role: str) -> Facts:
-    """Describe the content of a signed document. If devices refuse its values, the facts hold the reason.
+    """Describe the content of a signed document without a check. If devices refuse it, the facts hold the reason.
 
-    ``envelope`` is the document with its signatures, ``role`` is root, campaign, model or nodes (a node list).
-
-    Signatures and dates are not checked.
-
-    Raises:
-        DocumentError: ``malformed``: the payload can not be read at all.
+    ``role`` is root, campaign, model or nodes (a node list). A payload that can not be read raises DocumentError.
     """
     body, header = read_payload(envelope.payload)
     digest = sha256(envelope.payload).digest()
@@ -93,11 +88,7 @@ def document(envelope: Envelope, role: str) -> Facts:
 
 
 def uncompressed(file: Path, raw: bytes) -> Content:
-    """Return the content of a report file, decompressed if needed, within the same limits as in an ingest.
-
-    Args:
-        file: name of the file, for errors.
-        raw: bytes of the file.
+    """Return the content of the report file ``raw``, decompressed if needed, within the same limits as in an ingest.
 
     Raises:
         InputError: ``expands_too_far``, ``compression_damaged``, ``empty_file``.
@@ -111,11 +102,7 @@ def uncompressed(file: Path, raw: bytes) -> Content:
 
 
 def batches(raw: Content) -> Facts | None:
-    """Describe the bytes ``raw`` of a report file: its batches and damaged byte ranges.
-
-    The result is None if the file holds no batch. At most :data:`MAX_DAMAGE` damaged ranges are listed. Numbers of
-    reports and bytes are those of the whole file.
-    """
+    """Describe the bytes of a report file: its batches, and damage up to :data:`MAX_DAMAGE`; None without a batch."""
     rows: list[list[object]] = []
     entries: list[dict[str, Any]] = []
     records = damaged = stretches = 0
@@ -274,10 +261,7 @@ def show(file: Path) -> None:
 
 
 def _of_reports(file: Path, raw: bytes, role: str | None) -> Facts:
-    """Describe a file of reports or summaries.
-
-    ``role`` is ``node`` if the file begins with a node's envelope, else None.
-    """
+    """Describe a file of reports or summaries. ``role`` is ``node`` if it begins with a node's envelope, else None."""
     content = uncompressed(file, raw)
     shown = pieces_shown(bytes(content[:])) if role == "node" else batches(content)
     if shown is None and role is None:

@@ -215,7 +215,6 @@ def show(workspace: Path) -> None:
 
 
 def _roles(root: Root, rows: list[tuple[str, str, str]]) -> dict[str, object]:
-    """Return the threshold and the keys of every role, for programs."""
     return {
         name: {
             "threshold": role.threshold,
@@ -313,7 +312,6 @@ def resign(workspace: Path) -> None:
 
 
 def _root_facts(found: NextRoot) -> tuple[Fact, ...]:
-    """Return the file of a next root, and its signatures."""
     return Fact("file", str(found.path)), signatures(found.before, "root_before"), signatures(found.own, "itself")
 
 

@@ -157,7 +157,6 @@ def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes
 
 
 def _print_privacy(sheet: PrivacySheet | NodeSheet) -> None:
-    """Print the privacy sheet of a campaign for devices or for nodes."""
     if isinstance(sheet, PrivacySheet):
         print_sheet(sheet)
     else:
@@ -165,14 +164,12 @@ def _print_privacy(sheet: PrivacySheet | NodeSheet) -> None:
 
 
 def _warn_about_campaign(raw: bytes) -> None:
-    """Print the warnings about a campaign, if there are any."""
     warning = warning_of(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
     if warning:
         warn(warning)
 
 
 def _sheet(payload: bytes) -> PrivacySheet | NodeSheet:
-    """Return the privacy sheet of a campaign's payload."""
     body, _ = read_payload(payload)
     if "nodes" in body:
         return node_sheet(campaign.parse_campaign(payload))
@@ -180,10 +177,7 @@ def _sheet(payload: bytes) -> PrivacySheet | NodeSheet:
 
 
 def print_sheet(sheet: PrivacySheet) -> None:
-    """Print the privacy losses as a table, and whether the total is at most the declared ε.
-
-    ε is rounded up to nine decimal places.
-    """
+    """Print the privacy losses, rounded up to nine decimals, and whether the total is at most the declared ε."""
     per_answer = format_micro(sheet.declared_per_answer_micro)
     rows: list[list[object]] = [
         [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), rounded_up(loss), per_answer]

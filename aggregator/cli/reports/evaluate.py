@@ -108,7 +108,6 @@ def _named(campaign: Campaign) -> dict[str, object]:
 
 
 def _weights(text: str) -> list[int]:
-    """Read weights from a text such as ``2,1,1``."""
     entries = [entry.strip() for entry in text.split(",")]
     if not all(entry.isascii() and entry.isdigit() and len(entry) <= _MOST_DIGITS for entry in entries):
         raise InputError("weights_invalid", "weights are positive integers with commas between them, for example 2,1,1")
@@ -168,7 +167,6 @@ def show(selection: Selection) -> None:
 
 
 def _show_ranking(ranking: Ranking) -> None:
-    """Print the ranking of the compared models, and what follows from its intervals."""
     from aggregator.models.measured_accuracy import RANKING_COLUMNS
 
     if as_json():

@@ -155,10 +155,7 @@ def _end_of(moment: Moment, time_precision: int) -> int:
 def _note_unchecked(
     trust: Path | None, workspace: Path | None, campaign_bytes: bytes, *, has_list: bool = False
 ) -> None:
-    """Print a note if no signature of the campaign was checked, or if only the workspace vouches for the campaign.
-
-    ``has_list``: a list of nodes was given too, whose signatures are checked only if the campaign's are.
-    """
+    """Print a note if no signature of the campaign (``has_list``: and its node list) was checked, or too few are valid."""
     if trust is None and workspace is None:
         if has_list:
             note(
@@ -180,7 +177,6 @@ def _note_signatures(workspace: Path, campaign_bytes: bytes) -> None:
 
 
 def _print_summary(summary: IngestSummary) -> None:
-    """Print the numbers of an ingest, and the files that were not read."""
     facts = {
         "files": summary.files,
         "files repeated": summary.files_repeated,

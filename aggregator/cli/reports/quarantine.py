@@ -85,7 +85,6 @@ def _name(file: QuarantinedFile, piece: Rejected) -> str:
 
 
 def _piece_json(file: QuarantinedFile, piece: Rejected) -> dict[str, Any]:
-    """Return a quarantined piece as a JSON object."""
     return {
         "piece": _name(file, piece),
         "identity": file.identity,
@@ -196,7 +195,6 @@ def _chosen(kept: list[QuarantinedFile], name: str) -> list[tuple[QuarantinedFil
 
 
 def _print_piece(campaign: Campaign, file: QuarantinedFile, piece: Rejected) -> None:
-    """Print a quarantined piece: its file, reason and fields, then its bytes."""
     facts = {"file": file.file, "offset": piece.offset, "bytes": piece.length, "reason": piece.reason}
     fields = {name.replace("_", " "): value for name, value in _fields(campaign, piece).items()}
     print_facts({**facts, "why": _in_words(campaign, piece), **fields})

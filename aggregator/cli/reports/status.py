@@ -159,5 +159,4 @@ def _print_days(days: tuple[DayCount, ...]) -> None:
 
 
 def _between(least: int, most: int) -> str:
-    """Return the bounds of a number of devices, or the number if they are equal."""
     return str(most) if least == most else f"{least} to {most}"

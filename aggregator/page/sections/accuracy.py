@@ -27,12 +27,7 @@ _SHOW = "hearsay evaluate show --store STORE"
 
 
 def section(card: Mapping[str, object] | None, measured: Sequence[Measured]) -> Section:
-    """Return the section of a page about stores or about a model.
-
-    Args:
-        card: the card of the model; None if there is no model, as on the page of an evaluation's store.
-        measured: results of evaluations; may be empty.
-    """
+    """Return the section. ``card``: the model's card, None without a model; ``measured``: results of evaluations."""
     blocks: list[Block] = []
     if card is not None:
         found = foresight(card)

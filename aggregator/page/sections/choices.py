@@ -15,10 +15,7 @@ _FIRST = ("by", "why", "features", "names", "accuracy", "error", "chosen", "drop
 
 
 def section(chosen: object) -> Section:
-    """Return the section about decisions.
-
-    ``chosen``: the card's entry, or the table ``[decision]`` of a schema, or None.
-    """
+    """Return the section about decisions. ``chosen``: a card's entry, a schema's table ``[decision]``, or None."""
     if not chosen:
         text = "No decision is recorded: a person chose what the campaign asks, or the record is not at hand."
         return Section(ANCHOR, HEADING, (paragraph(text),))
@@ -36,10 +33,7 @@ def section(chosen: object) -> Section:
 
 
 def _ordered(names: Iterable[object]) -> list[object]:
-    """Return the names in the order in which people read them.
-
-    A model's maps are sorted by name, since they are signed.
-    """
+    """Return the names in the order in which people read them; a signed model's maps are sorted by name."""
     return sorted(names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
 
 

@@ -22,13 +22,9 @@ _ALARMS, _REACH = 10, 40
 
 
 def sheet_of(campaign: Campaign, raw: bytes, counted: Status | NodeStatus | None) -> Facts:
-    """Return the guarantee sheet of a campaign.
+    """Return the guarantee sheet of a campaign for the number of devices or nodes of its fullest period.
 
-    Args:
-        campaign: the campaign.
-        raw: its file.
-        counted: the status of its store, which has the number of devices or nodes of the fullest period; None without a
-            store.
+    ``raw`` is the campaign's file; ``counted`` is the status of its store, None without a store.
     """
     number = 0
     if isinstance(counted, Status):

@@ -192,10 +192,7 @@ def _of_conditional(found: Conditional, values: Published | None, schema: Schema
 def _cells(
     found: Conditional, values: Published | None
 ) -> list[tuple[float, float | None, tuple[float, float] | tuple[None, None]]]:
-    """Return for every parameter of a question: raw ratio, published value, and the ends of the population's interval.
-
-    Without a model there is no published value: a raw ratio may be impossible, and no device uses it.
-    """
+    """Return of every parameter raw ratio, published value (None without a model), and the population's interval."""
     own = None if values is None else values.get(found.subject)
     shown = [None] * len(found.raw) if own is None else own.tolist()
     ends = zip(found.population.low.tolist(), found.population.high.tolist(), strict=True)
@@ -244,10 +241,7 @@ def _short(subject: Subject, schema: Schema) -> list[str]:
 
 
 def _of_table(name: str, labels: Sequence[str], term: Sequence[Sequence[float]], classes: Sequence[str]) -> _Drawn:
-    """Return the chart of P(value | class) of one feature of a model.
-
-    ``term``: log P, a row of classes for each value.
-    """
+    """Return the chart of P(value | class) of a model's feature. ``term``: log P, a row of classes for each value."""
     found = [
         (label, one, exp(value))
         for label, row in zip(labels, term, strict=True)
