@@ -38,7 +38,7 @@ def summary_command(place: str) -> click.Command | None:
     """Make a substitute for a command, with its help text, without importing it. ``place`` is ``module:attribute``.
 
     The result is None if the help text can not be read from the source: there is no source, the attribute is no
-    function whose first decorator is ``click.command`` or ``click.group``, or an argument of that decorator may change it.
+    function whose first decorator is ``click.command`` or ``click.group``, or its arguments may change the text.
     """
     module, _, attribute = place.partition(":")
     for function in _functions(module):

@@ -155,7 +155,7 @@ def _end_of(moment: Moment, time_precision: int) -> int:
 def _note_unchecked(
     trust: Path | None, workspace: Path | None, campaign_bytes: bytes, *, has_list: bool = False
 ) -> None:
-    """Print a note if no signature of the campaign (``has_list``: and its node list) was checked, or too few are valid."""
+    """Print a note if signatures of the campaign (``has_list``: and of its node list) were not checked or do not do."""
     if trust is None and workspace is None:
         if has_list:
             note(
