@@ -171,7 +171,7 @@ class _DiskQuota:
                 self._used -= size
 
     def _measure(self) -> int:
-        """Remove incomplete files of killed servers, and return the bytes of all others (:data:`LEAST_COST`).
+        """Remove incomplete files of killed servers, and return the bytes of all others, by :data:`LEAST_COST`.
 
         Names of incomplete files begin with a dot; room for uploads under way is reserved already. If the folder can not
         be read, the result is the limit, so that nothing more fits.
