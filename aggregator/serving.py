@@ -173,8 +173,8 @@ class _DiskQuota:
     def _measure(self) -> int:
         """Remove incomplete files of killed servers, and return the bytes of all others, by :data:`LEAST_COST`.
 
-        Names of incomplete files begin with a dot; room for uploads under way is reserved already. If the folder can not
-        be read, the result is the limit, so that nothing more fits.
+        Names of incomplete files begin with a dot; room for uploads under way is reserved already. If the folder can
+        not be read, the result is the limit, so that nothing more fits.
         """
         used = 0
         try:

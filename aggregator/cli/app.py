@@ -256,9 +256,7 @@ def _broken(plugin: EntryPoint, problem: str) -> click.Command:
 
 
 @click.group(
-    cls=Commands,
-    table=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=Commands, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(VERSION, message="hearsay %(version)s")
 def hearsay() -> None:

@@ -111,11 +111,7 @@ def refine(
 
 
 def sign_candidates(
-    workspace: Workspace | str | Path,
-    step: Refinement,
-    stores: Sequence[Store | str | Path],
-    *,
-    now: int | None = None,
+    workspace: Workspace | str | Path, step: Refinement, stores: Sequence[Store | str | Path], *, now: int | None = None
 ) -> dict[str, bytes]:
     """Sign the candidate models of a step of :func:`refine`, or take those that the workspace has signed before.
 

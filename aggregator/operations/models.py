@@ -159,11 +159,7 @@ class JoinedStatistics(NamedTuple):
 
 
 def together(
-    parts: Sequence[Statistics],
-    *,
-    one_population: bool = False,
-    disjoint: bool = False,
-    postprocess: str | None = None,
+    parts: Sequence[Statistics], *, one_population: bool = False, disjoint: bool = False, postprocess: str | None = None
 ) -> JoinedStatistics:
     """Join the statistics of several stores as those of one population. Those of one store are returned unchanged.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from aggregator.cli.options import PATH
+from aggregator.cli.options import PATH, together
 from aggregator.cli.output import warn
 from aggregator.curator.accounting import parse_delta
 from aggregator.curator.budget import BudgetFile
@@ -25,8 +25,6 @@ def open_budget(path: Path) -> BudgetFile:
     Raises:
         InputError, StorageError: those of :meth:`aggregator.curator.budget.BudgetFile.open`.
     """
-    from aggregator.curator.budget import BudgetFile
-
     opened = BudgetFile.open(path)
     if path.stat().st_mode & _OTHERS:
         warn(f"others than its owner can use '{path}', which holds the key of the records' digests: chmod 600")
@@ -48,10 +46,7 @@ def private_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(command)
-    def checked(
-        *args: Any, private: bool, epsilon: str | None, delta: str | None, budget: Path | None, **rest: Any
-    ) -> Any:
-
+    def checked(*, private: bool, epsilon: str | None, delta: str | None, budget: Path | None, **rest: Any) -> Any:
         payment = None
         if private:
             if epsilon is None or budget is None:
@@ -59,13 +54,11 @@ def private_options(command: Callable[..., Any]) -> Callable[..., Any]:
             payment = Payment(micro_epsilon(epsilon), parse_delta(delta or "0"), budget)
         elif any(given is not None for given in (epsilon, delta, budget)):
             raise click.UsageError("--epsilon, --delta and --budget go with --private", click.get_current_context())
-        return command(*args, payment=payment, **rest)
+        return command(payment=payment, **rest)
 
-    for option in (
-        click.option("--budget", type=PATH, help="With --private: the budget file that pays; says the adjacency."),
-        click.option("--delta", help="With --private: δ of the result; default 0."),
-        click.option("--epsilon", help="With --private: ε of the result, in all."),
+    return together(
         click.option("--private", is_flag=True, help="Make a differentially private result, paid from a budget."),
-    ):
-        checked = option(checked)
-    return checked
+        click.option("--epsilon", help="With --private: ε of the result, in all."),
+        click.option("--delta", help="With --private: δ of the result; default 0."),
+        click.option("--budget", type=PATH, help="With --private: the budget file that pays; says the adjacency."),
+    )(checked)

@@ -21,64 +21,43 @@ from aggregator.nodes.campaigns.sheet import node_sheet, noise_text
 from aggregator.publishing.privacy import periods
 from protocol.documents.campaign import Campaign
 
+_MASKED = ("noise", "delta", "honest_share", "colluding_share", "most_parties", "unit")
+"""Parameters that only a masked campaign has."""
+_OPTIONS = options.together(
+    click.option(
+        "--masked",
+        "dealer",
+        type=PATH,
+        metavar="DEALER.pub",
+        help="Nodes encrypt their sums, with keys of the dealer of this public file (hearsay masked new).",
+    ),
+    click.option("--noise", type=click.Choice(["divided", "diluted"]), help="Masked: kind of noise; default: divided."),
+    click.option("--delta", help="Masked, diluted noise: δ of a message, for example 1e-5."),
+    click.option("--honest-share", metavar="G", help="Masked: share γ of parties that surely add noise, above 0 to 1."),
+    click.option("--colluding-share", metavar="K", help="Masked: share κ of parties that may collude; default: 0."),
+    click.option("--most-parties", type=click.IntRange(2, 1 << 16), metavar="N", help="Masked: most parties ever."),
+    click.option(
+        "--unit",
+        type=click.Choice(["record", "party"]),
+        help="Masked: what is hidden, a record or all records of a party; default: record.",
+    ),
+)
+
 
 def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a masked campaign. The command gets ``masking``, which is None if no dealer is given."""
 
     @wraps(function)
-    def checked(**given: Any) -> None:
-        chosen = {name: given.pop(name) for name in _MASKED}
-        dealer = chosen.pop("dealer")
-        stated = {name: value for name, value in chosen.items() if value is not None}
+    def checked(*, dealer: Path | None, **given: Any) -> None:
+        stated = {name: value for name in _MASKED if (value := given.pop(name)) is not None}
         context = click.get_current_context()
         if dealer is None and stated:
-            raise click.UsageError(f"--{_MASKED[next(iter(stated))]} is for --masked", context)
+            raise click.UsageError(f"--{next(iter(stated)).replace('_', '-')} is for --masked", context)
         if dealer is not None and not {"honest_share", "most_parties"} <= stated.keys():
             raise click.UsageError("--masked needs --honest-share and --most-parties", context)
-        if dealer is None:
-            function(masking=None, **given)
-            return
+        function(masking=None if dealer is None else Masking(dealer, **stated), **given)
 
-        function(masking=Masking(dealer, **stated), **given)
-
-    added = (
-        click.option(
-            "--masked",
-            "dealer",
-            type=PATH,
-            metavar="DEALER.pub",
-            help="Nodes encrypt their sums, with keys of the dealer of this public file (hearsay masked new).",
-        ),
-        click.option(
-            "--noise", type=click.Choice(["divided", "diluted"]), help="Masked: kind of noise; default: divided."
-        ),
-        click.option("--delta", help="Masked, diluted noise: δ of a message, for example 1e-5."),
-        click.option(
-            "--honest-share", metavar="G", help="Masked: share γ of parties that surely add noise, above 0 to 1."
-        ),
-        click.option("--colluding-share", metavar="K", help="Masked: share κ of parties that may collude; default: 0."),
-        click.option("--most-parties", type=click.IntRange(2, 1 << 16), metavar="N", help="Masked: most parties ever."),
-        click.option(
-            "--unit",
-            type=click.Choice(["record", "party"]),
-            help="Masked: what is hidden, a record or all records of a party; default: record.",
-        ),
-    )
-    for option in reversed(added):
-        checked = option(checked)
-    return checked
-
-
-_MASKED = {
-    "dealer": "masked",
-    "noise": "noise",
-    "delta": "delta",
-    "honest_share": "honest-share",
-    "colluding_share": "colluding-share",
-    "most_parties": "most-parties",
-    "unit": "unit",
-}
-"""Parameter of a command → name of its option."""
+    return _OPTIONS(checked)
 
 
 @click.command(epilog=glossary(post_processings=POSTPROCESSINGS))

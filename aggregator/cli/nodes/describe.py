@@ -318,10 +318,7 @@ def masked_facts(found: Campaign) -> list[Fact]:
             "needed parties",
             f"honest share {honest}, colluding {colluding}: of {terms.most_parties} parties, the most, {least}",
         ),
-        said(
-            "message",
-            f"{counted(needed, 'ciphertext')} of 512 bytes, {2000 // terms.slot_bits} numbers in each",
-        ),
+        said("message", f"{counted(needed, 'ciphertext')} of 512 bytes, {2000 // terms.slot_bits} numbers in each"),
     ]
 
 

@@ -14,16 +14,7 @@ from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.nodes.campaign import campaign
 from aggregator.cli.options import PATH
-from aggregator.cli.output import (
-    as_json,
-    check_files,
-    forced,
-    print_table,
-    say,
-    signatures,
-    warn_of_draft,
-    when,
-)
+from aggregator.cli.output import as_json, check_files, forced, print_table, say, signatures, warn_of_draft, when
 from aggregator.common.facts import Fact
 
 if TYPE_CHECKING:

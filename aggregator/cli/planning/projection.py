@@ -95,13 +95,7 @@ def projection(
     inputs = [pilot, schema_file] if payment is None else [pilot, schema_file, payment.budget]
     check_files(output, *([] if plot is None else [plot]), inputs=inputs)
     wanted = _Wanted(
-        method,
-        components,
-        DEFAULT_RIDGE if rho is None else rho,
-        bounds,
-        quantile or 0.0,
-        bins,
-        equal_frequency,
+        method, components, DEFAULT_RIDGE if rho is None else rho, bounds, quantile or 0.0, bins, equal_frequency
     )
     schema = load_schema(schema_file).schema
     with working("fitting the projection"):

@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 @click.argument("schema_file", type=PATH, metavar="[SCHEMA.toml]", required=False)
 @options.several_stores()
 @click.option(
-    "--evaluation",
-    "evaluations",
-    type=PATH,
-    multiple=True,
-    help="Store of an evaluation of this series; repeatable.",
+    "--evaluation", "evaluations", type=PATH, multiple=True, help="Store of an evaluation of this series; repeatable."
 )
 @click.option("--series", help="Name of the series; only for the first step, which has no store.")
 @click.option("--devices", type=click.IntRange(1), required=True, help="Size of the fleet.")

@@ -27,12 +27,7 @@ from protocol.epsilon import format_micro
 @click.option("--max-values", type=int, default=12, show_default=True, help="Integers with more values become numeric.")
 @options.missing
 @click.option("--drop", multiple=True, help="Column to leave out; repeatable.")
-@click.option(
-    "--schema",
-    "schema_file",
-    type=PATH,
-    help="With --private: the schema, with public values and bounds.",
-)
+@click.option("--schema", "schema_file", type=PATH, help="With --private: the schema, with public values and bounds.")
 @private_options
 @options.force
 @options.json

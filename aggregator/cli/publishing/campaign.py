@@ -116,8 +116,7 @@ def campaign(
     planned = plan_campaign(schema_file, **terms)
     if terms["devices"] is not None and not planned.why and planned.forecast is None:
         raise InputError(
-            "devices_unused",
-            "--devices is for --mechanism auto with --family auto or gaussian; leave it out",
+            "devices_unused", "--devices is for --mechanism auto with --family auto or gaussian; leave it out"
         )
     made = sign_campaign(signer_of(workspace), planned, now=int(time.time()))
     made.save(output, force=forced())

@@ -13,16 +13,7 @@ from aggregator.cli import options
 from aggregator.cli.inputs import WHY_NOT
 from aggregator.cli.nodes.describe import dealer_shown, node_facts, pieces_shown
 from aggregator.cli.options import PATH
-from aggregator.cli.output import (
-    KINDS,
-    as_json,
-    counted,
-    lasting,
-    print_json,
-    print_sheet,
-    warn,
-    when,
-)
+from aggregator.cli.output import KINDS, as_json, counted, lasting, print_json, print_sheet, warn, when
 from aggregator.common.facts import Fact, Facts, Table, all_said, said, stated
 from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
