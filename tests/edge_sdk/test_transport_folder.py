@@ -6,13 +6,14 @@ import errno
 import os
 import signal
 import stat
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import failure, refusal
 
-from edge_sdk.carriers import open_transport
 from edge_sdk.transport.folder import Folder, _same
 
 PLACE = "campaigns/mushrooms.hsc"
@@ -36,24 +37,6 @@ def impatient():
 
 def names(folder):
     return [path.name for path in folder.iterdir()]
-
-
-def test_a_file_is_read_up_to_its_limit(tree):
-    source = open_transport(str(tree))
-    assert source.fetch(PLACE, 7).content == b"content"
-    assert refusal(source.fetch, PLACE, 6) == "too_large"
-
-
-@pytest.mark.parametrize("place", ["roots/2.hst", "campaigns/other.hsc", "campaigns/mushrooms.hsc/x", "x" * 300])
-def test_what_is_not_there_is_none(tree, place):
-    assert Folder(tree).fetch(place, 100) is None
-
-
-def test_a_source_that_is_not_there_is_not_an_empty_one(tmp_path, batch):
-    source = Folder(tmp_path / "stick")
-    assert refusal(source.fetch, PLACE, 100) == "unreachable"
-    assert refusal(source.send, "reports/a.hsr", str(batch)) == "unreachable"
-    assert not (tmp_path / "stick").exists()
 
 
 @pytest.mark.parametrize("left", [None, "reports"])
@@ -142,12 +125,15 @@ def test_the_folders_owner_decides_who_may_read(tree, batch):
 
 @pytest.mark.parametrize(("problem", "reason"), [(errno.ENOSPC, "disk_full"), (errno.EIO, "io_failed")])
 def test_a_disk_that_fails_leaves_nothing(tree, batch, monkeypatch, problem, reason):
-    def fail(_):
+    def fail(*_):
         raise OSError(problem, os.strerror(problem))
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fail)
         assert refusal(Folder(tree).send, "reports/a.hsr", str(batch)) == reason
+    with monkeypatch.context() as patched:  # a file that stops to be read
+        patched.setattr("edge_sdk.transport.folder._open_source", lambda _: nullcontext(SimpleNamespace(read=fail)))
+        assert "the file to be sent" in failure(Folder(tree).send, "reports/a.hsr", str(batch)).detail
     assert names(tree / "reports") == []
 
 
@@ -163,20 +149,4 @@ def test_a_file_that_can_not_be_read_is_not_the_folders_fault(tree, tmp_path, ki
     for place in ("reports/a.hsr", PLACE):  # a new one, and one that is there
         error = failure(Folder(tree).send, place, str(path))
         assert (error.reason, error.detail.startswith("the file to be sent")) == ("io_failed", True)
-    assert names(tree / "reports") == []
-
-
-def test_a_file_that_stops_to_be_read_is_not_the_folders_fault(tree, batch, monkeypatch):
-    class Failing:
-        def read(self, _):
-            raise OSError(errno.EIO, "")
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-    monkeypatch.setattr("edge_sdk.transport.folder._open_source", lambda _: Failing())
-    assert "the file to be sent" in failure(Folder(tree).send, "reports/a.hsr", str(batch)).detail
     assert names(tree / "reports") == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import socket
 import ssl
@@ -16,41 +15,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import failure, refusal
-from support.servers import drip, read_request, reply, scripted, tree_server
+from support.failures import reason as reason_of
+from support.servers import drip, reply, scripted
 
 from edge_sdk.carriers import open_transport, read_token
 from edge_sdk.transport.http import MAX_REDIRECTS, RetryPolicy, Web, _why_untrusted, parse_url
-from protocol.errors import DocumentError, InputError, StorageError
+from protocol.errors import StorageError
 
 QUICK = RetryPolicy(seconds=20, idle=5)
 PLACE = "campaigns/mushrooms.hsc"
 
 
-class Naps:
-    """Records pauses instead of waiting."""
-
-    def __init__(self):
-        self.lengths = []
-
-    def __call__(self, seconds):
-        self.lengths.append(seconds)
-
-
 @pytest.fixture
 def naps():
-    return Naps()
+    """The pauses, in place of waiting."""
+    return []
 
 
 @pytest.fixture
 def web(naps):
-    def make(address, **options):
-        options = {"retry": QUICK, "entropy": bytes, "sleep": naps, **options}
-        return Web(address, **options)
-
-    return make
-
-
-# Fetching -------------------------------------------------------------------------------------------
+    return lambda address, **options: Web(
+        address, **{"retry": QUICK, "entropy": bytes, "sleep": naps.append, **options}
+    )
 
 
 def test_a_file_is_fetched_and_an_absent_one_is_none(web):
@@ -64,50 +50,32 @@ def test_a_file_is_fetched_and_an_absent_one_is_none(web):
         assert "authorization" not in server.requests[0].headers
 
 
-def test_names_are_found_as_publish_writes_them(web, tmp_path):
-    (tmp_path / "campaigns").mkdir()
-    (tmp_path / "campaigns" / "a%2Fb%20%C3%BC.hsc").write_bytes(b"odd name")
-    with tree_server(tmp_path) as (url, _):
-        assert web(url).fetch("campaigns/a%2Fb%20%C3%BC.hsc", 100).content == b"odd name"
-
-
 def test_the_limit_is_exact(web):
-    with scripted(reply(200, b"x" * 100)) as server:
+    full = reply(200, b"x" * 100)
+    with scripted(full, full, reply(200, b"x", length=1 << 40)) as server:
         source = web(server.url)
         assert len(source.fetch(PLACE, 100).content) == 100
-        assert refusal(source.fetch, PLACE, 99) == "too_large"
+        for limit in (99, 100):  # what is announced too large is not waited for
+            assert str(failure(source.fetch, PLACE, limit)).startswith(f"too_large: what is at {PLACE} ")
 
 
-def endless(connection, _):
-    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-    while True:
-        connection.sendall(b"x" * 65536)
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+BLOCK = b"x" * 65536
 
 
-def endless_chunks(connection, _):
-    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    while True:
-        connection.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+def endless(head, block):
+    """A step that sends the head, and then the block without end."""
+
+    def step(connection, _):
+        connection.sendall(head)
+        while True:
+            connection.sendall(block)
+
+    return step
 
 
-def endless_headers(connection, _):
-    connection.sendall(b"HTTP/1.1 200 OK\r\n")
-    while True:
-        connection.sendall(b"A: b\r\n")
-
-
-def endless_line(connection, _):
-    while True:
-        connection.sendall(b"x" * 65536)
-
-
-def endless_continue(connection, _):
-    while True:
-        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        time.sleep(0.001)
-
-
-@pytest.mark.parametrize("step", [endless, endless_chunks])
+@pytest.mark.parametrize("step", [endless(OK + b"\r\n", BLOCK), endless(CHUNKED, b"10000\r\n" + BLOCK + b"\r\n")])
 def test_an_endless_body_is_cut_off(web, step):
     with scripted(step) as server:
         tracemalloc.start()
@@ -117,14 +85,12 @@ def test_an_endless_body_is_cut_off(web, step):
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("step", [endless_headers, endless_line, endless_continue])
+@pytest.mark.parametrize(
+    "step", [endless(OK, b"A: b\r\n"), endless(b"", BLOCK), endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n")]
+)
 def test_an_endless_head_is_cut_off(web, step):
-    retry = RetryPolicy(seconds=1, attempts=2)
     with scripted(step) as server:
-        assert refusal(web(server.url, retry=retry).fetch, PLACE, 100) == "unreachable"
-
-
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        assert refusal(web(server.url, retry=RetryPolicy(seconds=1, attempts=2)).fetch, PLACE, 100) == "unreachable"
 
 
 @pytest.mark.parametrize(
@@ -151,23 +117,11 @@ def test_a_lie_in_http_is_a_refusal_of_that_source(web, lie):
             web(server.url).send("reports/a.hsr", __file__)
 
 
-def test_a_redirect_into_something_that_tls_refuses_to_name(web):
-    with scripted(reply(302, Location="https://" + "a" * 70 + ".example/")) as server:
-        assert refusal(web(server.url).fetch, PLACE, 100) == "unreachable"
+LONG_HEADERS = OK + (b"a: " + b"b" * 65_000 + b"\r\n") * 99 + b"\r\n"
+MANY_HEADERS = OK + (b"a:\r" * 21_000 + b"b\r\n") * 99 + b"\r\n"
 
 
-BLOCK = b"x" * 65536
-LONG_HEADERS = b"HTTP/1.1 200 OK\r\n" + (b"a: " + b"b" * 65_000 + b"\r\n") * 99 + b"\r\n"
-MANY_HEADERS = b"HTTP/1.1 200 OK\r\n" + (b"a:\r" * 21_000 + b"b\r\n") * 99 + b"\r\n"
-
-
-def endless_chunk(connection, _):
-    connection.sendall(CHUNKED + b"-1\r\n")
-    while True:
-        connection.sendall(BLOCK)
-
-
-@pytest.mark.parametrize("step", [LONG_HEADERS, MANY_HEADERS, endless_chunk])
+@pytest.mark.parametrize("step", [LONG_HEADERS, MANY_HEADERS, endless(CHUNKED + b"-1\r\n", BLOCK)])
 def test_what_an_answer_takes_of_memory_is_bounded(web, step):
     with scripted(step) as server:
         source = web(server.url, retry=RetryPolicy(seconds=20, attempts=1))
@@ -176,11 +130,6 @@ def test_what_an_answer_takes_of_memory_is_bounded(web, step):
         assert refusal(source.fetch, PLACE, 100) == "unreachable"
         assert tracemalloc.get_traced_memory()[1] - before < 1 << 20
         tracemalloc.stop()
-
-
-def test_what_is_announced_too_large_is_not_waited_for(web):
-    with scripted(reply(200, b"x", length=1 << 40)) as server:
-        assert refusal(web(server.url).fetch, PLACE, 100) == "too_large"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +172,7 @@ def test_a_passing_trouble_is_tried_again(web, naps, broken):
     with scripted(broken, reply(200, b"all of it")) as server:
         assert web(server.url).fetch(PLACE, 100).content == b"all of it"
     assert len(server.requests) == 2
-    assert len(naps.lengths) == 1
+    assert len(naps) == 1
 
 
 @pytest.mark.parametrize("status", [201, 204, 206, 300, 304, 400, 401, 403, 405, 418])
@@ -234,30 +183,27 @@ def test_other_statuses_are_refusals_and_not_tried_again(web, naps, status):
     assert told == f"refused_by_server: the server answers with status {status}"
     assert ("--token FILE" in next_step) == (status == 401)
     assert len(server.requests) == 1
-    assert naps.lengths == []
+    assert naps == []
 
 
 def test_no_server_at_all(web, naps):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert refusal(web(f"http://127.0.0.1:{port}").fetch, PLACE, 100) == "unreachable"
-    assert len(naps.lengths) == QUICK.attempts - 1
+    assert len(naps) == QUICK.attempts - 1
     assert refusal(web("http://host.invalid").fetch, PLACE, 100) == "unreachable"
     assert refusal(web(f"http://{'x' * 70}").fetch, PLACE, 100) == "unreachable"
-
-
-# Pauses ---------------------------------------------------------------------------------------------
 
 
 def test_pauses_double_up_to_a_bound_and_differ_by_chance(web, naps):
     retry = RetryPolicy(seconds=1000, idle=5, attempts=6, first=1, longest=5)
     with scripted(reply(503)) as server:
         assert refusal(web(server.url, retry=retry).fetch, PLACE, 100) == "refused_by_server"
-        assert naps.lengths == [0.5, 1, 2, 2.5, 2.5]
-        naps.lengths.clear()
+        assert naps == [0.5, 1, 2, 2.5, 2.5]
+        naps.clear()
         latest = web(server.url, retry=retry, entropy=lambda count: b"\xff" * count)
         assert refusal(latest.fetch, PLACE, 100) == "refused_by_server"
-        assert [round(length, 6) for length in naps.lengths] == [1, 2, 4, 5, 5]
+        assert [round(length, 6) for length in naps] == [1, 2, 4, 5, 5]
 
 
 @given(st.integers(0, 20), st.binary(min_size=4, max_size=4), st.floats(0, 100))
@@ -278,7 +224,7 @@ def test_a_pause_is_in_its_bounds(number, chance, asked):
         ("0", [0.5]),
         ("60", [60]),
         ("61", []),
-        ("99999999999999999999999", []),
+        ("9" * 23, []),
         ("Sat, 21 Nov 2026 10:00:09 GMT", [9]),
         ("Sat, 21 Nov 2026 09:00:09 GMT", [0.5]),
         ("Sun, 22 Nov 2026 10:00:09 GMT", []),
@@ -287,22 +233,14 @@ def test_a_pause_is_in_its_bounds(number, chance, asked):
         ("7" * 70, []),
     ],
 )
-def test_retry_after_is_honoured_within_bounds(web, naps, header, pauses):
-    retry = RetryPolicy(seconds=1000, idle=5, attempts=3)
+@pytest.mark.parametrize("seconds", [1000, 40])
+def test_retry_after_is_honoured_within_bounds_and_never_beyond_the_deadline(web, naps, header, pauses, seconds):
+    pauses = [pause for pause in pauses if pause < seconds]
     busy = reply(429, Retry_After=header, Date="Sat, 21 Nov 2026 10:00:00 GMT")
     with scripted(busy, reply(200, b"now")) as server:
-        source = web(server.url, retry=retry)
-        if pauses:
-            assert source.fetch(PLACE, 100).content == b"now"
-        else:
-            assert refusal(source.fetch, PLACE, 100) == "refused_by_server"
-    assert naps.lengths == pauses
-
-
-def test_no_pause_goes_beyond_the_deadline(web, naps):
-    with scripted(reply(429, Retry_After="50")) as server:
-        assert refusal(web(server.url, retry=RetryPolicy(seconds=40)).fetch, PLACE, 100) == "refused_by_server"
-    assert naps.lengths == []
+        source = web(server.url, retry=RetryPolicy(seconds=seconds, idle=5, attempts=3))
+        assert reason_of(source.fetch, PLACE, 100) == (None if pauses else "refused_by_server")
+    assert naps == pauses
 
 
 def test_a_server_that_gave_no_answer_is_not_waited_for_again_for_a_while(web, naps):
@@ -318,9 +256,6 @@ def test_a_server_that_gave_no_answer_is_not_waited_for_again_for_a_while(web, n
         assert len(server.requests) == 7
 
 
-# Conditions -----------------------------------------------------------------------------------------
-
-
 def test_an_unchanged_file_costs_one_conditional_request(web):
     with scripted(reply(200, b"content", ETag='"abc"'), reply(304), reply(200, b"new", ETag='W/"d"')) as server:
         source = web(server.url)
@@ -328,16 +263,6 @@ def test_an_unchanged_file_costs_one_conditional_request(web):
         assert source.fetch(PLACE, 100, first.tag) == (None, first.tag)
         assert source.fetch(PLACE, 100, first.tag).content == b"new"
     assert [request.headers.get("if-none-match") for request in server.requests] == [None, '"abc"', '"abc"']
-
-
-def test_a_real_server_by_its_dates(web, tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"content")
-    os.utime(path, (1_000_000_000, 1_000_000_000))
-    with tree_server(tmp_path) as (url, log):
-        found = web(url).fetch("file", 100)
-        assert web(url).fetch("file", 100, found.tag).content is None
-    assert [status for _, _, status in log] == [200, 304]
 
 
 def test_a_date_of_the_same_second_is_not_believed(web):
@@ -360,14 +285,6 @@ def test_no_remembered_tag_can_break_a_request(tag):
         assert re.fullmatch(r"[\x20-\x7e]+", value)
 
 
-def test_unchanged_without_a_condition_is_a_refusal(web):
-    with scripted(reply(304)) as server:
-        assert refusal(web(server.url).fetch, PLACE, 100, "no tag of ours") == "refused_by_server"
-
-
-# Redirects ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_followed(web, status):
     with scripted(reply(status, Location="../moved?to=here#part"), reply(200, b"content")) as server:
@@ -384,18 +301,14 @@ def test_a_loop_of_redirects_ends(web):
 @pytest.mark.parametrize(
     "target",
     [
-        "file:///etc/passwd",
-        "ftp://host/x",
-        "http://",
-        "http://[::1",
-        "http://a:b@host/",
-        "http://host:99999/",
-        "//h\xe9/",
+        *("file:///etc/passwd", "ftp://host/x", "http://", "http://[::1", "http://a:b@host/", "http://host:99999/"),
+        *("//h\xe9/", "https://" + "a" * 70 + ".example/"),
     ],
 )
 def test_a_redirect_to_something_else_is_refused(web, target):
     with scripted(reply(302, Location=target)) as server:
-        assert refusal(web(server.url).fetch, PLACE, 100) == "redirect_refused"
+        expected = "unreachable" if ".example" in target else "redirect_refused"  # a name that TLS can not encode
+        assert refusal(web(server.url).fetch, PLACE, 100) == expected
 
 
 def test_the_token_goes_to_its_server_only(web):
@@ -407,41 +320,29 @@ def test_the_token_goes_to_its_server_only(web):
     assert "authorization" not in other.requests[0].headers
 
 
-# Sending --------------------------------------------------------------------------------------------
-
-
 def interim(status, count=1):
     """Interim answers, each with one header."""
     return f"HTTP/1.1 {status} Wait\r\nLink: </style.css>\r\n\r\n".encode() * count
 
 
-@pytest.mark.parametrize("status", [100, 102, 103, 199])
-def test_interim_answers_are_skipped(web, batch, status):
-    with scripted(interim(status) + reply(200, b"content"), interim(status, 10) + reply(201)) as server:
-        source = web(server.url)
-        assert source.fetch(PLACE, 100).content == b"content"
-        source.send("reports/a.hsr", str(batch))
-    assert len(server.requests) == 2
-
-
-@pytest.mark.parametrize("status", [100, 103])
-def test_more_than_ten_interim_answers_are_refused(web, status):
-    with scripted(interim(status, 11) + reply(200, b"content")) as server:
-        retry = RetryPolicy(seconds=5, attempts=1)
-        assert refusal(web(server.url, retry=retry).fetch, PLACE, 100) == "unreachable"
-
-
-@pytest.mark.parametrize("answer", [interim(103), interim(103)[:-2], interim(103) + b"HTTP/1.1 20"])
-def test_an_interim_answer_without_a_final_one_is_no_answer(web, answer):
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        *((interim(status) + reply(200, b"content"), None) for status in (100, 102, 103, 199)),
+        (interim(103, 10) + reply(200, b"content"), None),
+        *((interim(status, 11) + reply(200, b"content"), "unreachable") for status in (100, 103)),
+        (interim(103), "unreachable"),
+        (interim(103)[:-2], "unreachable"),
+        (interim(103) + b"HTTP/1.1 20", "unreachable"),
+        (reply(101), "refused_by_server"),
+    ],
+)
+def test_up_to_ten_interim_answers_are_skipped(web, batch, answer, reason):
     with scripted(answer) as server:
-        retry = RetryPolicy(seconds=5, attempts=1)
-        assert refusal(web(server.url, retry=retry).fetch, PLACE, 100) == "unreachable"
-
-
-def test_a_change_of_protocol_is_refused(web, batch):
-    with scripted(reply(101)) as server:
-        assert refusal(web(server.url).fetch, PLACE, 100) == "refused_by_server"
-        assert refusal(web(server.url).send, "reports/a.hsr", str(batch)) == "refused_by_server"
+        source = web(server.url, retry=RetryPolicy(seconds=5, attempts=1))
+        assert reason_of(source.fetch, PLACE, 100) == reason
+        assert reason or source.fetch(PLACE, 100).content == b"content"
+        assert reason_of(source.send, "reports/a.hsr", str(batch)) == reason
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
@@ -462,24 +363,19 @@ def test_only_success_counts_as_arrived(web, batch, status):
     assert len(server.requests) == 1
 
 
-def test_an_upload_that_the_server_kept_before_it_died_is_sent_again_under_its_name(web, batch):
-    with scripted(b"", reply(503), reply(200)) as server:
+@pytest.mark.parametrize(
+    ("answers", "paths"),
+    [
+        ([b"", reply(503), reply(200)], ["/reports/a.hsr"] * 3),
+        ([OK + b"Content-Le", reply(200)], ["/reports/a.hsr"] * 2),
+        ([reply(307, Location="/bucket"), reply(200)], ["/reports/a.hsr", "/bucket"]),
+    ],
+)
+def test_an_upload_without_an_answer_is_sent_again_whole_under_its_name(web, batch, answers, paths):
+    with scripted(*answers) as server:
         web(server.url).send("reports/a.hsr", str(batch))
-    assert [(request.path, request.body) for request in server.requests] == [("/reports/a.hsr", batch.read_bytes())] * 3
-
-
-def test_an_answer_cut_in_its_head_is_none(web, batch):
-    with scripted(b"HTTP/1.1 200 OK\r\nContent-Le", reply(200)) as server:
-        web(server.url).send("reports/a.hsr", str(batch))
-    assert len(server.requests) == 2
-
-
-def test_an_upload_follows_only_redirects_that_keep_it(web, batch):
-    with scripted(reply(307, Location="/bucket"), reply(200)) as server:
-        web(server.url).send("reports/a.hsr", str(batch))
-    assert [(request.path, len(request.body)) for request in server.requests] == [
-        ("/reports/a.hsr", 200_000),
-        ("/bucket", 200_000),
+    assert [(request.path, request.body) for request in server.requests] == [
+        (path, batch.read_bytes()) for path in paths
     ]
 
 
@@ -522,15 +418,6 @@ def test_a_server_that_reads_slowly_is_left_at_the_deadline(web, tmp_path):
         assert time.monotonic() - began < 15
 
 
-def test_a_batch_that_can_not_be_read_is_the_devices_trouble(web, tmp_path):
-    with scripted(reply(200)) as server:
-        assert refusal(web(server.url).send, "reports/a.hsr", str(tmp_path / "none")) == "io_failed"
-    assert server.requests == []
-
-
-# TLS ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
@@ -556,13 +443,6 @@ def test_https_with_an_authority_that_is_trusted(web, tls, certificate, batch):
     assert server.requests[1].body == batch.read_bytes()
 
 
-def test_https_with_one_that_is_not(web, tls, naps):
-    with scripted(reply(200, b"content"), wrap=tls) as server:
-        assert refusal(web(f"https://127.0.0.1:{server.port}").fetch, PLACE, 100) == "server_untrusted"
-    assert server.requests == []
-    assert naps.lengths == []
-
-
 def test_never_from_https_to_http(web, tls, certificate):
     trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
     with scripted(reply(200, b"content")) as plain, scripted(reply(302, Location=plain.url), wrap=tls) as server:
@@ -579,9 +459,6 @@ def test_a_tls_handshake_that_never_comes_ends(web):
         assert time.monotonic() - began < 15
 
 
-# Addresses and tokens -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "address",
     [
@@ -591,69 +468,39 @@ def test_a_tls_handshake_that_never_comes_ends(web):
     ],
 )  # fmt: skip
 def test_addresses_that_are_none(address):
-    if "://" in address or not address or "\0" in address:
-        with pytest.raises(InputError) as caught:
-            open_transport(address)
-        assert caught.value.reason == "address_invalid"
-        assert "pw" not in str(caught.value)
-    else:
-        with pytest.raises(InputError):
-            parse_url(address)
+    error = failure(parse_url if address.startswith("https:\\") else open_transport, address)
+    assert error.reason == "address_invalid"
+    assert "pw" not in str(error)
 
 
 def test_a_token_needs_encryption():
-    with pytest.raises(InputError, match="token_invalid"):
-        open_transport("http://example.org", token="secret")
-    with pytest.raises(InputError, match="token_invalid"):
-        open_transport("http://127.0.0.1.example.org", token="secret")
+    for address in ("http://example.org", "http://127.0.0.1.example.org"):
+        assert refusal(open_transport, address, token="secret") == "token_invalid"
     assert "secret" not in repr(open_transport("https://example.org", token="secret"))
     assert open_transport("http://[::1]:8080", token="secret").address == "http://[::1]:8080/"
 
 
 @pytest.mark.parametrize("raw", [b"", b"\n", b"two words", b"a\r\nX: y", b"\xff", b"x" * 5000])
 def test_tokens_that_are_none(raw):
-    with pytest.raises(InputError, match="token_invalid"):
-        read_token(raw)
-
-
-def test_a_token_may_end_with_a_line():
+    assert refusal(read_token, raw) == "token_invalid"
     assert read_token(b"abc.DEF-1\r\n") == "abc.DEF-1"
 
 
-@pytest.mark.parametrize("place", ["", "/", "a//b", "../x", "a/../b", "a/.", "a\0"])
-def test_a_place_leads_down_only(place, web, tmp_path, batch):
-    for source in (web("http://127.0.0.1:1"), open_transport(str(tmp_path))):
-        assert refusal(source.fetch, place, 100) == "address_invalid"
-        assert refusal(source.send, place, str(batch)) == "address_invalid"
-
-
-def test_the_scripted_server_reads_what_is_sent():
-    """The test server records a request as it was made."""
-    one, other = socket.socketpair()
-    with one, other:
-        one.sendall(b"PUT /x HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc")
-        request = read_request(other)
-    assert (request.method, request.path, request.body) == ("PUT", "/x", b"abc")
-
-
-def test_documents_too_large_say_so(web):
-    with scripted(reply(200, b"12345")) as server, pytest.raises(DocumentError, match="campaigns/mushrooms"):
-        web(server.url).fetch(PLACE, 4)
-
-
-@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
-def test_authorities_that_are_not_there_are_named(web, tls, naps, monkeypatch, variable):
-    monkeypatch.setenv(variable, "/nope")
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("SSL_CERT_FILE", "SSL_CERT_FILE names '/nope'"),
+        ("SSL_CERT_DIR", "SSL_CERT_DIR names '/nope'"),
+        ("", "no authority"),
+    ],
+)
+def test_https_with_an_authority_that_is_not_trusted(web, tls, naps, monkeypatch, variable, said):
+    if variable:
+        monkeypatch.setenv(variable, "/nope")
     with scripted(reply(200, b"content"), wrap=tls) as server:
         error = failure(web(f"https://127.0.0.1:{server.port}").fetch, PLACE, 100)
-    assert (error.reason, f"{variable} names '/nope'" in error.detail) == ("server_untrusted", True)
-    assert "clock" not in error.detail
-
-
-def test_a_stranger_is_no_matter_of_the_clock(web, tls, naps):
-    with scripted(reply(200, b"content"), wrap=tls) as server:
-        detail = failure(web(f"https://127.0.0.1:{server.port}").fetch, PLACE, 100).detail
-    assert ("no authority" in detail, "clock" in detail) == (True, False)
+    assert (error.reason, said in error.detail, "clock" in error.detail) == ("server_untrusted", True, False)
+    assert (server.requests, naps) == ([], [])
 
 
 @pytest.mark.parametrize(("code", "word"), [(9, "clock"), (10, "clock"), (62, "another host"), (64, "another host")])
