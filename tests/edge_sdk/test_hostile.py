@@ -11,6 +11,7 @@ import contextlib
 import subprocess
 import sys
 import tracemalloc
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,10 +21,12 @@ from support.examples import part
 from support.failures import reason
 from support.hostile import every_bit
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
+from support.sources import Source
 from vectors.makers import wild
 from vectors.runner import load_all
 
 from edge_sdk import Device, Policy
+from edge_sdk.sync import sync
 from protocol import canonical, mechanisms
 from protocol.document import Header
 from protocol.documents.envelope import PAYLOAD_TYPES, SIZE_LIMITS, keyid, read_envelope, seal
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 PUBLISHER = Publisher()
 CAMPAIGN, MODEL = PUBLISHER.campaign(), PUBLISHER.model()
+RECORD = {"odor": "n"}
 PERMISSIVE = Policy.of(
     epsilon_per_period="100000",
     epsilon_lifetime="100000",
@@ -87,6 +91,18 @@ def repeated_key(raw: bytes, role: str) -> bytes:
     return PUBLISHER.sign(role, wild((fields[0], *fields)))
 
 
+def model_with(**changes: Any) -> bytes:
+    """A signed model with changed fields."""
+    return PUBLISHER.sign(
+        "model", canonical.pack({**canonical.unpack(read_envelope(MODEL, "model").payload), **changes})
+    )
+
+
+def mechanism_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The mechanism of a campaign's first question."""
+    return body["questions"][0]["mechanism"]
+
+
 def nested(role: str, fill: bytes, size: int) -> bytes:
     """A signed payload of nested arrays only."""
     return PUBLISHER.sign(role, fill * (size // len(fill)))
@@ -105,22 +121,6 @@ def spends_more_in_secret(body: dict[str, Any]) -> None:
         question["mechanism"]["epsilon_micro"] = 1_000_000
 
 
-def infinite(body: dict[str, Any]) -> None:
-    """One question whose mechanism adds no noise."""
-    body["questions"][0]["mechanism"]["keep"] = 1 << 32
-
-
-def never_asked(body: dict[str, Any]) -> None:
-    """A question whose interval of ids is empty."""
-    body["questions"][1]["bound"] = body["questions"][0]["bound"]
-
-
-def everybody_asked_the_first(body: dict[str, Any]) -> None:
-    """All ids belong to the first question of the stratum, none to the others."""
-    for question in body["questions"]:
-        question["bound"] = 1 << 32
-
-
 class Attack(NamedTuple):
     """One attack: the document, the method that receives it, the documents accepted before, and the expected reason."""
 
@@ -135,6 +135,7 @@ class Attack(NamedTuple):
 TWO_OF_THREE = Role(frozenset(key(number).public for number in (4, 5, 6)), 2)
 TWO_ROOTS = Role(frozenset([ROOT_KEY.public, key(7).public]), 2)
 PAYLOAD = PUBLISHER.campaign_payload()
+BY_FOUR = read_envelope(PUBLISHER.sign("campaign", PAYLOAD, key(4)), "campaign")
 
 
 def with_threshold(number: int) -> Callable[[dict[str, Any]], None]:
@@ -178,9 +179,7 @@ ATTACKS = {
     "unknown crit in a model": Attack(
         "unknown_crit",
         "install",
-        PUBLISHER.sign(
-            "model", canonical.pack({**canonical.unpack(read_envelope(MODEL, "model").payload), "crit": ["zz"]})
-        ),
+        model_with(crit=["zz"]),
     ),
     # signatures
     "a model as a campaign": Attack("wrong_role", "enrol", MODEL),
@@ -193,14 +192,7 @@ ATTACKS = {
     "a threshold met by one key twice": Attack(
         "bad_signature",
         "enrol",
-        canonical.pack(
-            [
-                "hsy1",
-                PAYLOAD_TYPES["campaign"],
-                PAYLOAD,
-                [list(read_envelope(PUBLISHER.sign("campaign", PAYLOAD, key(4)), "campaign").signatures[0])] * 2,
-            ]
-        ),
+        canonical.pack(["hsy1", PAYLOAD_TYPES["campaign"], PAYLOAD, [list(BY_FOUR.signatures[0])] * 2]),
         before=(("rotate", [root(campaign=TWO_OF_THREE)]),),
     ),
     "a threshold of zero": Attack("malformed", "rotate", [root(changes=with_threshold(0))]),
@@ -243,15 +235,29 @@ ATTACKS = {
     "parameters that spend more and deny it": Attack(
         "epsilon_understated", "enrol", campaign_of(spends_more_in_secret)
     ),
-    "an answer that is the truth": Attack("epsilon_understated", "enrol", campaign_of(infinite)),
+    "an answer that is the truth": Attack(
+        "epsilon_understated", "enrol", campaign_of(lambda body: body["questions"][0]["mechanism"].update(keep=1 << 32))
+    ),
+    "one part in 4096 more than declared": Attack(
+        "epsilon_understated",
+        "enrol",
+        campaign_of(lambda body: body["questions"][0]["mechanism"].update(keep=mechanism_of(body)["keep"] + (1 << 20))),
+    ),
+    "less than is declared": Attack("invalid_campaign", "enrol", PUBLISHER.campaign({"epsilon_micro": 1_100_000})),
     "more answers than the total allows": Attack(
         "epsilon_understated",
         "enrol",
         campaign_of(lambda body: body.update(epsilon_micro=1_000_000), answers=3, epsilon_micro=3_000_000),
     ),
-    "an interval of no width": Attack("invalid_campaign", "enrol", campaign_of(never_asked)),
+    "an interval of no width": Attack(
+        "invalid_campaign",
+        "enrol",
+        campaign_of(lambda body: body["questions"][1].update(bound=body["questions"][0]["bound"])),
+    ),
     "intervals that leave nothing to the others": Attack(
-        "invalid_campaign", "enrol", campaign_of(everybody_asked_the_first)
+        "invalid_campaign",
+        "enrol",
+        campaign_of(lambda body: [one.update(bound=1 << 32) for one in body["questions"]]),
     ),
     "periods of no length": Attack("invalid_campaign", "enrol", PUBLISHER.campaign({"time_precision": 0})),
     "periods of a second": Attack(
@@ -269,12 +275,7 @@ ATTACKS = {
     "a model with a table of another shape": Attack(
         "invalid_model",
         "install",
-        PUBLISHER.sign(
-            "model",
-            canonical.pack(
-                {**canonical.unpack(read_envelope(MODEL, "model").payload), "parameters": {"log_prior": None}}
-            ),
-        ),
+        model_with(parameters={"log_prior": None}),
     ),
     # not bytes at all
     "a path instead of a document": Attack("argument_invalid", "enrol", "campaign.hsc"),
@@ -328,18 +329,12 @@ def test_an_attack_is_refused_for_its_reason_and_leaves_the_state_as_it_was(name
         honest = Publisher(now=NOW + DAY).campaign(name="honest")
         if attack.clock == NOW and not attack.before:
             device.enrol(honest)
-
-
-def test_the_check_of_the_state_sees_a_document_that_was_accepted(device):
-    before = contents(device)
-    device.enrol(CAMPAIGN)
-    assert contents(device) != before
+            assert contents(device) != before
 
 
 def test_the_evidence_of_two_next_roots_is_those_two(device):
-    trusted, one, other = PUBLISHER.root(), root(2), root(2, issued=NOW + 1)
-    unsigned = root(2, key(9), issued=NOW + 2)
-    assert reason(device.rotate, [trusted, one, unsigned, other]) == "equivocation"
+    one, other, unsigned = root(2), root(2, issued=NOW + 1), root(2, key(9), issued=NOW + 2)
+    assert reason(device.rotate, [PUBLISHER.root(), one, unsigned, other]) == "equivocation"
     assert device.evidence() == [("root", one, other)]
 
 
@@ -365,30 +360,35 @@ with Device.provision(folder + "/state", trust=open(folder + "/root", "rb").read
         except HearsayError as error:
             print(name, error.reason)
 """
-MEGABYTES, SECONDS = 64, 60
+SECONDS = 60
+
+
+CROWDED = model_with(card={"x": [[]] * 190_000})
+
+
+def in_a_process(folder: Path, megabytes: int, documents: dict[str, bytes]) -> subprocess.CompletedProcess[str]:
+    """Hand documents, named NAME-METHOD, to a device in a process with this much more memory than an idle device."""
+    for name, raw in {**documents, "root": PUBLISHER.root()}.items():
+        (folder / name).write_bytes(raw)
+    program = CHILD.replace("NOW", str(NOW)).replace("SECONDS", str(SECONDS))
+    command = [sys.executable, "-c", program, str(folder), str(megabytes), str(Path(__file__).parents[2])]
+    return subprocess.run(command, input=" ".join(documents), capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and time are those of Linux")
 def test_the_largest_attacks_fit_into_a_small_process_and_a_short_time(tmp_path):
     """A process with 64 MiB more than an idle device, and one minute, for all attacks together."""
-    expected = {}
+    expected, documents = {"crowded-install": "accepted", "crowded-enrol": "accepted"}, {}
     for number, attack in enumerate(ATTACKS.values()):
         (raw,) = attack.raw if isinstance(attack.raw, list) and len(attack.raw) == 1 else [attack.raw]
         if isinstance(raw, bytes) and len(raw) > 30_000 and not attack.before:
-            (tmp_path / f"{number}-{attack.door}").write_bytes(raw)
+            documents[f"{number}-{attack.door}"] = raw
             expected[f"{number}-{attack.door}"] = attack.reason
-    body = canonical.unpack(read_envelope(MODEL, "model").payload)
-    crowded = {**body, "card": {"x": [[]] * 190_000}}
-    (tmp_path / "crowded-install").write_bytes(PUBLISHER.sign("model", canonical.pack(crowded)))
     features = [Categorical(f"f{number}", ["a", "b"], "missing", 0) for number in range(4096)]
     crowd = Publisher(schema=build_schema(Label("label", ["e", "p"]), features))
-    (tmp_path / "crowded-enrol").write_bytes(crowd.campaign())
-    expected |= {"crowded-install": "accepted", "crowded-enrol": "accepted"}
-    (tmp_path / "root").write_bytes(PUBLISHER.root())
-    program = CHILD.replace("NOW", str(NOW)).replace("SECONDS", str(SECONDS))
-    command = [sys.executable, "-c", program, str(tmp_path), str(MEGABYTES), str(Path(__file__).parents[2])]
-    done = subprocess.run(command, input=" ".join(expected), capture_output=True, text=True, check=False)
+    documents |= {"crowded-install": CROWDED, "crowded-enrol": crowd.campaign()}
+    done = in_a_process(tmp_path, 64, documents)
     assert done.stderr == ""
     assert dict(line.split() for line in done.stdout.splitlines()) == expected
     assert len(expected) >= 7
@@ -396,14 +396,7 @@ def test_the_largest_attacks_fit_into_a_small_process_and_a_short_time(tmp_path)
 
 def test_the_limit_of_memory_is_felt(tmp_path):
     """With almost no memory the same process fails, so the limit of the test above is effective."""
-    body = canonical.unpack(read_envelope(MODEL, "model").payload)
-    (tmp_path / "crowded-install").write_bytes(
-        PUBLISHER.sign("model", canonical.pack({**body, "card": {"x": [[]] * 190_000}}))
-    )
-    (tmp_path / "root").write_bytes(PUBLISHER.root())
-    program = CHILD.replace("NOW", str(NOW)).replace("SECONDS", str(SECONDS))
-    command = [sys.executable, "-c", program, str(tmp_path), "2", str(Path(__file__).parents[2])]
-    done = subprocess.run(command, input="crowded-install", capture_output=True, text=True, check=False)
+    done = in_a_process(tmp_path, 2, {"crowded-install": CROWDED})
     assert done.returncode != 0
     assert "MemoryError" in done.stderr
 
@@ -468,36 +461,111 @@ def test_a_device_says_of_every_vector_what_the_vector_says(name, case):
             assert contents(device) == before
 
 
-# Attacks that take more than one step ---------------------------------------------------------------
+OTHER = key(9)
+OTHERS = Role(frozenset([OTHER.public]), 1)
 
 
-def test_versions_used_up_by_a_stolen_key_are_freed_by_a_root_without_it(device):
+def test_versions_used_up_by_a_stolen_key_are_freed_by_a_root_without_it_and_by_no_other(device):
     """Fast-forward: the thief signs the largest version; the owner replaces the key and continues at version 2."""
     last = PUBLISHER.campaign(version=(1 << 32) - 1)
     device.enrol(last)
+    device.rotate([root(campaign=Role(frozenset([CAMPAIGN_KEY.public, OTHER.public]), 1))])
     assert reason(device.enrol, PUBLISHER.campaign(version=2)) == "rollback"
-    assert device.rotate([root(campaign=Role(frozenset([key(8).public]), 1))]) == 2
+    assert device.rotate([root(3, campaign=Role(frozenset([key(8).public]), 1))]) == 3
     honest = PUBLISHER.sign("campaign", PUBLISHER.campaign_payload(version=2), key(8))
     assert reason(device.enrol, last) == "bad_signature"
     assert device.enrol(honest).header.version == 2
     assert [campaign.header.version for campaign in device.campaigns()] == [2]
 
 
-def test_a_key_that_is_kept_keeps_its_floors(device):
-    device.enrol(PUBLISHER.campaign(version=7))
-    device.rotate([root(campaign=Role(frozenset([CAMPAIGN_KEY.public, key(8).public]), 1))])
-    assert reason(device.enrol, PUBLISHER.campaign(version=6)) == "rollback"
-
-
 def test_a_time_pushed_on_by_a_stolen_key_is_put_right_by_the_next_root(device):
     """A campaign of the year 2100 makes all other documents expire; the owner's next root corrects the time."""
     future = Publisher(now=NOW + 80 * 365 * DAY)
     assert reason(device.enrol, future.campaign(name="future")) == "expired", "the root itself ends before"
-    near = Publisher(now=NOW + 3000 * DAY)
-    device.enrol(near.campaign(name="near"))
+    device.enrol(Publisher(now=NOW + 3000 * DAY).campaign(name="near"))
     assert reason(device.enrol, CAMPAIGN) == "expired"
-    device.rotate([root(campaign=Role(frozenset([key(8).public]), 1), issued=NOW + 1)])
-    assert device.enrol(PUBLISHER.sign("campaign", PAYLOAD, key(8))).header.version == 1
+    device.rotate([root(campaign=OTHERS, issued=NOW + 1)])
+    assert device.enrol(PUBLISHER.sign("campaign", PAYLOAD, OTHER)).header.version == 1
+
+
+def test_roots_lead_on_in_whatever_order_they_come(tmp_path, clock):
+    chain = [root(number, *((ROOT_KEY, OTHER) if number == 2 else (OTHER,)), keys=OTHERS) for number in (2, 3, 4)]
+    for number, order in enumerate(permutations(chain)):
+        with Device.provision(tmp_path / str(number), trust=PUBLISHER.root(), clock=clock) as device:
+            assert device.rotate(order) == device.rotate(order) == device.status().root_version == 4
+    with Device.open(tmp_path / "0", trust=PUBLISHER.root(), clock=clock) as device:  # the old pinned one is ignored
+        assert device.status().root_version == 4
+
+
+def test_a_revoked_campaign_key_ends_its_campaigns_and_a_new_signature_brings_them_back(device, clock):
+    campaign = device.enrol(CAMPAIGN)
+    device.install(MODEL)
+    said = device.report(campaign.id, RECORD)
+    assert device.rotate([root(campaign=OTHERS)]) == 2
+    assert device.campaigns() == []
+    assert reason(device.report, campaign.id, RECORD) == "campaign_unknown"
+    assert reason(device.enrol, CAMPAIGN) == "bad_signature"
+    assert device.model().predict(RECORD) == "e"
+    assert device.enrol(PUBLISHER.sign("campaign", PAYLOAD, OTHER)).id == campaign.id
+    assert device.report(campaign.id, RECORD) == said
+    clock.now += DAY
+    assert device.report(campaign.id, RECORD) != said
+    assert device.status().spent_micro == 2_000_000
+
+
+def test_sync_brings_a_campaign_back_that_was_signed_again_after_the_rotation(tmp_path, clock):
+    """A device whose only command is sync continues to report after a key was replaced."""
+    place = "campaigns/mushrooms.hsc"
+    source = Source({place: CAMPAIGN})
+    with Device.provision(tmp_path / "state", trust=PUBLISHER.root(), clock=clock) as device:
+        sync(device, source, campaigns=["mushrooms"])
+        source.places["roots/2.hst"] = root(campaign=OTHERS)
+        outcome = sync(device, source)  # the new root is there, and the new signature not yet
+        assert [(each.step, each.reason) for each in outcome.refusals] == [(place, "bad_signature")]
+        assert (device.campaigns(), device.status().unsigned) == ([], ("mushrooms",))
+    source.places[place] = PUBLISHER.sign("campaign", PAYLOAD, OTHER)
+    with Device.open(tmp_path / "state", clock=clock) as device:
+        outcome = sync(device, source)
+        assert (outcome.campaigns, outcome.refusals) == ((("mushrooms", 1),), ())
+        assert (len(device.campaigns()), device.status().unsigned) == (1, ())
+        device.report(device.campaigns()[0].id, RECORD)
+
+
+@pytest.mark.parametrize("role", ["campaign", "model"])
+def test_a_publisher_that_contradicts_itself_leaves_proof_that_does_not_fill_the_disk(device, role):
+    act, make = (device.enrol, PUBLISHER.campaign) if role == "campaign" else (device.install, PUBLISHER.model)
+    first, second, third = (make(lifetime=days * DAY) for days in (300, 301, 302))
+    act(first)
+    for _ in range(3):
+        assert reason(act, second) == "equivocation"
+    assert device.evidence() == [(role, first, second)]
+    assert reason(act, third) == "equivocation"
+    assert device.evidence() == [(role, first, second), (role, first, third)]
+    assert reason(act, make(lifetime=299 * DAY)[:-1]) == "malformed"
+    assert device.status().contradictions == 2
+    for days in range(310, 330):
+        assert reason(act, make(lifetime=days * DAY)) == "equivocation"
+    assert device.status().contradictions == len(device.evidence()) == 8
+
+
+def test_a_version_that_ends_the_campaign_ends_it(device, clock):
+    campaign = device.enrol(CAMPAIGN)
+    device.report(campaign.id, RECORD)
+    end = campaign_of(lambda body: body.update(questions=[], answers=0, epsilon_micro=0), version=2)
+    assert "the publisher ends the campaign" in device.explain(end)
+    ended = device.enrol(end)
+    assert ended.ended
+    clock.now += DAY
+    assert reason(device.report, ended.id, RECORD) == "campaign_ended"
+    assert reason(device.report, campaign.id, RECORD) == "campaign_unknown"
+    assert [one.state for one in device.status().campaigns] == ["ended"]
+    assert reason(device.enrol, CAMPAIGN) == "rollback"
+
+
+@pytest.mark.parametrize("given", ["a path", ["2.hst"], [None], b"a root", [bytearray(b"a root")]])
+def test_roots_are_given_as_bytes_to_both_calls(device, given):
+    for call in (device.rotate, device.follow):
+        assert reason(call, given) == "argument_invalid"
 
 
 def test_two_campaigns_of_one_name_are_never_open_at_once(device, clock):
@@ -523,15 +591,3 @@ def test_names_in_quick_succession_buy_no_more_than_the_lifetime_and_versions_no
         assert said[::2] == [None] + ["period_answered"] * 18
         assert said[1::2] == [None] * 4 + ["budget_exhausted"] * 15
         assert device.status().spent_micro == 5_000_000
-
-
-def test_evidence_against_a_publisher_is_kept_and_does_not_fill_the_disk(device):
-    device.enrol(CAMPAIGN)
-    for number in range(40):
-        raw = PUBLISHER.campaign({"purpose": f"another {number}"})
-        assert reason(device.enrol, raw) == "equivocation"
-        assert reason(device.enrol, raw) == "equivocation"
-    kept = device.evidence()
-    assert 1 <= len(kept) < 40
-    assert len({refused for _, _, refused in kept}) == len(kept)
-    assert {(role, accepted) for role, accepted, _ in kept} == {("campaign", CAMPAIGN)}
