@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from support.commands import edge
+from support.commands import edge, enrolled
 from support.failures import failure
 from support.publisher import DAY, NOW, Publisher
 
@@ -162,11 +162,7 @@ def test_the_label_of_what_is_no_record_is_not_asked_for(device):
 
 
 def test_the_command_line_checks_and_reports_nothing(tmp_path):
-    publisher, state = Publisher(schema=SCHEMA, now=1), tmp_path / "state"
-    for name, raw in (("r.hst", publisher.root(lifetime=1 << 33)), ("c.hsc", publisher.campaign(lifetime=1 << 33))):
-        (tmp_path / name).write_bytes(raw)
-    assert edge("--state", state, "provision", str(tmp_path / "r.hst"))[0] == 0
-    assert edge("--state", state, "enrol", str(tmp_path / "c.hsc"))[0] == 0
+    state = enrolled(tmp_path, Publisher(schema=SCHEMA, now=1))
     record = json.dumps({"status": SECRET, "age": "31", "label": SECRET, SECRET: 1})
     report = ("report", "--campaign", "mushrooms")
     status, out, err = edge("--state", state, *report, "--check", "--json", text=record)
@@ -264,12 +260,6 @@ note(WARNING, "sync: %s", "refused")
 """
     result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-
-
-def test_a_device_checks_a_record_for_a_campaign_by_name(device, publisher):
-    campaign = device.enrol(publisher.campaign())
-    expected = device.check(campaign.id, {"odor": "?"})
-    assert device.check("mushrooms", {"odor": "?"}) == device.check(campaign.id.hex()[:8], {"odor": "?"}) == expected
 
 
 @pytest.mark.parametrize("kind", ["complex128", "complex64", "clongdouble"])

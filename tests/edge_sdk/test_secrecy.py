@@ -7,7 +7,7 @@ import logging
 import traceback
 
 import pytest
-from support.commands import edge
+from support.commands import edge, enrolled
 from support.mechanisms import made
 from support.publisher import DAY, NOW, Publisher
 
@@ -145,13 +145,7 @@ def test_mechanisms_never_name_their_input():
 
 
 def test_the_command_line_never_quotes_a_record(tmp_path):
-    publisher = Publisher(schema=refuse_schema(), now=1)
-    state = str(tmp_path / "state")
-    for name, raw in (("r.hst", publisher.root(lifetime=1 << 33)), ("c.hsc", publisher.campaign(lifetime=1 << 33))):
-        (tmp_path / name).write_bytes(raw)
-    assert edge("--state", state, "provision", str(tmp_path / "r.hst"))[0] == 0
-    (tmp_path / "state" / "policy.toml").write_text("allow_refuse = true\n")
-    assert edge("--state", state, "enrol", str(tmp_path / "c.hsc"))[0] == 0
+    state = enrolled(tmp_path, Publisher(schema=refuse_schema(), now=1), "allow_refuse = true\n")
     for text in (
         json.dumps({"odor": MARK, "label": "e"}),
         json.dumps({"odor": "a", "width": MARK}),

@@ -159,9 +159,3 @@ def test_what_a_server_says_is_not_repeated(state):
     with scripted(reply(403, b"\x1b[2J")) as server:
         _, _, err = edge("--state", state, "sync", server.url)
     assert err == "refused_by_server: roots/2.hst: the server answers with status 403\n"
-
-
-def test_help_shows_an_example(capsys):
-    with pytest.raises(SystemExit):
-        main(["--state", "x", "sync", "--help"])
-    assert "hearsay-edge --state /var/lib/hearsay sync https://" in capsys.readouterr().out

@@ -27,6 +27,8 @@ REFUSED = (1, 3, 4, 5)
 if TYPE_CHECKING:
     from click.testing import Result
 
+    from support.publisher import Publisher
+
 
 def invoke(*arguments: object) -> Result:
     """Run a command and return its result with any exit status."""
@@ -45,13 +47,31 @@ def told(*arguments: object) -> Any:
     return json.loads(run(*arguments, "--json").stdout)
 
 
-def edge(*arguments: object, text: str = "") -> tuple[int, str, str]:
+def edge(*arguments: object, text: str | bytes = "") -> tuple[int, str, str]:
     """Run a command of ``hearsay-edge`` with this input: its status and what it wrote to both outputs."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode() if isinstance(text, str) else text)))
         status = main([str(argument) for argument in arguments])
     return status, out.getvalue(), err.getvalue()
+
+
+def enrolled(folder: Path, publisher: Publisher, policy: str = "") -> Path:
+    """The state folder of a device that two commands provisioned and enrolled in a campaign valid for centuries.
+
+    Args:
+        folder: here the documents and the state's folder are made.
+        publisher: of the root and the campaign ``mushrooms``.
+        policy: the text of the owner's policy file; empty for none.
+    """
+    state = folder / "state"
+    for name, raw in (("r.hst", publisher.root(lifetime=1 << 33)), ("c.hsc", publisher.campaign(lifetime=1 << 33))):
+        (folder / name).write_bytes(raw)
+    assert edge("--state", state, "provision", folder / "r.hst")[0] == 0
+    if policy:
+        (state / "policy.toml").write_text(policy)
+    assert edge("--state", state, "enrol", folder / "c.hsc")[0] == 0
+    return state
 
 
 def mushrooms(*, name: str = "mushrooms", label: str = "class", missing: str = "", bins: int = 0) -> str:
