@@ -43,19 +43,13 @@ def test_the_law_of_set_bits_is_that_of_the_exact_distribution_for_every_value(n
 
 
 def test_tails_of_chi_square_and_of_both_sides():
-    assert chi_square_tail(3.841458820694124, 1) == pytest.approx(0.05)
-    assert chi_square_tail(5.991464547107979, 2) == pytest.approx(0.05)
-    assert chi_square_tail(7.814727903251179, 3) == pytest.approx(0.05)
-    assert chi_square_tail(10.0, 2) == pytest.approx(exp(-5))
-    assert chi_square_tail(0.0, 3) == 1
-    assert two_sided(np.array([50, 10]), np.array([100, 10]), np.array([0.5, 0.5])).tolist() == pytest.approx(
-        [1, 2 / 1024]
-    )
-
-
-def test_a_count_very_far_from_its_law_has_a_p_value_of_nearly_zero():
-    found = two_sided(np.array([90_000, 0, 100_000]), np.array([100_000] * 3), np.array([0.04, 0.5, 0.5]))
-    assert (found < 1e-300).all()
+    known = [(3.841458820694124, 1, 0.05), (5.991464547107979, 2, 0.05), (7.814727903251179, 3, 0.05), (10, 2, exp(-5))]
+    for square, degrees, p in (*known, (0.0, 3, 1)):
+        assert chi_square_tail(square, degrees) == pytest.approx(p)
+    found = two_sided(np.array([50, 10]), np.array([100, 10]), np.array([0.5, 0.5]))
+    assert found.tolist() == pytest.approx([1, 2 / 1024])
+    far = two_sided(np.array([90_000, 0, 100_000]), np.array([100_000] * 3), np.array([0.04, 0.5, 0.5]))
+    assert (far < 1e-300).all()
 
 
 def rows(seed, kind=None, reports=REPORTS):
@@ -66,11 +60,18 @@ def rows(seed, kind=None, reports=REPORTS):
     return made
 
 
+def asked_in(campaign, made):
+    """The question of each report, and where a record's id begins."""
+    head = len(campaign.layout.prefix)
+    return np.ascontiguousarray(made[:, head + 12 : head + 14]).view(">u2")[:, 0], head
+
+
 def test_honest_reports_raise_none():
     """Five campaigns: a right program fails with probability below 5·LEVEL; seeds are fixed."""
     found = [bench.alarms_of(SMALL, rows(seed)) for seed in range(5)]
     assert [each.raised for each in found] == [()] * 5
-    assert {kind for each in found for kind in each.kinds} == {"set bits", "questions", "range", "periods"}
+    assert all(set(each.kinds) == set(SHARES) for each in found)
+    assert sum(SHARES.values()) == pytest.approx(1)
     assert all(0 <= p <= 1 for each in found for _, p in each.kinds.values())
 
 
@@ -84,11 +85,10 @@ def test_one_percent_of_liars_raise_an_alarm(kind, told):
 
 def test_a_period_unlike_the_others_and_cells_below_zero_are_told():
     made = rows(2)
-    head = len(SMALL.layout.prefix)
+    asked, head = asked_in(SMALL, made)
     last = made[-REPORTS // 5 :]
     last[: len(last) // 3, head + 14 :] = np.packbits(np.ones((1, 8), np.uint8), axis=1)
     fields = made[:, head + 14 :]
-    asked = np.ascontiguousarray(made[:, head + 12 : head + 14]).view(">u2")[:, 0]
     for number, question in enumerate(SMALL.questions):  # Bits beyond a question's size stay 0.
         beyond = np.packbits((np.arange(8 * fields.shape[1]) < question.mechanism.size).astype(np.uint8))
         fields[asked == number] &= beyond[None, : fields.shape[1]]
@@ -102,8 +102,7 @@ def test_a_period_unlike_the_others_and_cells_below_zero_are_told():
 
 
 @pytest.mark.parametrize("mechanism", ["direct", "oue", "she"])
-def test_periods_of_few_answers_are_not_compared(mechanism):
-    """Estimates of ``she`` are compared from 100 answers on. No question has as many in a period here."""
+def test_periods_of_few_answers_are_not_compared(mechanism):  # no question has 100 in a period here
     campaign = bench.campaign_of(SETTING._replace(mechanism=mechanism))
     made = bench.honest_rows(campaign, 300, np.random.default_rng(5))
     assert bench.alarms_of(campaign, made).raised == ()
@@ -115,8 +114,7 @@ def test_strata_of_unlike_sizes_are_told():
     alone = [question.stratum for question in campaign.questions].index(1)
     made = bench.honest_rows(campaign, 30_000, np.random.default_rng(4))
     assert bench.alarms_of(campaign, made).raised == ()
-    head = len(campaign.layout.prefix)
-    asked = np.ascontiguousarray(made[:, head + 12 : head + 14]).view(">u2")[:, 0]
+    asked, head = asked_in(campaign, made)
     more = made[asked == alone][:1500].copy()
     more[:, head + 4] ^= 1  # Other ids, which the assignment gives the same question.
     raised = bench.alarms_of(campaign, np.concatenate([made, more])).raised
@@ -140,27 +138,10 @@ def test_the_best_test_of_set_bits_is_told_and_ours_is_near_it():
     assert np.mean(np.array(found[1]) < 0.01) == pytest.approx(NormalDist().cdf(shift / sd - 2.326), abs=0.04)
 
 
-def test_shares_of_the_level_sum_to_the_level():
-    assert sum(SHARES.values()) == pytest.approx(1)
-    for found in (bench.alarms_of(SMALL, rows(seed)) for seed in range(2)):
-        assert set(found.kinds) == set(SHARES)
-
-
-@pytest.fixture(scope="module")
-def lied(tmp_path_factory):
-    """A store with lies, and the honest share of its batches."""
-    folder = tmp_path_factory.mktemp("lied")
-    raw = seal(PAYLOAD_TYPES["campaign"], SMALL_PAYLOAD, [CAMPAIGN_KEY])
-    store = create_store(folder / "store", raw)
-    (folder / "a.hsr").write_bytes(batch(SMALL, rows(3, "both")))
-    store.ingest([folder / "a.hsr"], now=NOW)
-    return store
-
-
-SMALL_PAYLOAD = bench.payload_of(SETTING)
-
-
-def test_status_tells_the_alarms_and_forgotten_periods_keep_theirs(lied):
+def test_status_tells_the_alarms_and_forgotten_periods_keep_theirs(tmp_path):
+    lied = create_store(tmp_path / "store", seal(PAYLOAD_TYPES["campaign"], bench.payload_of(SETTING), [CAMPAIGN_KEY]))
+    (tmp_path / "a.hsr").write_bytes(batch(SMALL, rows(3, "both")))
+    lied.ingest([tmp_path / "a.hsr"], now=NOW)
     found = status(lied)
     assert found.alarms.raised
     answer = invoke("status", "--store", lied.path)

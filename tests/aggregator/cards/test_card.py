@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.publisher import NOW
 from support.reports import made
 
-from aggregator.cards.card import full_card
-from aggregator.cards.card_words import MOST_CHARACTERS, SECTIONS, sections
+from aggregator.cards.card import MOST_BYTES, full_card, shortened
+from aggregator.cards.card_words import MOST_CHARACTERS, REST, SECTIONS, sections
 from aggregator.cards.influence import influences, reach_of_reports
 from aggregator.cards.manipulation import manipulation
 from aggregator.estimates.joining import of_features
@@ -25,7 +25,6 @@ from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 
 COUNTS = ((260, 140), (90, 10, 50, 60, 40, 30, 60, 60), (100, 60, 140, 100))
-MOST_BYTES = 64 << 10
 
 
 def statistics_of(campaign, counts):
@@ -34,7 +33,7 @@ def statistics_of(campaign, counts):
 
 def test_it_says_what_was_asked_at_which_cost_and_what_was_counted():
     card = full_card(statistics_of(made(), COUNTS), "posterior")
-    assert card["trust"] == "local"
+    assert (card["trust"], "chosen" in card) == ("local", False)
     assert list(card["asked"]) == list(card["influence"].keys() & card["asked"].keys() and card["asked"])
     assert sum(card["answers"].values()) == card["reports"] == 1200
     assert "ε at most 1 in a period" in card["costs"][0]
@@ -55,7 +54,6 @@ def test_invented_reports_about_a_feature_that_the_model_leaves_out_move_its_cla
 
 
 def wide(features, values, length=40):
-    """A campaign that asks about many features with long names."""
     named = [Categorical(f"{number:04d}" + "n" * length, [str(v) for v in range(values)]) for number in range(features)]
     schema = build_schema(Label("label", ["a", "b"]), named)
     parameters = CampaignParameters("wide", 1_000_000, "direct")
@@ -63,42 +61,34 @@ def wide(features, values, length=40):
 
 
 def test_a_card_of_many_features_stays_small():
-    campaign = wide(300, 3)
+    campaign = wide(80, 2, length=500)
     counts = tuple(tuple(range(1, question.size + 1)) for question in campaign.questions)
     card = full_card(statistics_of(campaign, counts), "posterior")
-    assert len(canonical.pack(card)) < MOST_BYTES
-    assert card["asked_besides"] == 300 - len(card["asked"])
+    assert len(canonical.pack(card)) < 64 << 10
+    assert card["asked_besides"] == 16
 
 
 def noisy(informative, rng):
-    """Statistics of 20,000 devices at ε = 1 about ten features, of which the first tells the class if it is to.
-
-    Every feature has two values and *missing*.
-    """
+    """Statistics of 20,000 devices at ε = 1 about ten features of two values and *missing*; the first may tell."""
     campaign = wide(10, 2, length=1)
-    shares = np.array([0.5, 0.5])
     counts = []
     for place, question in enumerate(campaign.questions):
-        n = 20_000 // len(campaign.questions)
-        if question.size == 2:
-            truth = shares
-        else:
-            tells = informative and place == 1
-            truth = np.array([[0.3, 0.0], [0.0, 0.3], [0.2, 0.2]]).ravel() if tells else np.full(6, 1 / 6)
-        answered = np.array(
-            [[float(question.mechanism.distribution(x)[y]) for y in range(question.size)] for x in range(question.size)]
-        )
-        counts.append(tuple(rng.multinomial(n, truth @ answered).tolist()))
+        truth = np.full(question.size, 1 / question.size)
+        if informative and place == 1:
+            truth = np.array([[0.3, 0.0], [0.0, 0.3], [0.2, 0.2]]).ravel()
+        tables = (question.mechanism.distribution(x) for x in range(question.size))
+        answered = np.array([[float(table[y]) for y in range(question.size)] for table in tables])
+        counts.append(tuple(rng.multinomial(20_000 // len(campaign.questions), truth @ answered).tolist()))
     return statistics_of(campaign, tuple(counts))
 
 
 @pytest.mark.parametrize("postprocess", ["simplex", "posterior"])
 def test_what_tells_the_class_stands_out_of_the_noise_and_the_noise_is_as_large_as_said(postprocess):
-    """500 features without any signal: one in 21 stands out of its noise, at most one in 8 (fixed seed)."""
+    """300 features without any signal: one in 21 stands out of its noise, at most one in 8 (fixed seed)."""
     rng = np.random.default_rng(1)
-    found = [one for _ in range(50) for one in influences(noisy(False, rng), postprocess)]
-    assert len(found) == 500
-    assert 5 < sum(one.bits > one.noise for one in found) < 500 / 8
+    found = [one for _ in range(30) for one in influences(noisy(False, rng), postprocess)]
+    assert len(found) == 300
+    assert 3 < sum(one.bits > one.noise for one in found) < 300 / 8
     best, *others = influences(noisy(True, rng), postprocess)
     assert best.name == "0000n"
     assert best.bits > 3 * best.noise
@@ -128,3 +118,33 @@ def test_any_map_is_put_into_words(card):
 def test_words_are_bounded(value):
     ((_, ((_, text),)),) = sections({"threats": value})
     assert len(text) <= 70 * (MOST_CHARACTERS + 20)
+
+
+@pytest.mark.parametrize("size", [1, 1000, 20_000])
+@pytest.mark.parametrize("value", ["xxxxx", ["x" * 100], {"x" * 900: "y" * 900}, [[["x" * 100]]]])
+def test_any_card_is_shortened_to_its_bound_and_says_what_it_lost(size, value):
+    many = value if isinstance(value, dict) else None
+    grown = {f"{n}{key}": one for n in range(size) for key, one in value.items()} if many else value * size
+    card = {"small": 1, "large": grown, "other": ["y" * 50] * 500}
+    found = shortened(card)
+    assert len(canonical.pack(found)) <= MOST_BYTES
+    assert found["small"] == 1
+    if len(canonical.pack(card)) <= MOST_BYTES:
+        assert found == card
+        return
+    for name, number in found["shortened"].items():
+        left = len(found.get(name, ()))
+        assert number == (1 if isinstance(card[name], str) else len(card[name]) - left)
+    assert any(name == "left out of the card" for _, rows in sections(found) for name, _ in rows)
+
+
+@pytest.mark.parametrize("chosen", [None, "text", 3, [], [1], {"a": [{"b": {}}]}, {1: 2}, {"x" * 9000: ["y"] * 9000}])
+def test_a_decision_of_any_form_is_shown_bounded(chosen):
+    rows = [row for title, part in sections({"chosen": chosen}) if title != REST for row in part]
+    assert sum(len(name) + len(text) for name, text in rows) < 100_000
+
+
+def test_who_decided_and_why_come_first_and_tables_last():
+    chosen = {"candidates": [{"names": "a"}, {"names": "b"}], "devices": 3, "why": "w", "by": "hearsay design"}
+    ((_, rows),) = sections({"chosen": chosen})
+    assert [name for name, _ in rows] == ["by", "why", "devices", "candidates 1", "candidates 2"]

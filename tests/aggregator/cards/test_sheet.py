@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
-from support.commands import invoke
+from support.commands import run
 from support.failures import reason_of
 from support.publisher import DAY, NOW, Publisher
 
 from aggregator.cards.guarantee import guarantee_sheet, spending
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from protocol import canonical
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
+from protocol.documents.campaign import build_payload, parse_campaign
 from protocol.errors import InputError
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -63,103 +62,56 @@ def test_what_a_device_spends(epsilon_micro, period_seconds, days, day, life, an
     assert (spent.period, spent.day, spent.life, spent.answered) == (epsilon_micro, day, life, answered)
 
 
-def test_a_sheet_says_what_no_test_can_see():
+def test_a_sheet_says_what_no_test_can_see_and_where_the_best_test_of_set_bits_is_weak():
     assert "direct" in " ".join(guarantee_sheet(payload("direct")).unseen)
     assert "set one bit" in " ".join(guarantee_sheet(payload("oue")).unseen)
     assert "set one bit" not in " ".join(guarantee_sheet(payload("she")).unseen)
 
-
-def test_a_sheet_says_where_the_best_test_of_set_bits_is_weak():
     def said(epsilon_micro, devices=None):
-        return [
-            one
-            for one in guarantee_sheet(payload("oue", epsilon_micro), devices=devices).unseen
-            if "set one bit only" in one
-        ]
+        sheet = guarantee_sheet(payload("oue", epsilon_micro), devices=devices)
+        return [one for one in sheet.unseen if "set one bit only" in one]
 
     assert "1 % of 100000 reports, in 20% of such campaigns" in said(4_000_000)[0]
     assert "1 % of 5000 reports" in said(4_000_000, 5000)[0]
     assert said(4_000_000, 1_000_000) == said(1_000_000) == []
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"devices": 0},
-        {"devices": 10**15 + 1},
-        {"delta": float("nan")},
-        {"delta": 0.0},
-        {"delta": 1.0},
-        {"liars": (2.0,)},
-    ],
-)
+WRONG = [{"devices": 0}, {"devices": 10**15 + 1}, {"liars": (2.0,)}]
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, *({"delta": delta} for delta in (float("nan"), 0.0, 1.0))])
 def test_wrong_arguments_are_refused(wrong):
     assert reason_of(InputError, guarantee_sheet, payload(), **wrong) == "argument_invalid"
 
 
-def run(*arguments):
-    return invoke("guarantee", *arguments)
-
-
 def test_the_command_prints_the_sheet_and_the_same_as_json(tmp_path):
-    file = tmp_path / "c.hsc"
+    """The numeric bound takes 10⁹ reports at most, so the closed form is smaller for more."""
     raw = Publisher().campaign()
-    file.write_bytes(raw)
-    printed = run(file, "--devices", 5000, "--shuffled")
-    assert printed.exit_code == 0, printed.output
-    assert "central ε after shuffling, δ = 1e-06" in printed.output
-    found = json.loads(run(file, "--devices", 5000, "--shuffled", "--liars", 0.02, "--json").output)
+    (tmp_path / "c.hsc").write_bytes(raw)
+
+    def page(*arguments):
+        return run("guarantee", tmp_path / "c.hsc", "--shuffled", *arguments).stdout
+
+    printed = page("--devices", 5000)
+    assert re.search(r"^central ε after shuffling, δ = 1e-06 .*\(numeric bound\)", printed, re.MULTILINE)
+    assert re.search(r"^central ε .*\(closed form\)", page("--devices", 10**14), re.MULTILINE)
+    assert "δ is not below 1/N" in page("--devices", 5000, "--delta", 0.001)
+    assert "δ is not below 1/N" not in printed
+    assert "too few (1)" in page("--devices", 1)
+    assert "closed 0.9999999" in page("--devices", 5000, "--liars", 0.9999999)
+    found = json.loads(page("--devices", 5000, "--liars", 0.02, "--json"))
     assert found["shuffled"]["applies"]
     assert list(found["lies"][0]["closed"]) == ["0.02"]
     assert found["privacy"]["holds"]
     assert found["device"]["epsilon_per_period"] == "1"
-    assert canonical.unpack(read_envelope(raw, "campaign").payload)["epsilon_micro"] == 1_000_000
+    (tmp_path / "r.hst").write_bytes(Publisher().root())
+    assert "not_a_campaign" in run("guarantee", tmp_path / "r.hst", status=1).output
 
 
-@pytest.mark.parametrize(("devices", "way"), [(5000, "numeric bound"), (10**14, "closed form")])
-def test_the_command_names_the_bound_that_it_shows(tmp_path, devices, way):
-    """The numeric bound takes 10⁹ reports at most, so the closed form is smaller for more."""
-    (tmp_path / "c.hsc").write_bytes(Publisher().campaign())
-    printed = run(tmp_path / "c.hsc", "--devices", devices, "--shuffled")
-    line = next(line for line in printed.output.splitlines() if line.startswith("central ε"))
-    assert f"({way})" in line
-
-
-def test_a_campaign_that_has_ended_promises_nothing_more(tmp_path):
-    from protocol.documents.campaign import build_payload
-
+def test_a_campaign_that_has_ended_promises_nothing_more():
     found = parse_campaign(payload())
-    ended = build_payload(
-        found.header._replace(version=2),
-        found.stated,
-        (),
-        epsilon_micro=0,
-        purpose=found.purpose,
-        contact=found.contact,
-        time_precision=found.time_precision,
-        min_batch_size=found.min_batch_size,
-        fit=found.fit,
-    )
+    texts = {name: getattr(found, name) for name in ("purpose", "contact", "time_precision", "min_batch_size", "fit")}
+    ended = build_payload(found.header._replace(version=2), found.stated, (), epsilon_micro=0, **texts)
     sheet = guarantee_sheet(ended, devices=1000, shuffled=True)
     assert sheet.unseen == sheet.lies == ()
     assert sheet.central.obstacles == ("the campaign has ended: there are no reports",)
-
-
-def test_files_of_other_kinds_are_refused(tmp_path):
-    file = tmp_path / "r.hst"
-    file.write_bytes(Publisher().root())
-    refused = run(file)
-    assert refused.exit_code == 1
-    assert "not_a_campaign" in refused.output
-
-
-def test_the_page_says_what_is_odd_about_its_arguments(tmp_path):
-    (tmp_path / "c.hsc").write_bytes(Publisher().campaign())
-
-    def page(*arguments):
-        return run(tmp_path / "c.hsc", "--shuffled", *arguments).output
-
-    assert "δ is not below 1/N" in page("--devices", 5000, "--delta", 0.001)
-    assert "δ is not below 1/N" not in page("--devices", 5000)
-    assert "too few (1)" in page("--devices", 1)
-    assert "closed 0.9999999" in page("--devices", 5000, "--liars", 0.9999999)

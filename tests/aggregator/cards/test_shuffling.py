@@ -40,17 +40,14 @@ def test_delta_is_an_upper_bound_of_the_exact_sum_and_near_it(local, reports):
     assert clones.delta(local) == 0
 
 
-def test_coarse_groups_only_raise_the_bound(monkeypatch):
-    fine = numeric(2.0, 5000, 1e-6)
-    monkeypatch.setattr(shuffling, "_GROUPS", 12)
-    assert fine < numeric(2.0, 5000, 1e-6) < 2.0
-
-
-def test_more_reports_and_a_larger_delta_give_a_smaller_epsilon():
+def test_more_reports_and_a_larger_delta_give_a_smaller_epsilon_and_coarse_groups_a_larger_one(monkeypatch):
     found = [numeric(1.0, n, 1e-6) for n in (10, 1000, 5000)]
     assert found == sorted(found, reverse=True)
     assert found[0] <= 1.0
     assert numeric(1.0, 1000, 1e-3) < found[1]
+    fine = numeric(2.0, 5000, 1e-6)
+    monkeypatch.setattr(shuffling, "_GROUPS", 12)
+    assert fine < numeric(2.0, 5000, 1e-6) < 2.0
 
 
 def test_a_closed_form_is_given_only_under_its_condition():

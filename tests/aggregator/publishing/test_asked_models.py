@@ -13,14 +13,19 @@ from support.reports import batch, opened, report
 
 import aggregator
 from aggregator.models.encoding import label_codes, observe, recognise
+from aggregator.models.fitting import fit
 from aggregator.models.interchange import to_json
+from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.mechanisms.draws import inputs_of
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from edge_sdk import Device
 from protocol.document import Header
 from protocol.documents.campaign import Fit, build_payload
 from protocol.errors import InputError
 from protocol.mechanisms import from_micro
 from protocol.questions import Subject, build_questions
+
+TEXT = schema_text(SchemaFile("c", SCHEMA, ASK))
 
 
 @pytest.fixture(scope="module")
@@ -35,37 +40,24 @@ def world(tmp_path_factory):
     return folder, work, frame, store, model
 
 
-def test_the_model_holds_the_asked_features_with_all_codes(world):
-    *_, model = world
+def test_the_model_holds_the_asked_features_with_all_codes_and_a_device_classifies_with_it(world):
+    """Groups are divided equally, which changes no score: it classifies as the tables of the groups do."""
+    _, work, frame, store, model = world
     document = model.document
     assert [feature.name for feature in document.schema.features] == ["odor", "width"]
+    assert [feature["name"] for feature in to_json(model.model)["features"]] == ["odor", "width"]
     odor, width = (np.exp(table) for table in document.log_likelihood)
-    assert odor.shape == (5, 2)
-    assert width.shape == (5, 2)
+    assert (odor.shape, width.shape) == ((5, 2), (5, 2))
     assert np.allclose(odor.sum(axis=0), 1)
-    assert np.allclose(odor[0], odor[1])  # a and l
-    assert np.allclose(odor[3], odor[4])  # f and missing, which no group names
-    assert np.allclose(width[0], width[1])
-
-
-def test_groups_divided_equally_change_no_score(world):
-    """The published model classifies as the tables of the groups do."""
-    _, _, frame, store, model = world
+    for one, other in ((odor[0], odor[1]), (odor[3], odor[4]), (width[0], width[1])):  # f and missing are in no group
+        assert np.allclose(one, other)
     statistics = aggregator.count(store)
-    grouped = aggregator.Model.of(model.document)
-    scores = grouped.scores(frame)
     codes = recognise(frame, statistics.schema).codes
-    from aggregator.models.fitting import fit
-
     parameters = fit(statistics, statistics.fit.postprocess)
     found = parameters.log_prior + sum(table[codes[:, index]] for index, table in enumerate(parameters.terms))
-    difference = scores - found
+    difference = aggregator.Model.of(document).scores(frame) - found
     assert np.allclose(difference[:, 0], difference[:, 1], atol=1e-5)
     assert model.model.accuracy(frame) > 0.85
-
-
-def test_a_device_classifies_with_it(world):
-    _, work, frame, _, model = world
     records = frame.drop(columns="label").head(20)
     with Device.open(None, trust=aggregator.open_workspace(work).root_bytes, clock=lambda: NOW) as device:
         device.install(model.raw)
@@ -121,33 +113,6 @@ def test_every_report_and_document_of_it(world, tmp_path, command):
     run(*(names.get(part, part) for part in command))
 
 
-TEXT = """name = "c"
-[label]
-name = "label"
-classes = ["e", "p"]
-[[features]]
-name = "cap"
-kind = "categorical"
-values = ["x", "y"]
-[[features]]
-name = "odor"
-kind = "categorical"
-values = ["a", "l", "n", "f"]
-[[features]]
-name = "width"
-kind = "numeric"
-low = 0
-high = 8
-bins = 4
-missing = "code"
-[ask.odor]
-groups = [["a", "l"], ["n"]]
-share = 2
-[ask.width]
-bins = [2, 2]
-"""
-
-
 def test_the_file_the_option_and_python_ask_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr("time.time", lambda: NOW)
     aggregator.create_workspace(tmp_path / "work", name="w", now=NOW)
@@ -188,8 +153,3 @@ def test_a_campaign_about_the_class_alone_has_estimates_and_makes_no_model(world
     assert run("estimate", "--store", tmp_path / "store").exit_code == 0
     with pytest.raises(InputError, match="not_fittable: the campaign asks about no feature"):
         aggregator.make_model(signer, tmp_path / "store", now=NOW)
-
-
-def test_to_json_lists_the_asked_features(world):
-    *_, model = world
-    assert [feature["name"] for feature in to_json(model.model)["features"]] == ["odor", "width"]

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
-from math import factorial
 
 import pytest
+from support.commands import run
 from support.failures import reason
 from support.mixtures import mixed_payload
 from support.publisher import NOW, Publisher
 
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.publishing.mechanisms.choice import AUTO, mechanism_for
+from aggregator.publishing.mechanisms.choice import AUTO, candidates, choose, mechanism_for
 from edge_sdk import Device
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
 from protocol.schema import Label, build_schema
 
 MICRO = 1_000_000
+LABEL = Label("label", ["e", "p"])
 
 
 def exp_between(epsilon_micro):
     """A lower and an upper bound of e^ε as fractions, from the power series, independent of the code under test."""
     epsilon = Fraction(epsilon_micro, MICRO)
-    below = sum((epsilon**k / factorial(k) for k in range(80)), Fraction(0))
+    below = sum((epsilon**k / math.factorial(k) for k in range(80)), Fraction(0))
     return below, below + Fraction(1, 10**20)
-
-
-def variance_at_zero(mechanism):
-    """Exact variance per answer for a value that no device holds: q(1 − q)/(p − q)²."""
-    p, q = mechanism.p, mechanism.q
-    return q * (1 - q) / (p - q) ** 2
 
 
 @pytest.mark.parametrize("epsilon_micro", [1_000, 100_000, 500_000, MICRO, 2_500_000, 4 * MICRO])
@@ -62,32 +58,20 @@ def test_the_border_itself(epsilon_micro, size, expected):
     assert mechanism_for(AUTO, epsilon_micro, size).name == expected
 
 
-@pytest.mark.parametrize("epsilon_micro", [100_000, MICRO, 3 * MICRO])
-def test_the_other_mechanism_would_not_have_had_a_smaller_variance(epsilon_micro):
-    """The test uses the integer parameters; rounding changes the variances by less than one part in 10⁵."""
-    for size in range(2, 100):
-        chosen = mechanism_for(AUTO, epsilon_micro, size)
-        other = from_micro({"direct": "oue", "oue": "direct"}[chosen.name], epsilon_micro, size)
-        assert variance_at_zero(chosen) <= variance_at_zero(other) * Fraction(100_001, 100_000)
-
-
-def test_a_named_mechanism_is_taken_as_named():
+def test_a_named_mechanism_is_taken_as_named_and_what_can_not_be_chosen_is_refused():
     for name in ("direct", "oue", "sue", "the", "she"):
         assert mechanism_for(name, MICRO, 40).name == name
     assert mechanism_for("the", MICRO, 6, theta="0.5").to_dict()["theta_micro"] == 500_000
-
-
-def test_what_can_not_be_chosen_is_refused():
     assert reason(mechanism_for, "automatic", MICRO, 6) == "mechanism_unknown"
     assert reason(mechanism_for, AUTO, 0, 6) == "epsilon_invalid"
     assert reason(mechanism_for, AUTO, MICRO, 1) == "size_invalid"
-    assert reason(lambda: mechanism_for(AUTO, MICRO, 6, theta="0.5")) == "option_unknown"
+    assert reason(mechanism_for, AUTO, MICRO, 6, theta="0.5") == "option_unknown"
 
 
 # --- a campaign ---
 
 SCHEMA = build_schema(
-    Label("label", ["e", "p"]),
+    LABEL,
     [Categorical("odor", [f"smell {n}" for n in range(12)]), Numeric("width", "0", "10", [0])],
 )
 PUBLISHER = Publisher(schema=SCHEMA)
@@ -110,7 +94,7 @@ def test_a_campaign_mixes_the_mechanisms_its_questions_call_for():
 
 def test_more_answers_move_the_border():
     """With ε = 1 for three answers, each answer has ε = 1/3, and the border is 6.2; for one answer it is 10."""
-    schema = build_schema(Label("label", ["e", "p"]), [Categorical("a", ["0", "1", "2"]), Numeric("w", "0", "1", [0])])
+    schema = build_schema(LABEL, [Categorical("a", ["0", "1", "2"]), Numeric("w", "0", "1", [0])])
     for answers, expected in ((1, "direct"), (3, "oue")):
         terms = CampaignParameters(name="auto", epsilon_micro=MICRO, mechanism=AUTO, answers=answers)
         with Device.open(None, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
@@ -137,3 +121,76 @@ def test_devices_accept_it_and_their_reports_are_ingested(tmp_path, answers):
     if answers == 3:
         assert report.tally.n == (60, 60, 60)
         assert sum(report.tally.counts[0]) == 60  # one integer per answer
+
+
+# --- numbers, by the variance ---
+
+
+def numbers(count):
+    return build_schema(LABEL, [Numeric(f"x{i}", "0", "1", [-30000, 0, 30000]) for i in range(count)])
+
+
+def test_the_expected_variances_follow_the_formulas():
+    found = {(c.mechanism, c.approach): c for c in candidates(numbers(3), 1_000_000)}
+    e = math.e
+    one_bit = ((e + 1) / (e - 1)) ** 2 / 4
+    assert found["bit", None].questions == 1 + 2 * 3 * 2
+    assert found["bit", None].variance == pytest.approx(13 * one_bit, rel=1e-4)
+    assert found["bits", None].variance == pytest.approx(7 * one_bit, rel=1e-4)
+    assert found["laplace", 3].variance == pytest.approx(7 * 8 / 4, rel=1e-3)
+    assert found["laplace", 1].variance == pytest.approx(3 * 2 * 36 / 4, rel=1e-3)
+    assert found["duchi", None].questions == 3
+    bits = found["bits", None]
+    assert bits.standard_error(10_000) == pytest.approx(math.sqrt(bits.variance / 10_000))
+    assert {c.family for c in found.values()} == {"gaussian"}, "a cell's variance is not comparable with a moment's"
+
+
+def test_a_mechanism_whose_noise_reports_can_not_hold_is_no_candidate():
+    few, many = ({(c.mechanism, c.approach) for c in candidates(numbers(n), 1_000)} for n in (1, 60))
+    assert few - many == {("laplace", 1)}
+    assert ("laplace", 3) in many
+
+
+@pytest.mark.parametrize("epsilon_micro", [100_000, 1_000_000, 8_000_000])
+def test_mean_square_errors_about_the_worst_input_order_mechanisms_as_variances_do(epsilon_micro):
+    order = [one.mechanism for one in candidates(numbers(1), epsilon_micro) if one.mechanism in ("bit", "piecewise")]
+    errors = {}
+    for name in order:
+        mechanism = from_micro(name, epsilon_micro, 1)
+        tables = ((x, mechanism.distribution(x).items()) for x in (-65536, 0, 65536))
+        errors[name] = max(
+            sum(float(chance) * (float(mechanism.estimate(answer)) - x) ** 2 for answer, chance in table)
+            for x, table in tables
+        )
+    assert order == sorted(order, key=errors.__getitem__)
+
+
+def test_only_what_is_left_open_is_chosen():
+    schema = numbers(3)
+    assert choose(schema, "discrete", "auto", None, 10**6) is None
+    assert choose(schema, "gaussian", "bits", None, 10**6) is None
+    assert choose(schema, "gaussian", "auto", None, 10**6) == candidates(schema, 10**6)[0]
+    assert choose(schema, "gaussian", "auto", 1, 10**6)[1:3] == ("laplace", 1)
+    categories = build_schema(LABEL, [Categorical("odor", ["x", "y", "z"])])
+    assert reason(choose, categories, "gaussian", "auto", None, 10**6) == "no_numbers"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--family", "discrete", "--mechanism", "direct", "--approach", "1"], "approach_invalid"),
+        (["--family", "gaussian", "--mechanism", "auto", "--approach", "2"], "approach_invalid"),
+        (["--family", "gaussian", "--mechanism", "bit", "--theta", "0.3"], "option_unknown"),
+        (["--family", "discrete", "--mechanism", "direct", "--devices", "100"], "devices_unused"),
+        (["--family", "auto", "--mechanism", "bits", "--devices", "100"], "devices_unused"),
+        (["--family", "gaussian", "--mechanism", "bits", "--split", "1:2:2", "--answers", "all"], "weights_invalid"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(tmp_path, arguments, reason):
+    text = "".join(f"[[features]]\nname='x{i}'\nkind='numeric'\nlow=0\nhigh=1\nbins=4\n" for i in range(2))
+    (tmp_path / "s.toml").write_text(f"name='n'\n[label]\nname='y'\nclasses=['a','b']\n{text}")
+    run("init", tmp_path / "w", "--no-passphrase")
+    common = ["campaign", tmp_path / "s.toml", "--workspace", tmp_path / "w", "--epsilon", "1"]
+    refused = run(*common, "-o", tmp_path / "c.hsc", *arguments, status=1)
+    assert refused.stderr.startswith(f"{reason}: ")
+    assert not (tmp_path / "c.hsc").exists()

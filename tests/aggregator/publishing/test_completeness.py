@@ -10,7 +10,6 @@ from aggregator.estimates.debias import debias, marginal, noise_law, pairs_of
 from aggregator.estimates.intervals import count_interval
 from aggregator.publishing.mechanisms.draws import draw
 from aggregator.publishing.signatures import check_payload, draft
-from aggregator.publishing.workspace import create_workspace
 from protocol import mechanisms
 from protocol.documents import campaign
 from protocol.documents.envelope import PAYLOAD_TYPES
@@ -29,8 +28,6 @@ PARTS = {
 
 
 def newcomer(without):
-    """A class with all that ``direct`` has, but of no known family, and without one part."""
-
     class Odd(ValueMechanism):
         __slots__ = ("_own",)
         name = "odd"
@@ -43,13 +40,9 @@ def newcomer(without):
         def __getattr__(self, name):
             return getattr(object.__getattribute__(self, "_own"), name)
 
-        @classmethod
-        def from_micro(cls, epsilon_micro, size):
-            return cls(Direct.from_micro(epsilon_micro, size))
-
-        @classmethod
-        def from_dict(cls, parameters):
-            return cls(Direct.from_dict(parameters))
+        from_micro = classmethod(lambda cls, epsilon_micro, size: cls(Direct.from_micro(epsilon_micro, size)))
+        from_dict = classmethod(lambda cls, parameters: cls(Direct.from_dict(parameters)))
+        answers = property(lambda self: self.size)
 
         def to_dict(self):
             return {**self._own.to_dict(), "name": self.name}
@@ -68,10 +61,6 @@ def newcomer(without):
             def describe(self):
                 return {"description": "", "description of one line": "two\nlines"}.get(without, "odd, for this test")
 
-        @property
-        def answers(self):
-            return self.size
-
         if without != "check of impossible answers":
 
             def impossible(self, answers):
@@ -84,15 +73,12 @@ def newcomer(without):
 
 
 def forget():
-    """What was derived with another class of this name."""
     mechanisms._derived.cache_clear()
     campaign.parse_campaign.cache_clear()
 
 
 @pytest.fixture
 def install(monkeypatch):
-    """Makes a class known as ``odd``, as an installed package would."""
-
     def put(kind):
         monkeypatch.setitem(mechanisms._foreign, "odd", kind)
         forget()
@@ -101,32 +87,26 @@ def install(monkeypatch):
     forget()
 
 
-@pytest.fixture
-def workspace(tmp_path):
-    return create_workspace(tmp_path / "work", name="work", now=NOW)
-
-
-def sign(workspace):
+def sign(work):
     payload = Publisher().campaign_payload(mechanism="odd")
-    return workspace.publish("campaign", "mushrooms", NOW, lambda _version, _before: payload)
+    return work.publish("campaign", "mushrooms", NOW, lambda _version, _before: payload)
 
 
-def test_a_mechanism_with_all_parts_is_signed(install, workspace):
+def test_a_mechanism_with_all_parts_is_signed(install, work):
     install(newcomer(without=None))
-    assert sign(workspace)
-    assert [item.name for item in workspace.history()] == ["mushrooms"]
+    assert sign(work)
 
 
 @pytest.mark.parametrize("part", [*PARTS, "description", "description of one line", "check of impossible answers"])
-def test_a_mechanism_without_one_part_is_refused_at_signing_and_nothing_is_recorded(install, workspace, part):
+def test_a_mechanism_without_one_part_is_refused_at_signing_and_nothing_is_recorded(install, work, part):
     install(newcomer(without=part))
     with pytest.raises(
         InputError, match=f"the mechanism odd lacks its {part.removesuffix(' of one line')}: see"
     ) as caught:
-        sign(workspace)
+        sign(work)
     assert caught.value.reason == "mechanism_incomplete"
-    assert workspace.history() == []
-    assert list((workspace.path / "published").iterdir()) == []
+    assert work.history() == []
+    assert list((work.path / "published").iterdir()) == []
 
 
 @pytest.mark.parametrize("part", ["estimator", "vectorised draw"])
@@ -137,7 +117,7 @@ def test_a_further_signature_of_a_draft_is_refused_too(install, part):
         check_payload(unsigned, "campaign")
 
 
-def test_rows_of_bits_are_not_signed_without_their_law_of_set_bits(install, workspace):
+def test_rows_of_bits_are_not_signed_without_their_law_of_set_bits(install, work):
     class Rows(Subset):
         __slots__ = ()
         name = "odd"
@@ -145,10 +125,10 @@ def test_rows_of_bits_are_not_signed_without_their_law_of_set_bits(install, work
 
     install(Rows)
     with pytest.raises(InputError, match="the mechanism odd lacks its law of set bits: see"):
-        sign(workspace)
+        sign(work)
     del Rows.set_bits_law
     forget()
-    assert sign(workspace)
+    assert sign(work)
 
 
 def test_a_class_without_describe_makes_no_campaign_and_opens_none(install):

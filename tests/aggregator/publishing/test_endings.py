@@ -1,4 +1,4 @@
-"""The end of a campaign: a version that asks nothing, lives as long as what it ends, and can be followed by another."""
+"""The end of a campaign, a version that asks nothing; and campaigns that evaluate models."""
 
 import pytest
 from support.failures import reason
@@ -20,6 +20,8 @@ from edge_sdk import Device
 from protocol.document import DAY_SECONDS, read_payload
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
+from protocol.features import Categorical, Numeric
+from protocol.schema import Component, Label, Projection, build_schema
 
 TERMS = CampaignParameters(
     "mushrooms", MICRO, "direct", purpose="why", contact="who", period_seconds=3600, min_batch_size=9
@@ -28,6 +30,11 @@ TERMS = CampaignParameters(
 
 def publish(work, now=NOW, **changes):
     return publish_campaign(work, small_schema(), TERMS._replace(**changes), now)
+
+
+def named_model(work, name, version):
+    payload = read_envelope(Publisher().model(name=name, version=version), "model").payload
+    return work.publish("model", name, NOW, lambda *_: payload)
 
 
 @pytest.mark.parametrize("mechanism", ["direct", "oue", "she"])
@@ -58,47 +65,32 @@ def test_the_end_lives_as_long_as_any_version_and_at_least_two_days(work):
     assert opened(end_campaign(work, "short", late)).header.expires == late + 2 * DAY_SECONDS
 
 
-def test_an_evaluation_can_be_ended(work):
-    model = Publisher().model()
-    signed = work.publish("model", "mushrooms", NOW, lambda *_: read_envelope(model, "model").payload)
-    publish_evaluation(work, signed, EvaluationParameters(MICRO), NOW)
-    end = opened(end_campaign(work, "mushrooms-outcome", NOW))
-    assert end.ended
-    assert end.fit.family == "outcome"
-    assert end.model is not None
-
-
-def test_a_comparison_can_be_ended_and_a_newer_version_of_any_model_ends_it(work):
-    signed = {name: named_model(work, name, 1) for name in ("one", "other")}
-    publish_evaluation(work, list(signed.values()), EvaluationParameters(MICRO), NOW)
-    publish_evaluation(work, list(signed.values()), EvaluationParameters(MICRO, name="kept"), NOW)
-    end = opened(end_campaign(work, "one-comparison", NOW))
-    assert (end.ended, end.model_names, end.header.crit) == (True, ("one", "other"), ("models",))
+def test_evaluations_can_be_ended_and_a_newer_version_of_any_model_ends_them(work):
+    one, other = (named_model(work, name, 1) for name in ("one", "other"))
+    publish_evaluation(work, one, EvaluationParameters(MICRO), NOW)
+    publish_evaluation(work, [one, other], EvaluationParameters(MICRO), NOW)
+    publish_evaluation(work, [one, other], EvaluationParameters(MICRO, name="kept"), NOW)
+    alone, both = (opened(end_campaign(work, f"one-{kind}", NOW)) for kind in ("outcome", "comparison"))
+    assert (alone.ended, alone.fit.family, alone.model is None) == (True, "outcome", False)
+    assert (both.ended, both.model_names, both.header.crit) == (True, ("one", "other"), ("models",))
     assert evaluations_ended(work, "other", NOW) == []
     named_model(work, "other", 2)
     assert evaluations_ended(work, "other", NOW) == ["kept"]
     assert evaluations_ended(work, "one", NOW) == []
 
 
-def test_a_campaign_ends_once_and_may_ask_again(work):
+def test_a_campaign_ends_once_and_may_ask_again(work, tmp_path):
     publish(work)
     assert reason(end_campaign, work, "other", NOW) == "campaign_unknown"
-    end_campaign(work, "mushrooms", NOW)
+    end = end_campaign(work, "mushrooms", NOW)
+    assert reason(create_store, tmp_path / "store", end) == "campaign_ended"
+    assert not (tmp_path / "store").exists()
     assert reason(end_campaign, work, "mushrooms", NOW) == "campaign_ended"
     assert not opened(publish(work)).ended
     assert opened(end_campaign(work, "mushrooms", NOW)).header.version == 4
-
-
-def test_what_the_end_needs_must_be_there(work):
     publish(work)
     next((work.path / "published").iterdir()).unlink()
     assert reason(end_campaign, work, "mushrooms", NOW) == "workspace_damaged"
-
-
-def test_an_end_has_no_store(work, tmp_path):
-    publish(work)
-    assert reason(create_store, tmp_path / "store", end_campaign(work, "mushrooms", NOW)) == "campaign_ended"
-    assert not (tmp_path / "store").exists()
 
 
 def test_the_privacy_of_an_end_is_that_nothing_is_said(work):
@@ -122,18 +114,9 @@ def test_a_device_takes_the_end_as_the_newest_version(work):
     assert device.status().spooled == 0
 
 
-def signed_model(work, version):
-    return named_model(work, "mushrooms", version)
-
-
-def named_model(work, name, version):
-    payload = read_envelope(Publisher().model(name=name, version=version), "model").payload
-    return work.publish("model", name, NOW, lambda *_: payload)
-
-
 def test_evaluations_that_a_newer_model_ends_are_named(work):
     """A device keeps the newest version of a model only, and answers no evaluation of an earlier one."""
-    first = signed_model(work, 1)
+    first = named_model(work, "mushrooms", 1)
     for name in ("running", "over", "ended"):
         days = 2 if name == "over" else 30
         parameters = EvaluationParameters(MICRO, name=name, lifetime_seconds=days * DAY_SECONDS)
@@ -141,10 +124,67 @@ def test_evaluations_that_a_newer_model_ends_are_named(work):
     end_campaign(work, "ended", NOW + 1)
     publish(work)
     assert evaluations_ended(work, "mushrooms", NOW + 1) == []
-    second = signed_model(work, 2)
+    second = named_model(work, "mushrooms", 2)
     publish_evaluation(work, second, EvaluationParameters(MICRO, name="of the second"), NOW)
     assert evaluations_ended(work, "mushrooms", NOW + 1) == ["over", "running"]
     assert evaluations_ended(work, "mushrooms", NOW + 3 * DAY_SECONDS) == ["running"]
     assert evaluations_ended(work, "none", NOW) == []
     work.copy_path(work.latest("campaign", "running")).unlink()
     assert evaluations_ended(work, "mushrooms", NOW + 3 * DAY_SECONDS) == []
+
+
+# What evaluations state of models with few features, other bins and projections ----------------------
+
+LABEL = Label("label", ["e", "p"])
+SCHEMAS = {
+    "all": small_schema(),
+    "narrow": build_schema(LABEL, [Categorical("odor", ["a", "n", "f"])]),
+    "other bins": build_schema(LABEL, [Categorical("odor", ["a", "n", "f"]), Numeric("width", "0", "20", [-9, 9])]),
+    "projected": build_schema(
+        LABEL,
+        [Categorical("odor", ["a", "n", "f"]), Numeric("weight", "0", "10", [0], substitute=0)],
+        Projection((1,), ((65536,),), (0,), 16, (Component("PC1", -65536, 65536, (0,)),)),
+    ),
+}
+
+
+def signed(work, name, schema=None):
+    payload = read_envelope(Publisher(schema=schema or SCHEMAS[name]).model(name=name), "model").payload
+    return work.publish("model", name, NOW, lambda *_: payload)
+
+
+def answered(work, raw, models):
+    with Device.open(None, trust=work.root_bytes, clock=lambda: NOW) as device:
+        for model in models:
+            device.install(model)
+        device.answer(device.enrol(raw).id, {"odor": "n", "weight": 2}, label="e")
+    return opened(raw)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_model_of_any_schema_can_be_evaluated(work, name):
+    model = signed(work, name)
+    raw = publish_evaluation(work, model, EvaluationParameters(MICRO), NOW)
+    assert [each.name for each in answered(work, raw, [model]).schema.features] == [
+        each.name for each in SCHEMAS[name].features
+    ]
+
+
+def test_models_of_all_these_schemas_can_be_compared(work):
+    models = [signed(work, name) for name in SCHEMAS]
+    raw = publish_evaluation(work, models, EvaluationParameters(MICRO), NOW)
+    campaign = answered(work, raw, models)
+    assert [each.name for each in campaign.schema.features] == ["odor", "width", "weight"]
+    assert campaign.schema.features[1].to_dict() == SCHEMAS["all"].features[1].to_dict()
+    assert campaign.purpose.endswith(
+        "'all' version 1, 'narrow' version 1, 'other bins' version 1, 'projected' version 1"
+    )
+
+
+def test_names_too_long_for_the_purpose_are_left_out(work):
+    names = [letter * 600 for letter in "ab"]
+    models = [signed(work, name, SCHEMAS["all"]) for name in names]
+    raw = publish_evaluation(work, models, EvaluationParameters(MICRO, name="short"), NOW)
+    campaign = answered(work, raw, models)
+    assert campaign.purpose == "find out which of 2 models is right most often"
+    assert campaign.model_names == tuple(names)

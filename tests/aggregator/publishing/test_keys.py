@@ -10,7 +10,7 @@ from support.examples import examples
 from support.failures import everything_said, reason
 from support.publisher import key
 
-from aggregator.common.sealing import MAX_MEMORY_BYTES, MAX_PASSES, STANDARD, Cost
+from aggregator.common.sealing import STANDARD, Cost
 from aggregator.publishing import keys
 from aggregator.publishing.keys import key_file, parse_key, parse_public, public_line, read_key, write_key
 from protocol import canonical
@@ -44,30 +44,23 @@ def test_a_key_comes_back_from_its_file(tmp_path, passphrase):
     assert found.open(lambda: passphrase) == key(5)
 
 
-def test_an_encrypted_file_holds_nothing_of_the_seed_and_shows_none():
-    assert key(5).seed not in sealed().to_bytes()
-    assert key(5).seed in sealed(None).to_bytes()
-    assert repr(sealed()) == f"<encrypted campaign key {sealed().id}>"
-    assert repr(sealed(None)) == f"<campaign key {sealed().id}>"
-
-
-def test_each_file_has_a_salt_and_nonce_of_its_own():
+def test_an_encrypted_file_shows_no_seed_and_has_a_salt_and_nonce_of_its_own():
     one, other = sealed(), sealed()
+    assert key(5).seed not in one.to_bytes()
+    assert key(5).seed in sealed(None).to_bytes()
+    assert repr(one) == f"<encrypted campaign key {one.id}>"
+    assert repr(sealed(None)) == f"<campaign key {one.id}>"
     parts = [canonical.unpack(each.sealed) for each in (one, other)]
     assert all(parts[0][name] != parts[1][name] for name in ("salt", "nonce", "box"))
 
 
-def test_a_wrong_passphrase_is_told_and_says_nothing():
+def test_a_wrong_passphrase_says_nothing_and_what_stands_beside_the_box_is_not_believed():
     with pytest.raises(InputError) as refused:
         sealed().open(lambda: WRONG)
     assert refused.value.reason == "passphrase_wrong"
     assert WRONG.decode() not in everything_said(refused.value)
     assert reason(sealed().open) == "passphrase_missing"
     assert reason(key_file, "root", key(1), b"") == "passphrase_missing"
-
-
-def test_what_stands_beside_the_box_is_not_believed():
-    """The role and the public key are in the clear; the box says whether they are true."""
     for fields in ({"role": "root"}, {"public": key(6).public}):
         assert reason(parse_key(changed(**fields)).open, lambda: SECRET) == "passphrase_wrong"
 
@@ -85,46 +78,24 @@ def test_no_flipped_bit_opens_another_key(position, bit):
     assert opened == key(5) or why in ("key_invalid", "key_newer", "passphrase_wrong", "memory_short")
 
 
-@pytest.mark.parametrize(
-    ("make", "fields"),
-    [
-        (resealed, {"memory": (1 << 30) + 1}),
-        (resealed, {"memory": 1 << 62}),
-        (resealed, {"memory": 0}),
-        (resealed, {"memory": True}),
-        (resealed, {"memory": "8192"}),
-        (resealed, {"passes": 17}),
-        (resealed, {"passes": 1 << 40}),
-        (resealed, {"passes": 0}),
-        (resealed, {"salt": bytes(15)}),
-        (resealed, {"nonce": bytes(25)}),
-        (resealed, {"box": None}),
-        (changed, {"sealed": None}),
-        (changed, {"sealed": b""}),
-        (changed, {"public": bytes(31)}),
-        (changed, {"role": "node"}),
-        (changed, {"role": None}),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else str(value),
-)
-def test_hostile_files_are_refused_before_any_work(make, fields):
-    raw = make(**fields)
+HOSTILE = [
+    *(resealed(memory=memory) for memory in ((1 << 30) + 1, 1 << 62, 0, True, "8192")),
+    *(resealed(passes=passes) for passes in (17, 1 << 40, 0)),
+    *(resealed(**fields) for fields in ({"salt": bytes(15)}, {"nonce": bytes(25)}, {"box": None})),
+    *(changed(sealed=value) for value in (None, b"")),
+    *(changed(role=role) for role in ("node", None)),
+    *(changed(hearsay_key=number) for number in (0, -1, -(1 << 63))),
+    changed(public=bytes(31)),
+    *(b"", b"\xc0", b"\x80", b"hello", b"\xdd\xff\xff\xff\xff", canonical.pack({"hearsay_key": "1"})),
+]
+
+
+@pytest.mark.parametrize("raw", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_files_are_refused_before_any_work(raw):
     tracemalloc.start()
     assert reason(parse_key, raw) == "key_invalid"
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", b"\xc0", b"\x80", b"hello", b"\xdd\xff\xff\xff\xff", canonical.pack({"hearsay_key": "1"})]
-)
-def test_what_is_no_key_file_is_refused(raw):
-    assert reason(parse_key, raw) == "key_invalid"
-
-
-@pytest.mark.parametrize("number", [0, -1, -(1 << 63)])
-def test_forms_of_key_files_begin_with_one(number):
-    assert reason(parse_key, changed(hearsay_key=number)) == "key_invalid"
 
 
 def test_files_that_are_newer_or_large(tmp_path):
@@ -144,10 +115,8 @@ def test_too_little_memory_has_a_name(monkeypatch):
     assert reason(sealed, SECRET) == "memory_short"
 
 
-def test_new_files_cost_a_second_and_what_is_allowed_is_more():
+def test_new_files_cost_a_second():
     assert keys.COST == STANDARD == (3, 256 << 20)
-    assert keys.COST.passes <= MAX_PASSES
-    assert keys.COST.memory <= MAX_MEMORY_BYTES
 
 
 def test_the_public_part_is_a_line_for_one_role():
@@ -155,13 +124,6 @@ def test_the_public_part_is_a_line_for_one_role():
     assert line == f"hearsay-key-1 campaign {key(5).public.hex()}\n"
     assert parse_public(line.encode(), "campaign") == key(5).public
     assert reason(parse_public, line.encode(), "model") == "wrong_key"
-    for wrong in (
-        b"",
-        b"hearsay-key-1 campaign",
-        line.replace("1 c", "2 c").encode(),
-        line[:-3].encode(),
-        b"\xff" * 80,
-    ):
-        assert reason(parse_public, wrong, "campaign") == "key_invalid"
     spoilt = line.replace(key(5).public.hex()[:2], "zz")
-    assert reason(parse_public, spoilt.encode(), "campaign") == "key_invalid"
+    for wrong in ("", "hearsay-key-1 campaign", line.replace("1 c", "2 c"), line[:-3], "\xff" * 80, spoilt):
+        assert reason(parse_public, wrong.encode("latin-1"), "campaign") == "key_invalid"

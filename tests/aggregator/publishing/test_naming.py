@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import errno
-import json
 
 import pytest
-from click.testing import CliRunner
-from support.publisher import DAY, NOW, Publisher
+from support.commands import mushrooms, run, told
+from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 import aggregator
-from aggregator.cli.app import hearsay
 from aggregator.common import files
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.naming import document_bytes
-from aggregator.publishing.workspace import create_workspace
 from protocol.errors import InputError, StorageError
 from protocol.words import to_words
 
@@ -25,11 +22,6 @@ SCHEMA = Publisher().schema
 
 def signed(work, name, now):
     return publish_campaign(work, SCHEMA, CampaignParameters(name, 1_000_000, "direct"), now)
-
-
-@pytest.fixture
-def work(tmp_path):
-    return create_workspace(tmp_path / "work", name="w", now=NOW - DAY)
 
 
 def test_a_name_is_its_newest_version_that_asks_anything(work):
@@ -52,6 +44,8 @@ def test_an_id_is_hexadecimal_or_words(work):
         for given in (found.hex()[:7], found.hex() + "00", f"{found.hex()[:8]}@1"):
             with pytest.raises(InputError, match=r"^campaign_unknown: .*it signed: m, n$"):
                 document_bytes("campaign", given, work)
+    with pytest.raises(InputError, match=r"^model_unknown: .*it signed: none"):
+        document_bytes("model", "m", work)
 
 
 def test_a_name_that_looks_like_anothers_id_or_version_is_itself(work):
@@ -75,24 +69,10 @@ def test_a_file_comes_first_and_needs_no_workspace(work, tmp_path, monkeypatch):
         document_bytes("campaign", "m", None)
 
 
-def test_models_are_named_alike_and_not_taken_for_campaigns(work):
-    signed(work, "m", NOW)
-    with pytest.raises(InputError, match=r"^model_unknown: .*it signed: none"):
-        document_bytes("model", "m", work)
-
-
 def test_commands_take_names_and_ids(tmp_path):
-    def run(*arguments):
-        result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
-        assert result.exit_code == 0, result.output
-        return result
-
     run("init", tmp_path / "work", "--no-passphrase")
     given = ("--workspace", tmp_path / "work")
-    (tmp_path / "s.toml").write_text(
-        'name = "mushrooms"\n[label]\nname = "class"\nclasses = ["e", "p"]\n'
-        '[[features]]\nname = "odor"\nkind = "categorical"\nvalues = ["a", "n"]\n'
-    )
+    (tmp_path / "s.toml").write_text(mushrooms())
     run("campaign", tmp_path / "s.toml", *given, "--epsilon", "1", "--mechanism", "direct", "-o", tmp_path / "c.hsc")
     campaign = opened((tmp_path / "c.hsc").read_bytes())
     period = campaign.period_at(campaign.header.issued_at)
@@ -105,20 +85,16 @@ def test_commands_take_names_and_ids(tmp_path):
     for number, name in enumerate(names):
         merged = tmp_path / f"{number}.hsr"
         run("merge", tmp_path / "a.hsr", tmp_path / "b.hsr", "--campaign", name, *given, "-o", merged)
-        found = json.loads(run("ingest", name, merged, "--store", tmp_path / f"s{number}", *given, "--json").stdout)
-        assert found["proven"] == 20
+        assert told("ingest", name, merged, "--store", tmp_path / f"s{number}", *given)["proven"] == 20
         run("fleet", "ids", name, *given, "--fleet", tmp_path / "f" / "fleet.hsf", "--periods", period,
             "-o", tmp_path / f"{number}.hsi")  # fmt: skip
     run("publish", "--store", tmp_path / "s0", *given, "-o", tmp_path / "m.hsm")
     run("evaluate", "ask", "mushrooms", *given, "--epsilon", "1", "-o", tmp_path / "e.hsc")
-    end = run("campaign", "--end", campaign.id.hex()[:8], *given, "-o", tmp_path / "end.hsc", "--json")
-    ended = json.loads(end.stdout)
+    ended = told("campaign", "--end", campaign.id.hex()[:8], *given, "-o", tmp_path / "end.hsc")
     assert (ended["name"], ended["version"]) == ("mushrooms", 2)
 
 
-def test_a_signed_campaign_that_can_not_be_saved_is_found_in_the_workspace(tmp_path, monkeypatch):
-    """It has its version, and a repetition would make one more."""
-    work = create_workspace(tmp_path / "work", name="w", now=NOW)
+def test_a_signed_campaign_that_can_not_be_saved_is_found_in_the_workspace(work, tmp_path, monkeypatch):
     made = aggregator.make_campaign(work, Publisher().schema, epsilon=1, mechanism="direct", name="m", now=NOW)
 
     def full(*_, **__):

@@ -61,25 +61,20 @@ def test_what_a_share_may_be():
         assert reason(series_share, name, share) == "series_invalid", (name, share)
 
 
-def test_all_campaigns_of_a_series_state_its_first_begin(work):
-    first = make(work, "one", "0:0.25").campaign
-    later = make(work, "two", "0.25:1", now=NOW + 5 * DAY).campaign
-    again = make(work, "one", "0:0.5", now=NOW + 6 * DAY).campaign
-    other = make(work, "three", series="another", now=NOW + 7 * DAY).campaign
-    assert first.series == Series("pilot", NOW, 0, WHOLE // 4)
-    assert later.series == Series("pilot", NOW, WHOLE // 4, WHOLE)
-    assert (again.header.version, again.series) == (2, Series("pilot", NOW, 0, WHOLE // 2))
-    assert other.series == Series("another", NOW + 7 * DAY)
-    assert first.header.crit == ("series",)
-
-
-def test_campaigns_that_ask_the_same_devices_are_named(work):
-    assert make(work, "one", "0:0.25").warnings == ()
-    assert make(work, "two", "0.25:0.5").warnings == ()
-    assert make(work, "other", series="another").warnings == ()
+def test_all_campaigns_of_a_series_state_its_first_begin_and_those_that_ask_the_same_devices_are_named(work):
+    first = make(work, "one", "0:0.25")
+    later = make(work, "two", "0.25:0.5", now=NOW + 5 * DAY)
+    other = make(work, "other", series="another", now=NOW + 7 * DAY)
+    assert first.campaign.series == Series("pilot", NOW, 0, WHOLE // 4)
+    assert later.campaign.series == Series("pilot", NOW, WHOLE // 4, WHOLE // 2)
+    assert other.campaign.series == Series("another", NOW + 7 * DAY)
+    assert first.campaign.header.crit == ("series",)
+    assert first.warnings == later.warnings == other.warnings == ()
     (warning,) = make(work, "three", "0.2:0.3").warnings
     assert "'one', 'two'" in warning
-    assert make(work, "one", "0:0.1").warnings == ()  # a new version takes the place of the old one
+    again = make(work, "one", "0:0.1")  # a new version takes the place of the old one
+    assert (again.warnings, again.campaign.header.version) == ((), 2)
+    assert again.campaign.series == Series("pilot", NOW, 0, int(WHOLE / 10))
     (warning,) = make(work, "three", "0.05:0.07", now=NOW + DAY).warnings
     assert "'one'" in warning
     assert make(work, "four", now=NOW + 60 * DAY).warnings == ()  # these have expired
@@ -144,7 +139,6 @@ def test_a_closed_fleets_store_refuses_devices_outside_of_the_share(tmp_path):
 
 
 def test_every_answer_of_a_series_is_of_another_device(tmp_path):
-    """Of the same counts in three periods, a series has three times the devices."""
     found = {}
     for name, series in (("series", Series("pilot", NOW)), ("none", None)):
         raw = Publisher().campaign(series=series)

@@ -52,12 +52,16 @@ def test_a_tree_has_all_roots_and_the_newest_of_each_name(work, tmp_path):
     assert (tmp_path / "www" / "reports").is_dir()
 
 
-def test_a_repetition_writes_nothing(work, tmp_path):
+def test_a_repetition_writes_nothing_and_damage_is_repaired(work, tmp_path):
     publish(work)
     write_tree(work, tmp_path / "www")
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "www").rglob("*")}
+    before, whole = {path: path.stat().st_mtime_ns for path in (tmp_path / "www").rglob("*")}, files(tmp_path / "www")
     assert write_tree(work, tmp_path / "www").written == ()
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "www").rglob("*")} == before
+    for name in whole:
+        (tmp_path / "www" / name).write_bytes(b"x")
+    write_tree(work, tmp_path / "www")
+    assert files(tmp_path / "www") == whole
     publish(work)
     assert write_tree(work, tmp_path / "www").written == ("campaigns/mushrooms.hsc",)
 
@@ -96,44 +100,27 @@ def test_a_tree_never_goes_back(work, tmp_path):
     old = open_workspace(tmp_path / "backup")
     publish(work)
     write_tree(work, tmp_path / "www")
+    before = files(tmp_path / "www")
     assert reason(write_tree, old, tmp_path / "www") == "tree_newer"
     publish(old, now=NOW + 1)
     assert reason(write_tree, open_workspace(old.path), tmp_path / "www") == "tree_newer"
-    before = files(tmp_path / "www")
     foreign = create_workspace(tmp_path / "foreign", name="workspace", now=NOW)
     assert reason(write_tree, foreign, tmp_path / "www") == "tree_newer"
     assert files(tmp_path / "www") == before
-
-
-def test_a_root_that_the_workspace_does_not_know_stops_it(work, tmp_path):
-    shutil.copytree(work.path, tmp_path / "backup")
+    shutil.copytree(work.path, tmp_path / "before")  # of a root that the copy does not know
     change(work, fresh=1)
     write_tree(work, tmp_path / "www")
-    assert reason(write_tree, open_workspace(tmp_path / "backup"), tmp_path / "www") == "tree_newer"
+    assert reason(write_tree, open_workspace(tmp_path / "before"), tmp_path / "www") == "tree_newer"
 
 
-def test_damage_in_the_tree_is_repaired(work, tmp_path):
-    publish(work)
-    write_tree(work, tmp_path / "www")
-    whole = files(tmp_path / "www")
-    for name in whole:
-        (tmp_path / "www" / name).write_bytes(b"x")
-    write_tree(work, tmp_path / "www")
-    assert files(tmp_path / "www") == whole
-
-
-def test_places_that_can_not_be_a_tree(work, tmp_path):
+def test_places_and_names_that_no_file_can_have(work, tmp_path):
     (tmp_path / "file").write_text("mine")
     assert reason(write_tree, work, tmp_path / "file") == "io_failed"
     assert reason(write_tree, work, tmp_path / "absent" / "www") == "io_failed"
-
-
-def test_a_name_too_long_for_a_file_leaves_the_others(work, tmp_path):
     publish(work)
     publish(work, "é" * 60)
     made = write_tree(work, tmp_path / "www")
-    assert made.unnamable == ("é" * 60,)
-    assert made.campaigns == 1
+    assert (made.unnamable, made.campaigns) == (("é" * 60,), 1)
 
 
 @given(st.text(min_size=1, max_size=40), st.text(min_size=1, max_size=40))
