@@ -6,10 +6,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.batches.batch import Header, write_batch
-from protocol.batches.report import encode_answer, encode_report, layout_for, report_id
+from protocol.batches.report import decode_answer, decode_report, encode_answer, encode_report, layout_for, report_id
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
-from protocol.mechanisms import INTEGERS
+from protocol.mechanisms import INTEGERS, SINGLE
 from protocol.questions import Assignment, Question
 from support.publisher import NOW, Publisher
 
@@ -65,6 +65,21 @@ def summand(mechanism, answer):
     """The contribution of one answer to each sum of its question, by the text of docs/formats.md, section 4."""
     least, most = mechanism.counted
     return [min(max(part, least), most) for part in answer]
+
+
+def counts_of(campaign: Campaign, records: Iterable[bytes]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """The numbers of answers and the counts of a tally, by the scalar decoder and plain loops."""
+    n = [0] * len(campaign.questions)
+    counts = [[0] * question.mechanism.answers for question in campaign.questions]
+    for record in records:
+        _, _, number, field = decode_report(campaign.layout, record)
+        mechanism = campaign.questions[number].mechanism
+        answer = decode_answer(mechanism, field, campaign.layout)
+        n[number] += 1
+        parts = {answer: 1} if mechanism.layout == SINGLE else dict(enumerate(summand(mechanism, answer)))
+        for place, amount in parts.items():
+            counts[number][place] += amount
+    return tuple(n), tuple(map(tuple, counts))
 
 
 class Row(NamedTuple):
