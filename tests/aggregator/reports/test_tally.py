@@ -1,7 +1,9 @@
-"""One record per id is counted, for every order and repetition of input; tally bytes follow docs/formats.md."""
+"""One record per id is counted, for every order and repetition of input and however little fits into memory."""
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from collections import defaultdict
 from hashlib import sha256
 
@@ -10,15 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.reports import made, report
+from support.failures import refusal
+from support.publisher import NOW, Publisher
+from support.reports import CAMPAIGN, batch, made, opened
+from support.stores import reports, stored
 
 from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.decoding.decode import decode_batches
+from aggregator.reports.storage.manifest import read_manifest
+from aggregator.reports.tally import counting
+from aggregator.reports.tally.counting import Partition, count_partition
+from aggregator.reports.tally.duplicates import IdSet, Lots, Members, repeated_rows
+from aggregator.reports.tally.scope import EVERYTHING, Scope
 from aggregator.reports.tally.tally import Tally, count, settle
 from protocol import canonical
-from protocol.batches.report import decode_answer, decode_report
-from protocol.errors import InputError
+from protocol.errors import StorageError
 
-CAMPAIGN = made()
 UNARY = made(mechanism="oue")
 
 row = st.tuples(
@@ -59,12 +68,7 @@ def slow_settle(rows):
 
 
 def as_rows(records: Columns) -> list[tuple]:
-    return [
-        (int(i), int(p), int(q), a.tobytes(), bool(s))
-        for i, p, q, a, s in zip(
-            records.id, records.period, records.question, records.answer, records.proven, strict=True
-        )
-    ]
+    return [(int(i), int(p), int(q), a.tobytes(), bool(s)) for i, p, q, a, s in zip(*records, strict=True)]
 
 
 @examples(500)
@@ -77,76 +81,21 @@ def test_settling_is_the_rule_and_loses_no_record_unaccounted(rows):
     assert len(kept) + found.replayed + found.conflicting + found.superseded == len(rows)
 
 
-@pytest.mark.parametrize(
-    ("rows", "kept", "counts"),
-    [
-        ([(1, 0, 0, b"\0\0", True)] * 3, 1, (2, 0, 0)),
-        ([(1, 0, 0, b"\0\0", True), (1, 0, 0, b"\0\1", True)], 0, (0, 2, 0)),
-        ([(1, 0, 0, b"\0\0", True), (1, 1, 0, b"\0\0", True)], 0, (0, 2, 0)),
-        ([(1, 0, 0, b"\0\0", True), (1, 0, 1, b"\0\0", True)], 0, (0, 2, 0)),
-        ([(1, 0, 0, b"\0\0", True), (1, 0, 0, b"\0\1", False)], 1, (0, 0, 1)),
-        ([(1, 0, 0, b"\0\0", False), (1, 0, 0, b"\0\1", False)], 0, (0, 2, 0)),
-        ([(1, 0, 0, b"\0\0", True), (2, 0, 0, b"\0\0", True)], 2, (0, 0, 0)),
-        ([(1, 0, 0, b"\0\0", True)] * 2 + [(1, 0, 0, b"\0\1", True)], 0, (0, 3, 0)),
-        ([], 0, (0, 0, 0)),
-    ],
-)
-def test_settling_case_by_case(rows, kept, counts):
-    found = settle(columns(rows))
-    assert found.records.size == kept
-    assert (found.replayed, found.conflicting, found.superseded) == counts
-
-
-def real(campaign, devices) -> Columns:
-    """Columns decoded from reports of devices."""
-    layout = campaign.layout
-    parts = [decode_report(layout, report(campaign, device, device)) for device in devices]
-    return Columns(
-        np.array([int.from_bytes(part[0], "big") for part in parts], np.uint64),
-        np.array([part[1] for part in parts], np.uint32),
-        np.array([part[2] for part in parts], np.uint16),
-        np.frombuffer(b"".join(part[3] for part in parts), np.uint8).reshape(-1, layout.answer_bytes),
-        np.ones(len(parts), np.bool_),
-    )
-
-
-@pytest.mark.parametrize("campaign", [CAMPAIGN, UNARY])
-def test_counts_are_those_of_the_scalar_decoder(campaign):
-    devices = range(400)
-    n = [0] * 3
-    sums = [[0] * question.mechanism.answers for question in campaign.questions]
-    for device in devices:
-        _, _, question, field = decode_report(campaign.layout, report(campaign, device, device))
-        answer = decode_answer(campaign.questions[question].mechanism, field, campaign.layout)
-        n[question] += 1
-        for index in [answer] if isinstance(answer, int) else [i for i, bit in enumerate(answer) if bit]:
-            sums[question][index] += 1
-    tally = count(campaign, real(campaign, devices))
-    assert tally == Tally(campaign.id, tuple(n), tuple(map(tuple, sums)))
-    assert {type(number) for number in (*tally.n, *(c for cs in tally.counts for c in cs))} == {int}
-
-
 @examples(50)
 @given(st.lists(st.integers(0, 50), unique=True, max_size=20), st.data())
 def test_tallies_of_disjoint_reports_add_up_in_any_grouping(devices, data):
     cuts = sorted(data.draw(st.tuples(st.integers(0, len(devices)), st.integers(0, len(devices)))))
-    a, b, c = (
-        count(CAMPAIGN, real(CAMPAIGN, part))
-        for part in (devices[: cuts[0]], devices[cuts[0] : cuts[1]], devices[cuts[1] :])
+    parts = (devices[: cuts[0]], devices[cuts[0] : cuts[1]], devices[cuts[1] :], devices)
+    a, b, c, whole = (
+        count(CAMPAIGN, decode_batches(batch(CAMPAIGN, reports(part)), CAMPAIGN, now=NOW).records) for part in parts
     )
-    whole = count(CAMPAIGN, real(CAMPAIGN, devices))
     assert a.merge(b).merge(c) == a.merge(b.merge(c)) == c.merge(a).merge(b) == whole
     assert Tally.zero(CAMPAIGN).merge(whole) == whole
 
 
-def test_tallies_of_two_campaigns_do_not_add_up():
-    with pytest.raises(InputError, match=r"^other_campaign"):
-        Tally.zero(CAMPAIGN).merge(Tally.zero(UNARY))
-
-
-def test_a_question_that_the_campaign_does_not_have_is_refused():
-    with pytest.raises(InputError, match=r"^question_unknown"):
-        count(CAMPAIGN, columns([(1, 0, 3, b"\0\0", True)]))
+def test_tallies_of_two_campaigns_and_questions_of_another_are_refused():
+    assert refusal(Tally.zero(CAMPAIGN).merge, Tally.zero(UNARY)) == "other_campaign"
+    assert refusal(count, CAMPAIGN, columns([(1, 0, 3, b"\0\0", True)])) == "question_unknown"
 
 
 def test_tally_bytes_are_the_canonical_map_of_the_format():
@@ -161,3 +110,152 @@ def test_tally_bytes_are_the_canonical_map_of_the_format():
     assert tally.to_bytes() == expected
     assert tally.statistics_id == sha256(expected).digest()
     assert canonical.unpack(expected)["counts"] == [[1, 2], [0, 0, 0]]
+
+
+def repeated_slowly(ids):
+    """Rows whose id occurs more than once."""
+    values, place, times = np.unique(ids, return_inverse=True, return_counts=True)
+    return np.flatnonzero(times[place] > 1), values[times > 1]
+
+
+corners = st.sampled_from([0, 1, (1 << 64) - 1, 1 << 63, 1 << 48, (1 << 48) - 1, 0xABCD << 48])
+
+
+@examples(300)
+@given(st.lists(corners | st.integers(0, (1 << 64) - 1), max_size=60), st.integers(0, 20), st.data())
+def test_rows_and_ids_are_those_of_a_plain_search(numbers, known_bits, data):
+    ids = np.array(numbers, np.uint64)
+    rows, values = repeated_slowly(ids)
+    assert repeated_rows(ids, known_bits).tolist() == rows.tolist()
+    gathered = IdSet(data.draw(st.integers(0, 1 << 18)), known_bits)
+    cut = data.draw(st.integers(0, len(ids)))
+    gathered.add(ids[:cut])
+    gathered.add(ids[cut:])
+    assert gathered.repeated().tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("groups", [1, 4, 256])
+@pytest.mark.parametrize("chosen", ["random", "same high bits", "same low bits", "one group", "all the same"])
+def test_ids_that_somebody_chose_are_found_like_others(groups, chosen):
+    gathered = IdSet({1: 20_000, 4: 100_000, 256: 5_000_000}[groups], 0)
+    assert len(gathered._ids) == groups
+    rng = np.random.default_rng(7)
+    ids = rng.integers(0, 1 << 64, 20_000, np.uint64)
+    if chosen == "same high bits":
+        ids >>= np.uint64(16)
+    elif chosen == "same low bits":
+        ids <<= np.uint64(16)
+    elif chosen == "one group":
+        ids |= np.uint64(0xFF)
+    elif chosen == "all the same":
+        ids[:] = 5
+    ids[rng.integers(0, 20_000, 500)] = ids[rng.integers(0, 20_000, 500)]
+    gathered.add(ids)
+    rows, values = repeated_slowly(ids)
+    assert gathered.repeated().tolist() == values.tolist()
+    assert Members(gathered.repeated()).rows(ids).tolist() == rows.tolist()
+
+
+def test_members_are_told_from_others_that_share_their_high_bits():
+    few = np.array([5, 1 << 60, (1 << 60) + 1], np.uint64)
+    some = np.array([4, 5, 6, 1 << 60, (1 << 60) + 2, (1 << 64) - 1], np.uint64)
+    assert Members(few).rows(some).tolist() == [1, 3]
+    assert Members(few[:0]).rows(some).tolist() == []
+    assert Members(few).rows(some[:0]).tolist() == []
+
+
+@pytest.mark.parametrize(("copies", "many"), [(0, False), (100, False), (10_000, True)])
+def test_it_is_told_early_whether_most_ids_repeat(copies, many):
+    ids = np.random.default_rng(3).integers(0, 1 << 64, 10_000, np.uint64)
+    gathered = IdSet(20_000, 0)
+    assert not gathered.has_many()
+    gathered.add(ids)
+    gathered.add(ids[:copies])
+    assert gathered.has_many() is many
+
+
+RAW = {name: Publisher().campaign(mechanism=name) for name in ("direct", "oue", "she")}
+
+
+def twice(folder, raw, copies=300):
+    """A store of 400 reports and a conflict, with most or few of them repeated, in three files, one of them damaged."""
+    campaign = opened(raw)
+    made, at = reports(range(400), campaign), len(campaign.layout.prefix) + 8
+    other = [made[-1][:at] + (campaign.period_at(NOW) - 1).to_bytes(4, "big") + made[-1][at + 4 :]]
+    folder.mkdir()
+    files = batch(campaign, made), batch(campaign, made[:copies] + other), batch(campaign, made[200:250])[:-1]
+    return stored(folder, raw, *files, buckets=2)
+
+
+def counted(store, most, divisions=1, scope=EVERYTHING):
+    """The counts of all buckets, with this limit of records in memory."""
+    manifest = read_manifest(store.path)
+    return [
+        count_partition(
+            store.path, store.campaign, manifest, Partition(bucket, divisions, number, most), scope or Scope()
+        )
+        for bucket in range(2)
+        for number in range(divisions)
+    ]
+
+
+@pytest.fixture(params=sorted(RAW))
+def store(request, tmp_path):
+    return twice(tmp_path / "in", RAW[request.param])
+
+
+@pytest.mark.parametrize("scope", [Scope(), Scope(proven_only=True), Scope(last=1)])
+def test_counts_are_the_same_however_little_fits(store, scope):
+    assert counted(store, 1 << 20, scope=scope) == counted(store, 10, scope=scope)
+    assert sum(found.replayed for found in counted(store, 10)) == 300
+
+
+@pytest.mark.parametrize("copies", [30, 300])
+def test_repeats_taken_for_few_that_do_not_fit_are_read_once_more_as_well(tmp_path, monkeypatch, copies):
+    store = twice(tmp_path / "in", RAW["direct"], copies)
+    expected = counted(store, 1 << 20)
+    assert sum(found.replayed for found in expected) == copies
+    monkeypatch.setattr(counting.IdSet, "has_many", lambda _: False)
+    read = []
+    read_part = counting.read_part
+    monkeypatch.setattr(counting, "read_part", lambda path, *more: read.append(path) or read_part(path, *more))
+    assert counted(store, 4) == expected
+    assert {read.count(path) for path in read} == {2}
+
+
+@pytest.mark.parametrize("divisions", [1, 2])
+def test_every_part_is_read_twice_for_a_partition_however_many_lots_it_has(store, divisions, monkeypatch):
+    read = []
+
+    def reading(path, *more):
+        read.append(path)
+        return read_part(path, *more)
+
+    read_part = counting.read_part
+    monkeypatch.setattr(counting, "read_part", reading)
+    counted(store, 10, divisions)
+    assert {read.count(path) for path in read} == {2 * divisions}
+
+
+def test_a_full_temporary_folder_is_said(store, monkeypatch):
+    def refuse():
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(StorageError) as caught:
+        counted(store, 10)
+    assert caught.value.reason == "disk_full"
+    assert "TMPDIR" in caught.value.detail
+    counted(store, 1 << 20)  # needs no temporary file
+
+
+def test_a_temporary_file_that_was_cut_is_noticed():
+    ids = np.arange(100, dtype=np.uint64)
+    zeros = np.zeros(100, np.uint8)
+    records = Columns(ids, zeros.astype(np.uint32), zeros.astype(np.uint16), zeros[:, None], zeros.astype(np.bool_))
+    with Lots(4, 0, 1) as lots:
+        lots.add(records)
+        assert [found.id.tolist() for found in lots] == [list(range(lot, 100, 4)) for lot in range(4)]
+        lots._file.truncate(1000)
+        with pytest.raises(StorageError, match="shorter"):
+            list(lots)
