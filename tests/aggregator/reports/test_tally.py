@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.failures import refusal
-from support.publisher import NOW, Publisher
-from support.reports import CAMPAIGN, batch, made, opened
+from support.publisher import DAY, NOW, Publisher
+from support.reports import CAMPAIGN, batch, made, moved, opened
 from support.stores import reports, stored
 
 from aggregator.reports.decoding.columns import Columns
@@ -180,11 +180,11 @@ RAW = {name: Publisher().campaign(mechanism=name) for name in ("direct", "oue", 
 def twice(folder, raw, copies=300):
     """A store of 400 reports and a conflict, with most or few of them repeated, in three files, one of them damaged."""
     campaign = opened(raw)
-    made, at = reports(range(400), campaign), len(campaign.layout.prefix) + 8
-    other = [made[-1][:at] + (campaign.period_at(NOW) - 1).to_bytes(4, "big") + made[-1][at + 4 :]]
+    made = reports(range(400), campaign)
+    other = [moved(campaign, made[-1], 1)]
     folder.mkdir()
     files = batch(campaign, made), batch(campaign, made[:copies] + other), batch(campaign, made[200:250])[:-1]
-    return stored(folder, raw, *files, buckets=2)
+    return stored(folder, raw, *files, now=NOW + DAY, buckets=2)
 
 
 def counted(store, most, divisions=1, scope=EVERYTHING):
