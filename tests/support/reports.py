@@ -51,6 +51,13 @@ def report(campaign: Campaign, device: int, value: int = 0, *, period: int | Non
     return encode_report(campaign.layout, identifier, period, number, field)
 
 
+def moved(campaign: Campaign, record: bytes, days: int) -> bytes:
+    """A record in a later period with the same id and answer, which only a faulty or dishonest device makes."""
+    at = len(campaign.layout.prefix) + 8
+    period = int.from_bytes(record[at : at + 4], "big") + days
+    return record[:at] + period.to_bytes(4, "big") + record[at + 4 :]
+
+
 def header(campaign: Campaign) -> Header:
     """The header of a batch of this campaign."""
     return Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from aggregator.operations.report_store import create_store
 from aggregator.reports.fleet import Roster
-from aggregator.reports.storage.manifest import read_manifest
+from aggregator.reports.storage.manifest import read_manifest, sealed
 from aggregator.reports.storage.quarantine import Quarantine
 from support.publisher import NOW
 from support.reports import CAMPAIGN, digest, report
@@ -46,6 +47,14 @@ def check_whole(store: Store) -> None:
     on_disk = {str(path.relative_to(store.path)) for path in store.path.rglob("*.parquet")}
     assert on_disk == read_manifest(store.path).paths()
     assert not list(store.path.rglob("*.tmp"))
+
+
+def edit_manifest(folder: Path, **changes: object) -> None:
+    """Change fields of a store's manifest, and seal it again."""
+    path = folder / "manifest.json"
+    body = {**json.loads(path.read_text()), **changes}
+    del body["sha256"]
+    path.write_bytes(sealed(body))
 
 
 def kept_pieces(store: Store) -> list[Rejected]:

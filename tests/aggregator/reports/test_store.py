@@ -21,7 +21,7 @@ from support.failures import refusal
 from support.publisher import DAY, NOW, Publisher
 from support.reports import CAMPAIGN, RAW, batch, counts_of, moved, opened, report
 from support.sources import Cut
-from support.stores import check_whole, reports
+from support.stores import check_whole, edit_manifest, reports
 
 import aggregator
 from aggregator.operations.report_store import create_store, open_store
@@ -33,7 +33,7 @@ from aggregator.reports.storage import parts as compaction
 from aggregator.reports.storage import parts as writing
 from aggregator.reports.storage import quarantine
 from aggregator.reports.storage.input_index import Inputs
-from aggregator.reports.storage.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
+from aggregator.reports.storage.manifest import BUCKETS, MAX_GENERATION, read_manifest
 from protocol.batches.report import decode_report
 from protocol.errors import PolicyError, StorageError
 
@@ -348,16 +348,9 @@ FILE = {"name": "b.parquet", "rows": 1, "sha256": "ab" * 32}
 FORGOTTEN = {"before": 5, "counts": {**FILE}, "replayed": 0, "conflicting": 0, "superseded": 0, "way": 2}
 
 
-def manifest_edited(folder: Path, **changes) -> None:
-    path = folder / "manifest.json"
-    body = {**json.loads(path.read_text()), **changes}
-    del body["sha256"]
-    path.write_bytes(sealed(body))
-
-
 @pytest.mark.parametrize(("number", "reason"), [(0, "store_older"), (1, "store_older"), (3, "store_newer")])
 def test_a_store_of_other_software_is_refused_and_not_touched(tmp_path, made_store, number, reason):
-    manifest_edited(tmp_path / "s", format=number)
+    edit_manifest(tmp_path / "s", format=number)
     before = (tmp_path / "s" / "manifest.json").read_bytes()
     for action in (lambda: open_store(tmp_path / "s"), made_store.tally, lambda: made_store.ingest([], now=NOW)):
         assert refusal(action) == reason
@@ -406,21 +399,21 @@ def test_a_store_of_other_software_is_refused_and_not_touched(tmp_path, made_sto
 )
 def test_a_manifest_that_does_not_fit_is_store_damaged(tmp_path, changes):
     create_store(tmp_path / "s", RAW)
-    manifest_edited(tmp_path / "s", parts=[PART], inputs=[FILE], forgotten=FORGOTTEN)
+    edit_manifest(tmp_path / "s", parts=[PART], inputs=[FILE], forgotten=FORGOTTEN)
     open_store(tmp_path / "s")
-    manifest_edited(tmp_path / "s", **changes)
+    edit_manifest(tmp_path / "s", **changes)
     with pytest.raises(StorageError, match=r"^store_damaged"):
         open_store(tmp_path / "s")
 
 
 def test_a_manifest_that_can_not_be_counted_up_stays_readable(tmp_path, made_store):
     path = write(tmp_path, "a", batch(CAMPAIGN, reports(range(3))))
-    manifest_edited(made_store.path, generation=MAX_GENERATION)
+    edit_manifest(made_store.path, generation=MAX_GENERATION)
     for _ in range(2):
         with pytest.raises(StorageError, match=r"^store_damaged: its manifest can not be replaced more"):
             made_store.ingest([path], now=NOW)
         assert open_store(made_store.path).tally_report().reports == 0
-    manifest_edited(made_store.path, generation=MAX_GENERATION - 1)
+    edit_manifest(made_store.path, generation=MAX_GENERATION - 1)
     made_store.ingest([path], now=NOW)
     assert open_store(made_store.path).tally_report().reports == 3
 

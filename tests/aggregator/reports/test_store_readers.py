@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from support.killed import every_death
 from support.publisher import NOW, Publisher
-from support.reports import batch, opened, report
+from support.reports import batch, opened
+from support.stores import files_of, reports, stored
 
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.reports.storage import parts as compaction
@@ -31,30 +32,20 @@ NAMES, PANDAS, POLARS, TALLY_PANDAS = re.findall(r"```python\n(.*?)```", TEXT, r
 def filled(folder, kind):
     """A store with a complete batch, a repeat of a part of it, and a damaged batch."""
     campaign = CAMPAIGNS[kind]
-    store = create_store(folder / "store", RAW[kind])
-    for number, (devices, cut) in enumerate([(range(100), 0), (range(90, 110), 0), (range(110, 130), 44)]):
-        data = batch(campaign, [report(campaign, device, device) for device in devices])
-        path = folder / f"{number}.hsr"
-        path.write_bytes(data[: len(data) - cut])
-        store.ingest([path], now=NOW)
-    return store
+    contents = [
+        batch(campaign, reports(devices, campaign)) for devices in (range(100), range(90, 110), range(110, 130))
+    ]
+    return stored(folder, RAW[kind], *contents[:2], contents[2][:-44])
 
 
 @pytest.mark.parametrize("kind", ["direct", "oue", "she"])
-def test_pandas_reads_every_record_with_its_bucket(tmp_path, kind):
+def test_pandas_and_duckdb_read_every_record_with_its_bucket(tmp_path, kind):
     store = filled(tmp_path, kind)
     frame = pd.read_parquet(store.path / "reports")
-    assert len(frame) == 100 + 20 + 20
-    assert frame.proven.sum() == 120
+    assert (len(frame), frame.proven.sum(), frame.id.nunique()) == (140, 120, 130)
     assert frame.claim.isna().all(), "a batch without a trailer claims nothing"
     assert ((frame.id % 16).astype(int) == frame.bucket.astype(int)).all()
-    assert frame.id.nunique() == 130
     assert set(frame.period) == {CAMPAIGNS[kind].period_at(NOW)}
-
-
-@pytest.mark.parametrize("kind", ["direct", "oue", "she"])
-def test_duckdb_reads_the_same(tmp_path, kind):
-    store = filled(tmp_path, kind)
     found = duckdb.sql(
         f"select count(*), count(distinct id), count(*) filter (proven), max(id % 16 <> bucket::int)::int "
         f"from read_parquet('{store.path}/reports/*/*.parquet', hive_partitioning = true)"
@@ -111,14 +102,10 @@ def test_the_queries_of_the_documentation_count_what_the_tally_counts(tmp_path, 
     assert {engine: read() for engine, read in ENGINES.items()} == dict.fromkeys(ENGINES, 140)
 
 
-def inbox(folder, number, size=5):
-    """Files with the given numbers of reports, all different."""
-    campaign, found = CAMPAIGNS["direct"], []
-    for name in range(number):
-        found.append(folder / f"{name}.hsr")
-        devices = range(name * size, (name + 1) * size)
-        found[-1].write_bytes(batch(campaign, [report(campaign, device) for device in devices]))
-    return found
+def inbox(folder, number):
+    """Files of five reports each, all different."""
+    campaign = CAMPAIGNS["direct"]
+    return files_of(folder, *(batch(campaign, reports(range(5 * n, 5 * n + 5), campaign)) for n in range(number)))
 
 
 def by_pattern(folder: Path) -> int | None:
@@ -152,7 +139,7 @@ def test_engines_that_read_while_ingests_run_see_only_what_was_committed(tmp_pat
     monkeypatch.setattr(compaction, "MOST_SMALL", 2)
     monkeypatch.chdir(tmp_path)
     store = create_store(tmp_path / "store", RAW["direct"], buckets=2)
-    first, *files = inbox(tmp_path, 13)
+    first, *files = inbox(tmp_path, 8)
     store.ingest([first], now=NOW)
 
     def fill():
@@ -165,6 +152,6 @@ def test_engines_that_read_while_ingests_run_see_only_what_was_committed(tmp_pat
         while not writing.done():
             seen.append(read_until_whole(engine, store.path))
         writing.result()
-    assert set(seen) <= set(range(5, 5 * 13 + 1, 5)), "what no commit had"
+    assert set(seen) <= set(range(5, 5 * 8 + 1, 5)), "what no commit had"
     assert seen == sorted(seen)
-    assert read_until_whole(engine, store.path) == 5 * 13
+    assert read_until_whole(engine, store.path) == 5 * 8
