@@ -1,7 +1,5 @@
 """Masked sums from the first key to a model, through the command lines: of five parties one joins, one is missing."""
 
-from __future__ import annotations
-
 import json
 import re
 

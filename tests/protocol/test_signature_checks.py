@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 from support.ed25519 import verifies
-from vectors import kinds_files, runner
+from vectors import kinds, runner
 
 from protocol.documents import envelope
 
 CASES = {name: case for name, case in runner.load_all() if name.startswith("signatures/")}
-assert kinds_files  # importing it registers its kinds
+assert kinds  # importing it registers its kinds
 
 
 def broken(monkeypatch, **options):

@@ -1,15 +1,8 @@
 """A simulated network of averaging peers: random partners, lost messages, peers that fail for ever."""
 
-from __future__ import annotations
-
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from research.averaging import FRACTION_BITS, AveragingPeer, Session
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
 
 PATIENCE = 3
 """Rounds in which a peer repeats a message before it gives the exchange up."""
@@ -23,7 +16,7 @@ class Network:
         alive: the positions of the peers that have not failed.
     """
 
-    def __init__(self, vectors: Sequence[Sequence[int]], random: Random, holders: int = 1) -> None:
+    def __init__(self, vectors, random, holders=1):
         """One peer per vector; the first ``holders`` of them begin with weight 1."""
         session = Session(bytes(32), 0, holders, len(vectors[0]))
         names = [number.to_bytes(8, "big") for number in range(len(vectors))]
@@ -37,12 +30,12 @@ class Network:
         self._tries = [0] * len(vectors)
         self._partners = [0] * len(vectors)
 
-    def fail(self, share: float) -> None:
+    def fail(self, share):
         """Every live peer fails for ever with probability ``share``; at least two stay."""
         staying = [position for position in self.alive if self._random.random() >= share]
         self.alive = staying if len(staying) > 1 else self.alive
 
-    def round(self, loss: float = 0.0) -> None:
+    def round(self, loss=0.0):
         """Every live peer starts or repeats one exchange; each message is lost with probability ``loss``."""
         alive = set(self.alive)
         for position in self._random.sample(self.alive, len(self.alive)):
@@ -55,7 +48,7 @@ class Network:
             self._tries[position] += 1
             self._exchange(peer, self._partners[position], alive, loss)
 
-    def _other(self, position: int) -> int:
+    def _other(self, position):
         """A random live peer, or every second time one with which an exchange was given up, if there is one."""
         given_up = self.peers[position].unfinished
         if given_up and self._random.random() < 0.5:
@@ -64,7 +57,7 @@ class Network:
             pass
         return found
 
-    def _exchange(self, peer: AveragingPeer, partner: int, alive: set[int], loss: float) -> None:
+    def _exchange(self, peer, partner, alive, loss):
         offer = peer.offer(self.peers[partner].name)
         if partner not in alive or self._random.random() < loss:
             return
@@ -72,7 +65,7 @@ class Network:
         if reply is not None and self._random.random() >= loss:
             peer.take(reply)
 
-    def mass(self) -> list[int]:
+    def mass(self):
         """Sum over all peers and all transfers on their way, per entry, the weight last."""
         totals = [0] * len(self.peers[0].units)
         by_name = {peer.name: peer for peer in self.peers}
@@ -84,7 +77,7 @@ class Network:
                     totals = [a + b for a, b in zip(totals, outcome.transfer, strict=True)]
         return totals
 
-    def largest_error(self, entry: int, expected: int) -> float:
+    def largest_error(self, entry, expected):
         """Largest relative error of a live peer's sum of one entry; infinite while a peer has no weight."""
         worst = Fraction(0)
         for position in self.alive:
@@ -95,7 +88,7 @@ class Network:
             worst = max(worst, abs(found / expected - 1))
         return float(worst)
 
-    def spread(self) -> float:
+    def spread(self):
         """Variance of the live peers' weights, in units of the weight's mean squared."""
         weights = [self.peers[position].units[-1] / (1 << FRACTION_BITS) for position in self.alive]
         mean = sum(weights) / len(weights)

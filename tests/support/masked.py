@@ -3,10 +3,7 @@
 The modulus is the product of two primes that are written here, so nobody may use it for anything but tests.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from protocol.documents.campaign import GAUSSIAN, parse_campaign
 from protocol.documents.envelope import keyid
@@ -18,10 +15,6 @@ from protocol.masked.message import build_message
 from protocol.nodes.terms import NodeTerms
 from support.nodes import NODE_KEYS, PERIOD, node_payload
 from support.publisher import Publisher, key
-
-if TYPE_CHECKING:
-    from protocol.documents.campaign import Campaign
-    from protocol.masked.keys import KeyBook
 
 P = int(
     "ded8d3e6d7bbb122ce8c02d6ae8a174f325d75a77f62ceb7b4f13fe8d59f3e6f58209f35733f04cdde203c88d70c525f5f67"
@@ -52,42 +45,36 @@ TERMS = MaskedTerms(
 )
 
 
-def masked_payload(publisher: Publisher | None = None, family: str = GAUSSIAN, *, masked=TERMS, **options) -> bytes:
+def masked_payload(publisher=None, family=GAUSSIAN, *, masked=TERMS, **options):
     """The payload of a masked campaign; options are those of :func:`support.nodes.node_payload`."""
     options = {"terms": NODES, **options}
     return node_payload(publisher or Publisher(), family, masked=masked, **options)
 
 
-def masked_campaign(family: str = GAUSSIAN, publisher: Publisher | None = None, *, masked=TERMS, **options) -> Campaign:
+def masked_campaign(family=GAUSSIAN, publisher=None, *, masked=TERMS, **options):
     """A parsed masked campaign on the publisher's schema."""
     return parse_campaign(masked_payload(publisher, family, masked=masked, **options))
 
 
-def secret_of(number: int) -> int:
+def secret_of(number):
     """A fixed secret of 4224 bits for the party with this number."""
     raw = b"".join(sha256(b"hearsay test secret %d %d" % (number, block)).digest() for block in range(17))
     return int.from_bytes(raw, "big") >> 8 * len(raw) - SECRET_BITS
 
 
-def fixed_entropy(number: int):
+def fixed_entropy(number):
     """Bytes that depend on the number alone, in place of the system's randomness."""
     return lambda count: sha256(b"hearsay test entropy %d" % number).digest()[:count]
 
 
-def book_of(campaign: Campaign, keys=tuple(NODE_KEYS), version: int = 1, dealer=DEALER) -> bytes:
+def book_of(campaign, keys=tuple(NODE_KEYS), version=1, dealer=DEALER):
     """A signed key book with serial numbers 1, 2, … and u = n for all parties. Equal arguments give equal bytes."""
     parties = {
         keyid(one.public): PartyKey(
             serial,
             len(keys),
             seal_key(
-                one.public,
-                campaign.id,
-                keyid(one.public),
-                serial,
-                len(keys),
-                secret_of(serial),
-                fixed_entropy(serial),
+                one.public, campaign.id, keyid(one.public), serial, len(keys), secret_of(serial), fixed_entropy(serial)
             ),
         )
         for serial, one in enumerate(keys, 1)
@@ -95,19 +82,17 @@ def book_of(campaign: Campaign, keys=tuple(NODE_KEYS), version: int = 1, dealer=
     return build_key_book(campaign, dealer, version, 1, parties)
 
 
-def book(campaign: Campaign, **options) -> KeyBook:
+def book(campaign, **options):
     """The parsed key book of :func:`book_of`."""
     return read_key_book(book_of(campaign, **options), campaign)
 
 
-def any_ciphertexts(campaign: Campaign, number: int = 1) -> list[int]:
+def any_ciphertexts(campaign, number=1):
     """So many numbers of the group as a message holds; they encrypt nothing that anybody knows."""
     return [pow(3 + number, 65_537 + place, MODULUS**2) for place in range(ciphertexts_of(campaign))]
 
 
-def message_of(
-    campaign: Campaign, node: int = 0, number: int = 1, period: int = PERIOD, serial: int | None = None
-) -> bytes:
+def message_of(campaign, node=0, number=1, period=PERIOD, serial=None):
     """The signed message of one of ``NODE_KEYS``; ``number`` changes its ciphertexts."""
     serial = node + 1 if serial is None else serial
     return build_message(campaign, NODE_KEYS[node], period, serial, any_ciphertexts(campaign, number))

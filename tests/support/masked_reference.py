@@ -5,8 +5,6 @@ as a power and not as 1 + x·N, slots as digits. The factors of the modulus are 
 primes that follow √3·2^1023 and √2.5·2^1023.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from math import isqrt
 

@@ -3,8 +3,6 @@
 Every toy hashes as the package does and differs in one thing only: what its docstring says.
 """
 
-from __future__ import annotations
-
 from math import gcd
 
 from support.masked_reference import hashed

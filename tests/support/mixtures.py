@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def tiny_schema() -> Schema:
     """Two classes and two features of two codes each: eight records in all, questions of 2, 4 and 4 values."""
     return build_schema(
-        Label("label", ["e", "p"]),
-        [Categorical("odor", ["a"]), Categorical("cap", ["x", "y"], "missing", 0)],
+        Label("label", ["e", "p"]), [Categorical("odor", ["a"]), Categorical("cap", ["x", "y"], "missing", 0)]
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.publishing.workspace import create_workspace
 from protocol.documents.campaign import GAUSSIAN, Campaign
@@ -30,7 +30,7 @@ class Round(NamedTuple):
     nodes: list[SigningKey]
 
 
-def round_of(folder: Path, nodes: int = 8, family: str = GAUSSIAN, records: int = 500, **options: Any) -> Round:
+def round_of(folder, nodes=8, family=GAUSSIAN, records=500, **options):
     """A workspace, a campaign, a list of nodes, and one file with one summary per node."""
     workspace = create_workspace(folder / "work", name="w", now=NOW)
     publisher = Publisher()

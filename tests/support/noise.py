@@ -1,27 +1,17 @@
 """Densities and distribution functions of real-valued noise, from the textbook formulas, in floating point."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import lru_cache
 from math import erf, pi, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 _NODES = np.linspace(-9, 9, 721)
 """Nodes of the trapezoidal rule for an expectation over a standard normal variable: right to 1e-15."""
 _WEIGHTS = np.exp(-(_NODES**2) / 2) / np.exp(-(_NODES**2) / 2).sum()
 
 
-def log_density(name: str, sigma: Fraction | None = None) -> Callable[[Floats], Floats]:
+def log_density(name, sigma=None):
     """The logarithm of a law's density, for arrays of any shape. ``sigma`` is that of Laplace-log-normal noise."""
     if name == "cauchy":
         name = "gamma2"
@@ -41,24 +31,23 @@ def log_density(name: str, sigma: Fraction | None = None) -> Callable[[Floats], 
 
 
 @lru_cache
-def _log_normal_table(sigma: float) -> tuple[Floats, Floats]:
+def _log_normal_table(sigma):
     """Log densities of Laplace-log-normal noise at 6,000 values of ln(|z| + 1e-9)."""
     nodes = np.linspace(np.log(1e-9), np.log(1e7), 6_000)
     z = np.exp(nodes) - 1e-9
     return nodes, np.concatenate([_log_normal_density(part, sigma) for part in np.array_split(z, 20)])
 
 
-def _log_normal_density(z: Floats, sigma: float) -> Floats:
+def _log_normal_density(z, sigma):
     """The logarithm of E[e^(−σY)·e^(−z·e^(−σY))/2]. Far tails come from Y up to 36, so all terms are logarithms."""
     y = np.linspace(-12, 36, 1921)
     terms = -sigma * y - z[:, None] * np.exp(-sigma * y) - y**2 / 2
     largest = terms.max(axis=1)
     sums = np.exp(terms - largest[:, None]).sum(axis=1)
-    found: Floats = largest + np.log(sums * (y[1] - y[0]) / sqrt(2 * pi) / 2)
-    return found
+    return largest + np.log(sums * (y[1] - y[0]) / sqrt(2 * pi) / 2)
 
 
-def distribution(name: str, sigma: Fraction | None = None) -> Callable[[Floats], Floats]:
+def distribution(name, sigma=None):
     """P(Z ≤ z), for ``(n,) float64``."""
     if name == "cauchy":
         return lambda z: 0.5 + np.arctan(z) / pi
@@ -74,12 +63,12 @@ def distribution(name: str, sigma: Fraction | None = None) -> Callable[[Floats],
     return lambda z: (_laplace(z[:, None] * rate) * _WEIGHTS).sum(axis=1)
 
 
-def _laplace(z: Floats) -> Floats:
-    tail: Floats = np.exp(-np.abs(z)) / 2
+def _laplace(z):
+    tail = np.exp(-np.abs(z)) / 2
     return np.where(z < 0, tail, 1 - tail)
 
 
-def _integrated(log_density: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
+def _integrated(log_density):
     """The integral of a density, by the midpoint rule in ln |z| from e^−40 to e^60."""
     step = 1e-3
     middles = np.arange(-40, 60, step) + step / 2

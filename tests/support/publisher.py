@@ -39,8 +39,7 @@ ROOT_KEY, CAMPAIGN_KEY, MODEL_KEY = key(1), key(2), key(3)
 def small_schema() -> Schema:
     """A schema with two classes, a categorical feature of three values and *missing*, a numeric feature of two bins."""
     return build_schema(
-        Label("label", ["e", "p"]),
-        [Categorical("odor", ["a", "n", "f"]), Numeric("width", "0", "10", [0])],
+        Label("label", ["e", "p"]), [Categorical("odor", ["a", "n", "f"]), Numeric("width", "0", "10", [0])]
     )
 
 
@@ -132,9 +131,7 @@ class Publisher:
     def evaluation_payload(self, model_file: bytes, micro: int = 1_000_000, **changes: Any) -> bytes:
         """The payload of a campaign that evaluates a model. ``changes`` overwrites fields after the checks."""
         questions = build_questions(
-            outcome_subjects(self.schema),
-            1,
-            lambda subject: mechanisms.from_micro("direct", micro, subject.size),
+            outcome_subjects(self.schema), 1, lambda subject: mechanisms.from_micro("direct", micro, subject.size)
         )
         payload = campaign.build_payload(
             self.header("outcome"),

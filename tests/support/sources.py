@@ -26,16 +26,16 @@ class Source:
     calls: list[tuple[str, str]] = field(default_factory=list)
     address: str = "memory"
 
-    def publish(self, folder: Path) -> None:
+    def publish(self, folder):
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 self.places[path.relative_to(folder).as_posix()] = path.read_bytes()
 
     @property
-    def reports(self) -> dict[str, bytes]:
+    def reports(self):
         return {place: content for place, content in self.places.items() if place.startswith("reports/")}
 
-    def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
+    def fetch(self, place, limit, tag=""):
         with self.failing("fetch", place):
             found = self.places.get(place)
         if isinstance(found, HearsayError):
@@ -45,7 +45,7 @@ class Source:
         now = f"tag of {hash(found)}"
         return Found(None, tag) if tag == now else Found(found[: limit + 1], now)
 
-    def send(self, place: str, path: str) -> None:
+    def send(self, place, path):
         with self.failing("send", place):
             try:
                 content = Path(path).read_bytes()
@@ -53,7 +53,7 @@ class Source:
                 raise StorageError("io_failed", "the file can not be read") from None
             assert self.places.setdefault(place, content) == content
 
-    def failing(self, what: str, place: str) -> Failing:
+    def failing(self, what, place):
         self.calls.append((what, place))
         return Failing(self.failures.get(len(self.calls) - 1, ""))
 
@@ -61,16 +61,16 @@ class Source:
 class Failing:
     """Fails before or after its body."""
 
-    def __init__(self, how: str) -> None:
+    def __init__(self, how):
         self.how = how
 
-    def __enter__(self) -> None:
+    def __enter__(self):
         if self.how == "before":
             raise StorageError("unreachable", "made so by a test")
         if self.how == "cut":
             raise Cut
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, kind, *_):
         if kind is None and self.how == "after":
             raise StorageError("unreachable", "made so by a test, after it was done")
         if kind is None and self.how == "cut after":

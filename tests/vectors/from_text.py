@@ -4,8 +4,6 @@ It imports nothing of this project and is written for reading, not for speed: on
 the text. The accumulated vectors were computed with it, and a test holds the project's code against it.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from hashlib import sha256
@@ -22,12 +20,12 @@ ACCUMULATED_TAG = b"hearsay/1/accumulated"
 class ByteReader:
     """Block i = SHA-256(len(tag) ‖ tag ‖ seed ‖ i as u32); bytes are read in order (formats 1)."""
 
-    def __init__(self, seed: bytes, tag: bytes) -> None:
+    def __init__(self, seed, tag):
         self.start = bytes([len(tag)]) + tag + seed
         self.waiting = b""
         self.block = 0
 
-    def take(self, count: int) -> bytes:
+    def take(self, count):
         """The next bytes; what is left of a block is kept."""
         while len(self.waiting) < count:
             self.waiting += sha256(self.start + self.block.to_bytes(4, "big")).digest()
@@ -35,7 +33,7 @@ class ByteReader:
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
         return taken
 
-    def below(self, b: int) -> int:
+    def below(self, b):
         """Words of four bytes, or of eight for b above 2^32, until one is below the largest multiple of b."""
         width = 4 if b <= TWO_32 else 8
         span = 256**width
@@ -44,20 +42,18 @@ class ByteReader:
             if word < span - span % b:
                 return word % b
 
-    def coin(self, t: int) -> bool:
+    def coin(self, t):
         """One word below t."""
         return int.from_bytes(self.take(4), "big") < t
 
 
-def exp(exponent: Fraction) -> Fraction:
+def exp(exponent):
     """e to a fraction, to 90 digits: far beyond what any rounded integer below depends on."""
     with localcontext(prec=90):
         return Fraction((Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp())
 
 
-def parameters(
-    mechanism: str, epsilon: str, size: int, theta: str = "0.25", delta: int | None = None
-) -> dict[str, int]:
+def parameters(mechanism, epsilon, size, theta="0.25", delta=None):
     """The tables of math 1 and 2."""
     e, cut = Fraction(epsilon), Fraction(theta)
     if mechanism == "direct":
@@ -96,7 +92,7 @@ def parameters(
     raise ValueError(mechanism)
 
 
-def perturbed(mechanism: str, integers: dict[str, int], size: int, value: int, seed: bytes) -> int | list[int]:
+def perturbed(mechanism, integers, size, value, seed):
     """The column "reads the stream" of math 1: an integer, or a list of bits or integers."""
     if mechanism == "direct":
         reader = ByteReader(seed, b"hearsay/1/direct")
@@ -118,7 +114,7 @@ def perturbed(mechanism: str, integers: dict[str, int], size: int, value: int, s
     return answer
 
 
-def numbers(mechanism: str, integers: dict[str, int], size: int, value: list[int], seed: bytes) -> list[int]:
+def numbers(mechanism, integers, size, value, seed):
     """The column "reads the stream, answers" of math 2; a single number is a list of one, and so is its answer."""
     reader = ByteReader(seed, b"hearsay/1/" + mechanism.encode())
     if mechanism in ("bit", "bits"):
@@ -150,12 +146,12 @@ def numbers(mechanism: str, integers: dict[str, int], size: int, value: list[int
             return [1 if part == 1 else 0 for part in t[:size]]
 
 
-def one_bit(reader: ByteReader, x: int, threshold: int) -> int:
+def one_bit(reader, x, threshold):
     """u = coin(2^31 + ⌊x(T − 2^31)/S⌋)."""
     return 1 if reader.coin(2**31 + floor(Fraction(x * (threshold - 2**31), S))) else 0
 
 
-def one_cell(reader: ByteReader, x: int, w: int, threshold: int) -> int:
+def one_cell(reader, x, w, threshold):
     """A cell of ``piecewise``."""
     a = (x + S) * (N - w)
     s = floor(Fraction(a, 2 * S))
@@ -167,7 +163,7 @@ def one_cell(reader: ByteReader, x: int, w: int, threshold: int) -> int:
     return o if o < s else o + w
 
 
-def odd_run(reader: ByteReader, a: int, b: int) -> bool:
+def odd_run(reader, a, b):
     """B(a, b)."""
     k = 1
     while reader.below(b * k) < a:
@@ -175,12 +171,12 @@ def odd_run(reader: ByteReader, a: int, b: int) -> bool:
     return k % 2 == 1
 
 
-def farthest(integers: dict[str, int]) -> int:
+def farthest(integers):
     """H of math 1."""
     return ceil(Fraction(64 * integers["t"], integers["s"]))
 
 
-def laplace(reader: ByteReader, s: int, t: int) -> int:
+def laplace(reader, s, t):
     """Noise, steps (1) to (6)."""
     while True:
         u = reader.below(t)
@@ -194,7 +190,7 @@ def laplace(reader: ByteReader, s: int, t: int) -> int:
                 return -y if g == 1 else y
 
 
-def answer_field(mechanism: str, answer: int | list[int]) -> bytes:
+def answer_field(mechanism, answer):
     """The answer in the layout of its own mechanism (formats 3)."""
     if isinstance(answer, int):
         return bytes([answer // 256, answer % 256])
@@ -209,7 +205,7 @@ def answer_field(mechanism: str, answer: int | list[int]) -> bytes:
     return bytes(field)
 
 
-def accumulated_numbers(mechanism: str, epsilon: str, size: int, cases: int, delta: int | None = None) -> str:
+def accumulated_numbers(mechanism, epsilon, size, cases, delta=None):
     """As ``accumulated``, of a numeric mechanism.
 
     Per case and coordinate x = below(2S + 1) − S; where at most one entry may differ from 0 (``bits``, and
@@ -232,7 +228,7 @@ def accumulated_numbers(mechanism: str, epsilon: str, size: int, cases: int, del
     return total.hexdigest()[:32]
 
 
-def accumulated(mechanism: str, epsilon: str, size: int, cases: int, theta: str = "0.25") -> str:
+def accumulated(mechanism, epsilon, size, cases, theta="0.25"):
     """First 16 bytes of the SHA-256 over the answer fields of many cases.
 
     Value and seed of each case come from one stream: value = below(size), seed = the next 32 bytes.
@@ -247,7 +243,7 @@ def accumulated(mechanism: str, epsilon: str, size: int, cases: int, theta: str 
     return total.hexdigest()[:32]
 
 
-def sums(mechanism: str, answers: list[list[int]]) -> list[int]:
+def sums(mechanism, answers):
     """The counts of one question in the tally bytes (formats 4)."""
     found = [0] * len(answers[0])
     for answer in answers:
@@ -256,7 +252,7 @@ def sums(mechanism: str, answers: list[list[int]]) -> list[int]:
     return found
 
 
-def held(epsilon: str, n: int, totals: list[int]) -> list[Fraction]:
+def held(epsilon, n, totals):
     """The estimates of ``she`` (math 1), with the mean of a component summed term by term instead of in closed form."""
     integers = parameters("she", epsilon, 2)
     rate = Fraction(integers["s"], integers["t"])

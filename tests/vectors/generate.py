@@ -5,23 +5,19 @@ test compares them with the files. What each document must lead to is stated her
 from the code under test, except digests of accepted documents.
 """
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 
-from vectors.makers import Collection
 from vectors.runner import FOLDER
 
 MAKERS = sorted(path.stem.removeprefix("made_") for path in Path(__file__).parent.glob("made_*.py"))
 
 
-def text_of(name: str) -> str:
+def text_of(name):
     """The text of one generated file, without ``.json`` in its name."""
-    collection = Collection()
-    import_module(f"vectors.made_{name}").make(collection)
+    collection = import_module(f"vectors.made_{name}").cases
     content = {
         "source": f"made by tests/vectors/made_{name}.py; digest of the documents {_digest(collection)}",
         "documents": collection.documents,
@@ -30,11 +26,11 @@ def text_of(name: str) -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
-def _digest(collection: Collection) -> str:
+def _digest(collection):
     return sha256("".join(collection.documents.values()).encode()).hexdigest()[:16]
 
 
-def main() -> None:
+def main():
     """Write the files."""
     for name in MAKERS:
         (FOLDER / "generated" / f"{name}.json").write_text(text_of(name), encoding="utf-8")

@@ -4,10 +4,7 @@ What must come out is computed by ``records_from_text.py``, which shares no code
 :data:`RECORDS` are written by hand.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
 
 from support.publisher import DAY, NOW, Publisher
 
@@ -17,11 +14,9 @@ from protocol.document import Header
 from protocol.documents import model
 from protocol.documents.campaign import WHOLE, Series
 from protocol.features import Categorical, Numeric
-from protocol.schema import Component, Label, Projection, Schema, build_schema
+from protocol.schema import Component, Label, Projection, build_schema
 from vectors import records_from_text
-
-if TYPE_CHECKING:
-    from vectors.makers import Collection
+from vectors.makers import Collection
 
 LABEL = Label("state", ["low", "mid", "high"], 1, "missing")
 FEATURES = [
@@ -44,7 +39,7 @@ PROJECTION = Projection(
 PROJECTED = build_schema(LABEL, [FEATURES[0], FEATURES[2], FEATURES[3]], PROJECTION)
 HALF = "5.00003814697265625"
 """Of a width from 0 to 10: u is exactly ½."""
-RECORDS: dict[str, tuple[dict[str, Any], Any, list[int]]] = {
+RECORDS = {
     "all_listed": ({"odor": "n", "count": "4", "width": 2.5, "heat": 99}, "high", [1, 1, 0, 1]),
     "nothing_but_a_label": ({}, "low", [4, 1, 4, 1]),
     "nothing_at_all": ({"unheard_of": 1}, None, [4, 1, 4, 1]),
@@ -65,43 +60,11 @@ GAUSSIAN = (("bit", None), ("bits", None), ("piecewise", None), ("hybrid", None)
             ("duchi", None))  # fmt: skip
 
 
-def make(cases: Collection) -> None:
-    """All of them."""
-    for mechanism, answers in (("direct", 5), ("oue", 2), ("sue", 1), ("the", 3), ("she", 1)):
-        _reports(cases, f"{mechanism}_{answers}_of_5", _campaign(SCHEMA, mechanism, answers))
-    _reports(cases, "projected", _campaign(PROJECTED, "direct", 4))
-    for mechanism, approach in GAUSSIAN:
-        name = f"{mechanism}{'' if approach is None else approach}"
-        _reports(cases, f"gaussian_{name}", _gaussian(SCHEMA, mechanism, approach), some=4)
-        _reports(cases, f"gaussian_projected_{name}", _gaussian(PROJECTED, mechanism, approach), some=3)
-    _reports(cases, "groups", _grouped())
-    _reports(cases, "refused", _campaign(STRICT, "direct", 3))
-    _series(cases)
-    models = {"tables": _tables(SCHEMA), "normal": _normal(SCHEMA), "cut": _normal(SCHEMA, is_truncated=True)}
-    _evaluations(cases, models)
-    for name, payload in {
-        **models,
-        "of_components": _tables(PROJECTED),
-        "normal_of_components": _normal(PROJECTED),
-    }.items():
-        for record_name, (record, _label, _codes) in RECORDS.items():
-            _class(cases, f"class_by_{name}_of_{record_name}", payload, record)
-
-
-def _bytes(*about: object) -> bytes:
+def _bytes(*about):
     return sha256("/".join(map(str, about)).encode()).digest()
 
 
-def _reports(
-    cases: Collection,
-    name: str,
-    payload: bytes,
-    *,
-    models: tuple[bytes, ...] = (),
-    secrets: tuple[bytes, ...] = (),
-    some: int | None = None,
-) -> None:
-    """One case per record, each with another secret, so that ids assign all questions."""
+def _reports(cases, name, payload, *, models=(), secrets=(), some=None):
     answers = canonical.unpack(payload)["answers"]
     for place, (record_name, (record, label, codes)) in enumerate(RECORDS.items()):
         if some is not None and place >= some and place % 4:
@@ -109,7 +72,7 @@ def _reports(
         secret = secrets[place % len(secrets)] if secrets else _bytes(name, record_name)
         period = (NOW // DAY) + place
         seeds = [_bytes(name, record_name, index) for index in range(answers)]
-        inputs: dict[str, Any] = {"campaign": cases.keep(f"campaign.{name}", payload)}
+        inputs = {"campaign": cases.keep(f"campaign.{name}", payload)}
         inputs["models"] = [cases.keep(f"model.{_bytes(each).hex()[:8]}", each) for each in models]
         inputs |= {"secret": secret.hex(), "period": period, "seeds": [seed.hex() for seed in seeds]}
         inputs |= {"record": record, "label": label}
@@ -124,7 +87,7 @@ def _reports(
         cases.case(f"{name}_{record_name}", "reports_of_record", spec="formats 5", **inputs)
 
 
-def _class(cases: Collection, name: str, payload: bytes, record: dict[str, Any]) -> None:
+def _class(cases, name, payload, record):
     ranked = sorted(records_from_text.scores(payload, record), reverse=True)
     assert ranked[0] - ranked[1] > 1e-3, f"{name}: two readers may differ"
     data = cases.keep(f"model.{_bytes(payload).hex()[:8]}", payload)
@@ -132,17 +95,16 @@ def _class(cases: Collection, name: str, payload: bytes, record: dict[str, Any])
     cases.case(name, "class_of_record", spec="formats 5", model=data, record=record, expect=found)
 
 
-def _campaign(schema: Schema, mechanism: str, answers: int, **more: Any) -> bytes:
+def _campaign(schema, mechanism, answers, **more):
     parameters = CampaignParameters("records", answers * 1_500_000, mechanism, answers, postprocess="simplex", **more)
     return build_campaign(schema, parameters, 1, NOW)
 
 
-def _gaussian(schema: Schema, mechanism: str, approach: int | None) -> bytes:
+def _gaussian(schema, mechanism, approach):
     return _campaign(schema, mechanism, 3, family="gaussian", approach=approach)
 
 
-def _grouped() -> bytes:
-    """Five codes of odor and *other* in three groups."""
+def _grouped():
     body = canonical.unpack(_campaign(SCHEMA, "direct", 5))
     body |= {"groups": [{"feature": 0, "group_of": [0, 1, 1, 0, 2, 1]}], "crit": ["groups"]}
     stated = mechanisms.from_micro("direct", 1_500_000, 9).to_dict()
@@ -153,36 +115,16 @@ def _grouped() -> bytes:
     return canonical.pack(body)
 
 
-def _series(cases: Collection) -> None:
-    """A device with secret 20 21 … 3f has the place 0xd3d06d1f; the quarter below holds no such place."""
-    secret = bytes(range(0x20, 0x40))
-    for name, low, high in (("in_its_share", 3 * WHOLE // 4, WHOLE), ("in_another_share", 0, WHOLE // 4)):
-        payload = Publisher(schema=SCHEMA).campaign_payload(series=Series("pilot", NOW, low, high))
-        _reports(cases, f"series_{name}", payload, secrets=(secret,), some=1)
-
-
-def _evaluations(cases: Collection, models: dict[str, bytes]) -> None:
-    publisher = Publisher(schema=SCHEMA)
-    tables = publisher.sign("model", models["tables"])
-    _reports(cases, "outcome", publisher.evaluation_payload(tables), models=(models["tables"],))
-    each = {name: publisher.sign("model", payload) for name, payload in models.items()}
-    compared = publisher.comparison_payload(each)
-    named = {sha256(payload).digest(): payload for payload in models.values()}
-    order = tuple(named[digest] for digest in canonical.unpack(compared)["models"])
-    _reports(cases, "right", compared, models=order)
-
-
-def _numbers(about: str, count: int, least: float, most: float) -> tuple[float, ...]:
-    """Numbers that a digest gives: multiples of 1/64, which 32 bits hold exactly."""
+def _numbers(about, count, least, most):
     drawn = b"".join(_bytes(about, block) for block in range(-(-count // 32)))[:count]
     return tuple(round((least + (most - least) * byte / 255) * 64) / 64 for byte in drawn)
 
 
-def _table(about: str, size: int) -> tuple[tuple[float, ...], ...]:
+def _table(about, size):
     return tuple(_numbers(f"{about}/{code}", 3, -6, -0.25) for code in range(size))
 
 
-def _document(name: str, schema: Schema) -> dict[str, Any]:
+def _document(name, schema):
     return {
         "header": Header(name, 1, NOW, NOW, NOW + 30 * DAY), "campaign": bytes(32), "schema": schema,
         "log_prior": _numbers(name, 3, -2, -0.5), "statistics_id": bytes(32), "previous": None,
@@ -190,12 +132,12 @@ def _document(name: str, schema: Schema) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tables(schema: Schema) -> bytes:
+def _tables(schema):
     likelihood = tuple(_table(f"tables/{place}", feature.size) for place, feature in enumerate(schema.observed))
     return model.build_payload(model.DiscreteModel(log_likelihood=likelihood, **_document("tables", schema)))
 
 
-def _normal(schema: Schema, *, is_truncated: bool = False) -> bytes:
+def _normal(schema, *, is_truncated=False):
     name = "cut" if is_truncated else "normal"
     terms = tuple(
         model.Normal(_numbers(f"{name}/{place}/mean", 3, -1, 1), _numbers(f"{name}/{place}/variance", 3, 0.125, 2))
@@ -205,3 +147,37 @@ def _normal(schema: Schema, *, is_truncated: bool = False) -> bytes:
     )
     document = model.GaussianModel(terms=terms, is_truncated=is_truncated, **_document(name, schema))
     return model.build_payload(document)
+
+
+cases = Collection()
+for mechanism, answers in (("direct", 5), ("oue", 2), ("sue", 1), ("the", 3), ("she", 1)):
+    _reports(cases, f"{mechanism}_{answers}_of_5", _campaign(SCHEMA, mechanism, answers))
+_reports(cases, "projected", _campaign(PROJECTED, "direct", 4))
+for mechanism, approach in GAUSSIAN:
+    name = f"{mechanism}{'' if approach is None else approach}"
+    _reports(cases, f"gaussian_{name}", _gaussian(SCHEMA, mechanism, approach), some=4)
+    _reports(cases, f"gaussian_projected_{name}", _gaussian(PROJECTED, mechanism, approach), some=3)
+_reports(cases, "groups", _grouped())
+_reports(cases, "refused", _campaign(STRICT, "direct", 3))
+
+secret = bytes(range(0x20, 0x40))
+for name, low, high in (("in_its_share", 3 * WHOLE // 4, WHOLE), ("in_another_share", 0, WHOLE // 4)):
+    payload = Publisher(schema=SCHEMA).campaign_payload(series=Series("pilot", NOW, low, high))
+    _reports(cases, f"series_{name}", payload, secrets=(secret,), some=1)
+models = {"tables": _tables(SCHEMA), "normal": _normal(SCHEMA), "cut": _normal(SCHEMA, is_truncated=True)}
+
+publisher = Publisher(schema=SCHEMA)
+tables = publisher.sign("model", models["tables"])
+_reports(cases, "outcome", publisher.evaluation_payload(tables), models=(models["tables"],))
+each = {name: publisher.sign("model", payload) for name, payload in models.items()}
+compared = publisher.comparison_payload(each)
+named = {sha256(payload).digest(): payload for payload in models.values()}
+order = tuple(named[digest] for digest in canonical.unpack(compared)["models"])
+_reports(cases, "right", compared, models=order)
+for name, payload in {
+    **models,
+    "of_components": _tables(PROJECTED),
+    "normal_of_components": _normal(PROJECTED),
+}.items():
+    for record_name, (record, _label, _codes) in RECORDS.items():
+        _class(cases, f"class_by_{name}_of_{record_name}", payload, record)

@@ -4,18 +4,11 @@ Source: docs/formats.md, section 5 ("Ed25519"). A second implementation that lea
 of these; tests/protocol/test_signature_checks.py shows it.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from support.ed25519 import BASE, L, P, add, challenge, encode, secret_of, small, times
 from support.publisher import CAMPAIGN_KEY
 
 from protocol.documents.envelope import PAYLOAD_TYPES, Envelope, keyid, pae, write_envelope
 from vectors.makers import PUBLISHER, Collection, root_with
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KIND = PAYLOAD_TYPES["campaign"]
 PAYLOAD = PUBLISHER.campaign_payload()
@@ -24,64 +17,50 @@ SECRET, _ = secret_of(CAMPAIGN_KEY.seed)
 REASON = "bad_signature"
 
 
-def make(cases: Collection) -> None:
-    """All of them."""
-    _scalars(cases)
-    _keys(cases)
-    _points(cases)
-
-
-def _document(public: bytes, point: bytes, s: int) -> bytes:
+def _document(public, point, s):
     pair = (keyid(public), point + s.to_bytes(32, "little"))
     return write_envelope(Envelope(KIND, PAYLOAD, (pair,)))
 
 
-def _scalars(cases: Collection) -> None:
-    """The same S again, larger by multiples of the group's order."""
-    signature = CAMPAIGN_KEY.sign(MESSAGE)
-    point, s = signature[:32], int.from_bytes(signature[32:], "little")
-    cases.add("s_below_the_order", _document(CAMPAIGN_KEY.public, point, s))
-    for times_l in (1, 2, 8, 14):
-        name = f"s_plus_{times_l}_times_the_order"
-        cases.add(name, _document(CAMPAIGN_KEY.public, point, s + times_l * L), reason=REASON)
-
-
-def _nonces(public: bytes, modulus: int, rest: int) -> Iterator[tuple[bytes, int]]:
-    """Points r·B whose challenge leaves this rest, with r."""
+def _nonces(public, modulus, rest):
     for r in range(1, 1 << 20):
         point = encode(times(r, BASE))
         if challenge(point, public, MESSAGE) % modulus == rest:
             yield point, r
 
 
-def _keys(cases: Collection) -> None:
-    """Keys that anybody can sign for, in every spelling, and keys with a part of small order."""
-    spellings = {f"key_of_order_{order}": (order, encode(small(order))) for order in (1, 2, 4, 8)}
-    for name, (order, raw) in list(spellings.items()):
-        spellings[f"{name}_with_the_other_sign"] = order, raw[:31] + bytes([raw[31] ^ 0x80])
-    spellings["key_of_order_1_spelled_with_p_added"] = 1, (P + 1).to_bytes(32, "little")
-    spellings["key_of_order_4_spelled_with_p_added"] = 4, P.to_bytes(32, "little")
-    for name, (order, public) in spellings.items():
-        point, r = next(_nonces(public, order, 0))
-        cases.add(name, _document(public, point, r), root=root_with([public]), reason=REASON)
-    mixed = encode(add(times(SECRET, BASE), small(8)))
-    for rest, name, reason in (
-        (0, "key_with_a_part_of_small_order", None),
-        (1, "key_whose_part_of_small_order_is_left_over", REASON),
-    ):
-        point, r = next(_nonces(mixed, 8, rest))
-        s = (r + challenge(point, mixed, MESSAGE) * SECRET) % L
-        cases.add(name, _document(mixed, point, s), root=root_with([mixed]), reason=reason)
+cases = Collection()
 
+signature = CAMPAIGN_KEY.sign(MESSAGE)
+point, s = signature[:32], int.from_bytes(signature[32:], "little")
+cases.add("s_below_the_order", _document(CAMPAIGN_KEY.public, point, s))
+for times_l in (1, 2, 8, 14):
+    name = f"s_plus_{times_l}_times_the_order"
+    cases.add(name, _document(CAMPAIGN_KEY.public, point, s + times_l * L), reason=REASON)
 
-def _points(cases: Collection) -> None:
-    """R of small order, and R with a part of small order, which only an equation times 8 accepts."""
-    points = {f"point_of_order_{order}": encode(small(order)) for order in (1, 2, 4, 8)}
-    points["point_of_order_1_with_the_other_sign"] = points["point_of_order_1"][:31] + b"\x80"
-    points["point_of_order_1_spelled_with_p_added"] = (P + 1).to_bytes(32, "little")
-    for name, point in points.items():
-        s = challenge(point, CAMPAIGN_KEY.public, MESSAGE) * SECRET % L
-        cases.add(name, _document(CAMPAIGN_KEY.public, point, s), reason=REASON)
-    point = encode(add(times(5, BASE), small(8)))
-    s = (5 + challenge(point, CAMPAIGN_KEY.public, MESSAGE) * SECRET) % L
-    cases.add("point_with_a_part_of_small_order", _document(CAMPAIGN_KEY.public, point, s), reason=REASON)
+spellings = {f"key_of_order_{order}": (order, encode(small(order))) for order in (1, 2, 4, 8)}
+for name, (order, raw) in list(spellings.items()):
+    spellings[f"{name}_with_the_other_sign"] = order, raw[:31] + bytes([raw[31] ^ 0x80])
+spellings["key_of_order_1_spelled_with_p_added"] = 1, (P + 1).to_bytes(32, "little")
+spellings["key_of_order_4_spelled_with_p_added"] = 4, P.to_bytes(32, "little")
+for name, (order, public) in spellings.items():
+    point, r = next(_nonces(public, order, 0))
+    cases.add(name, _document(public, point, r), root=root_with([public]), reason=REASON)
+mixed = encode(add(times(SECRET, BASE), small(8)))
+for rest, name, reason in (
+    (0, "key_with_a_part_of_small_order", None),
+    (1, "key_whose_part_of_small_order_is_left_over", REASON),
+):
+    point, r = next(_nonces(mixed, 8, rest))
+    s = (r + challenge(point, mixed, MESSAGE) * SECRET) % L
+    cases.add(name, _document(mixed, point, s), root=root_with([mixed]), reason=reason)
+
+points = {f"point_of_order_{order}": encode(small(order)) for order in (1, 2, 4, 8)}
+points["point_of_order_1_with_the_other_sign"] = points["point_of_order_1"][:31] + b"\x80"
+points["point_of_order_1_spelled_with_p_added"] = (P + 1).to_bytes(32, "little")
+for name, point in points.items():
+    s = challenge(point, CAMPAIGN_KEY.public, MESSAGE) * SECRET % L
+    cases.add(name, _document(CAMPAIGN_KEY.public, point, s), reason=REASON)
+point = encode(add(times(5, BASE), small(8)))
+s = (5 + challenge(point, CAMPAIGN_KEY.public, MESSAGE) * SECRET) % L
+cases.add("point_with_a_part_of_small_order", _document(CAMPAIGN_KEY.public, point, s), reason=REASON)

@@ -1,16 +1,13 @@
 """Collects the cases of one generated file, and spells documents that no honest publisher writes."""
 
-from __future__ import annotations
-
 import struct
 from hashlib import sha256
-from typing import Any
 
 from support.publisher import DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher
 
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE
-from protocol.documents.envelope import Envelope, SigningKey, keyid, pae, read_envelope, write_envelope
+from protocol.documents.envelope import Envelope, keyid, pae, read_envelope, write_envelope
 from protocol.documents.trust import Role, Root
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
@@ -30,13 +27,13 @@ END = {"questions": [], "answers": 0, "epsilon_micro": 0}
 class Collection:
     """Cases, and the documents that they share by name."""
 
-    def __init__(self) -> None:
-        self.documents: dict[str, str] = {}
-        self.cases: list[dict[str, Any]] = []
-        self._names: dict[bytes, str] = {}
+    def __init__(self):
+        self.documents = {}
+        self.cases = []
+        self._names = {}
         self.root = self.keep("root", PUBLISHER.root())
 
-    def keep(self, name: str, data: bytes) -> str:
+    def keep(self, name, data):
         """Store a document once; returns how cases refer to it."""
         if data not in self._names:
             if name in self.documents:
@@ -47,19 +44,19 @@ class Collection:
 
     def add(
         self,
-        name: str,
-        data: bytes,
+        name,
+        data,
         *,
-        reason: str | None = None,
-        role: str = "campaign",
-        root: bytes | None = None,
-        before: tuple[tuple[str, bytes, int], ...] = (),
-        clock: int = NOW,
-        time_floor: int = NOW,
-        floors: dict[str, bytes] | None = None,
-        root_version: int = 1,
-        notes: str | None = None,
-    ) -> None:
+        reason=None,
+        role="campaign",
+        root=None,
+        before=(),
+        clock=NOW,
+        time_floor=NOW,
+        floors=None,
+        root_version=1,
+        notes=None,
+    ):
         """One case: what happens to ``data`` at a device with this root that has accepted ``before``.
 
         Args:
@@ -67,7 +64,7 @@ class Collection:
             time_floor, floors, root_version: the state after acceptance; ``floors`` maps ``"role name"``
                 to the document that holds it, by default just the new one.
         """
-        inputs: dict[str, Any] = {"notes": notes} if notes else {}
+        inputs = {"notes": notes} if notes else {}
         inputs["root"] = self.root if root is None else self.keep(f"{name}.root", root)
         inputs["before"] = [
             [kind, self.keep(f"{name}.before{number}", document), at]
@@ -87,11 +84,11 @@ class Collection:
             }
         self.case(name, "document", spec="formats 5", **inputs)
 
-    def case(self, name: str, kind: str, *, spec: str = "formats 6", **fields: Any) -> None:
+    def case(self, name, kind, *, spec="formats 6", **fields):
         """One case of any kind; ``fields``: its inputs, and what must come out."""
         self.cases.append({"name": name, "spec": spec, "kind": kind, **fields})
 
-    def older(self, key: str, refused: dict[str, bytes], accepted: dict[str, tuple[bytes, str]]) -> None:
+    def older(self, key, refused, accepted):
         """Readers that do not know a key of ``crit`` refuse what names it, and accept the rest, told by its name."""
         outcomes = {name: (data, {"reason": "unknown_crit"}) for name, data in refused.items()}
         outcomes |= {name: (data, {"expect": called}) for name, (data, called) in accepted.items()}
@@ -99,39 +96,39 @@ class Collection:
             inputs = {"root": self.root, "data": self.keep(name, data), "wall_clock": NOW, "unknown": [key]}
             self.case(name, "campaign_of_older_reader", spec="formats 5", **inputs, **outcome)
 
-    def pin(self, name: str, root: bytes, reason: str | None = None, clock: int = NOW) -> None:
+    def pin(self, name, root, reason=None, clock=NOW):
         """One case: the owner puts ``root`` on a new device."""
         expect = {"root_version": 1, "time_floor": NOW, "floors": {}}
         outcome = {"expect": expect} if reason is None else {"reason": reason}
         self.case(name, "pinned", spec="formats 5", root=self.keep(name, root), wall_clock=clock, **outcome)
 
 
-def _body(role: str, data: bytes) -> dict[str, Any]:
+def _body(role, data):
     return canonical.unpack(read_envelope(data, role).payload)
 
 
-def _floor(key: str, data: bytes) -> list[Any]:
+def _floor(key, data):
     role = key.split(maxsplit=1)[0]
     payload = read_envelope(data, role).payload
     return [_body(role, data)["version"], sha256(payload).hexdigest()]
 
 
-def changed(entry: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def changed(entry, **changes):
     """The same map with some values replaced; one of ``...`` is left out."""
     return {name: value for name, value in {**entry, **changes}.items() if value is not ...}
 
 
-def packed(body: dict[str, Any], **changes: Any) -> bytes:
+def packed(body, **changes):
     """A payload with some fields replaced; one of ``...`` is left out."""
     return canonical.pack(changed(body, **changes))
 
 
-def campaign(body: dict[str, Any], **changes: Any) -> bytes:
+def campaign(body, **changes):
     """A signed campaign with some fields replaced; one of ``...`` is left out."""
     return PUBLISHER.sign("campaign", packed(body, **changes))
 
 
-def many(body: dict[str, Any], features: int) -> dict[str, Any]:
+def many(body, features):
     """Fields of a discrete campaign with 256 classes and as many codes per feature: 2^16 numbers per feature."""
     label = {**body["label"], "classes": [str(number) for number in range(256)]}
     entry = {**body["features"][1], "edges": [*range(255)]}
@@ -139,7 +136,7 @@ def many(body: dict[str, Any], features: int) -> dict[str, Any]:
     return {"label": label, "features": entries, "fit": {"family": DISCRETE, "postprocess": "posterior"}}
 
 
-def root_with(campaign_keys: list[bytes], threshold: int = 1) -> bytes:
+def root_with(campaign_keys, threshold=1):
     """A root whose campaign role has these public keys."""
     roles = {
         "root": Role(frozenset([ROOT_KEY.public]), 1),
@@ -150,19 +147,19 @@ def root_with(campaign_keys: list[bytes], threshold: int = 1) -> bytes:
     return PUBLISHER.sign("root", canonical.pack(payload))
 
 
-def signed_by(payload_type: str, payload: bytes, *keys: SigningKey) -> bytes:
+def signed_by(payload_type, payload, *keys):
     """An envelope with one signature per key given, repeated keys included."""
     message = pae(payload_type, payload)
     pairs = tuple((keyid(key.public), key.sign(message)) for key in keys)
     return write_envelope(Envelope(payload_type, payload, pairs))
 
 
-def flipped(data: bytes, position: int, bit: int = 0) -> bytes:
+def flipped(data, position, bit=0):
     """The same bytes with one bit changed."""
     return data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :]
 
 
-def wild(value: Any) -> bytes:
+def wild(value):
     """Msgpack without the rules: dicts in their own order, floats, tuples of pairs as maps with repeated keys."""
     if isinstance(value, bytes):
         return value  # already msgpack

@@ -1,251 +1,120 @@
-"""Summaries of nodes once more, written from docs/formats.md, sections 5 and 6, alone.
+"""Files of nodes and of masked sums once more, written from docs/formats.md, sections 5 and 6, alone.
 
-It imports nothing of this project, no msgpack and no cryptographic library, and is written for reading. Signatures are
-made and verified by functions that the caller passes in.
+It imports nothing of this project but signatures in plain integers, and is written for reading. Of msgpack it uses the
+packer, whose forms are the shortest: a payload is canonical if writing its fields again gives the same bytes.
 """
 
-from __future__ import annotations
-
+from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from math import isqrt
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+import msgpack
+from support.ed25519 import is_signed
 
 S = 65536
 MARK = b"\x94\xa4hsy1"
-NODE = b"application/vnd.hearsay.node.v1+msgpack"
-NODES = b"application/vnd.hearsay.nodes.v1+msgpack"
-MASKED = b"application/vnd.hearsay.masked.v1+msgpack"
+NODE, NODES, MASKED, KEYS, RELEASE = (
+    b"application/vnd.hearsay.%s.v1+msgpack" % kind for kind in (b"node", b"nodes", b"masked", b"keys", b"release")
+)
 LARGEST = 8 * 1024 * 1024
-SUMMARY_KEYS = ["campaign", "epsilon_micro", "node", "period", "spec", "sums"]
-
-
-# --- canonical msgpack
-
-WRONG = (ValueError, AssertionError, KeyError, TypeError, AttributeError, OverflowError, IndexError)
+WRONG = (ValueError, AssertionError, KeyError, TypeError, AttributeError, OverflowError, IndexError, ZeroDivisionError)
 """What reading a payload of another form raises here."""
 
 
-def integer(number: int) -> bytes:
-    """The shortest form of an integer."""
-    if 0 <= number < 128:
-        return bytes([number])
-    if -32 <= number < 0:
-        return bytes([256 + number])
-    if number > 0:
-        for first, size in ((0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8)):
-            if number < 256**size:
-                return bytes([first]) + number.to_bytes(size, "big")
-    for first, size in ((0xD0, 1), (0xD1, 2), (0xD2, 4), (0xD3, 8)):
-        if -(256**size) // 2 <= number:
-            return bytes([first]) + number.to_bytes(size, "big", signed=True)
-    raise ValueError(number)
+def packed(value):
+    """Canonical msgpack of a map, whose keys are put in order, or of another value."""
+    ordered = isinstance(value, dict)
+    return msgpack.packb({key: value[key] for key in sorted(value)} if ordered else value)
 
 
-def text(value: str) -> bytes:
-    """The shortest form of a text."""
-    raw = value.encode()
-    if len(raw) < 32:
-        return bytes([0xA0 + len(raw)]) + raw
-    return (b"\xd9" + bytes([len(raw)]) if len(raw) < 256 else b"\xda" + len(raw).to_bytes(2, "big")) + raw
-
-
-def binary(raw: bytes) -> bytes:
-    """The shortest form of bytes."""
-    for first, size in ((0xC4, 1), (0xC5, 2), (0xC6, 4)):
-        if len(raw) < 256**size:
-            return bytes([first]) + len(raw).to_bytes(size, "big") + raw
-    raise ValueError(len(raw))
-
-
-def mapping(entries: dict[str, bytes]) -> bytes:
-    """A map of packed values."""
-    head = bytes([0x80 + len(entries)]) if len(entries) < 16 else b"\xde" + len(entries).to_bytes(2, "big")
-    if len(entries) > 65535:
-        head = b"\xdf" + len(entries).to_bytes(4, "big")
-    return head + b"".join(text(key) + entries[key] for key in sorted(entries))
+def unpacked(raw):
+    """Any msgpack value."""
+    return msgpack.unpackb(raw, strict_map_key=False)
 
 
 # --- writing
 
 
-def keyid(public: bytes) -> bytes:
+def keyid(public):
     """The id of a key."""
     return sha256(public).digest()[:8]
 
 
-def signed_bytes(kind: bytes, payload: bytes) -> bytes:
+def signed_bytes(kind, payload):
     """DSSE's pre-authentication encoding."""
     return b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
 
 
-def envelope(kind: bytes, payload: bytes, public: bytes, sign: Callable[[bytes], bytes]) -> bytes:
+def envelope(kind, payload, public, sign):
     """An envelope with one signature."""
-    signature = sign(signed_bytes(kind, payload))
-    head = MARK + b"\xd9" + bytes([len(kind)]) + kind + binary(payload)
-    return head + b"\x91\x92" + binary(keyid(public)) + binary(signature)
+    return packed(["hsy1", kind.decode(), payload, [[keyid(public), sign(signed_bytes(kind, payload))]]])
 
 
-def summary_payload(campaign: bytes, epsilon_micro: int, node: bytes, period: int, sums: Sequence[int]) -> bytes:
+def summary_payload(campaign, epsilon_micro, node, period, sums):
     """The payload of a summary."""
-    array = {
-        "b": binary(b"".join(number.to_bytes(8, "little", signed=True) for number in sums)),
-        "dt": text("<i8"),
-        "sh": b"\x91" + integer(len(sums)),
-    }
-    return mapping(
-        {
-            "campaign": binary(campaign),
-            "epsilon_micro": integer(epsilon_micro),
-            "node": binary(node),
-            "period": integer(period),
-            "spec": text("1.0"),
-            "sums": mapping(array),
-        }
-    )
+    raw = b"".join(number.to_bytes(8, "little", signed=True) for number in sums)
+    fields = {"campaign": campaign, "epsilon_micro": epsilon_micro, "node": node, "period": period, "spec": "1.0"}
+    return packed({**fields, "sums": {"b": raw, "dt": "<i8", "sh": [len(sums)]}})
 
 
-def list_payload(name: str, version: int, issued: int, before: int, expires: int, publics: Sequence[bytes]) -> bytes:
+def list_payload(name, version, issued, before, expires, publics):
     """The payload of a list of nodes."""
-    return mapping(
-        {
-            "name": text(name),
-            "version": integer(version),
-            "spec": text("1.0"),
-            "issued_at": integer(issued),
-            "not_before": integer(before),
-            "expires": integer(expires),
-            "crit": b"\x90",
-            "nodes": mapping({keyid(public).hex(): binary(public) for public in publics}),
-        }
-    )
+    times = {"issued_at": issued, "not_before": before, "expires": expires}
+    nodes = {public.hex(): key for public, key in sorted((keyid(key), key) for key in publics)}
+    return packed({"name": name, "version": version, "spec": "1.0", **times, "crit": [], "nodes": nodes})
+
+
+def message_payload(campaign, elements, node, period, serial):
+    """The payload of a message."""
+    fields = {"campaign": campaign, "ciphertexts": elements, "node": node, "period": period, "serial": serial}
+    return packed({**fields, "spec": "1.0"})
+
+
+def book_payload(campaign, version, listed, parties):
+    """The payload of a key book."""
+    ordered = {node: parties[node] for node in sorted(parties)}
+    return packed({"campaign": campaign, "version": version, "list": listed, "parties": ordered, "spec": "1.0"})
+
+
+def box_content(campaign, node, serial, u, secret):
+    """What a sealed box holds."""
+    return packed(["hearsay masked key 1", campaign, node, serial, u, secret.to_bytes(528, "big")])
+
+
+def request_bytes(campaign, period, version, ids):
+    """A request."""
+    return packed(["hearsay masked request 1", campaign, period, version, ids])
+
+
+def release_payload(campaign, elements, ids, period, version):
+    """The payload of a release."""
+    fields = {"campaign": campaign, "elements": elements, "parties": ids, "period": period, "version": version}
+    return packed({**fields, "spec": "1.0"})
 
 
 # --- reading
 
 
-class Reader:
-    """Reads the few msgpack types of a summary, one after another."""
-
-    def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-        self.at = 0
-
-    def take(self, count: int) -> bytes:
-        """The next bytes."""
-        found = self.raw[self.at : self.at + count]
-        if len(found) < count:
-            raise ValueError("it ends too early")
-        self.at += count
-        return found
-
-    def value(self) -> Any:
-        """The next value: an integer, a text, bytes, an array or a map."""
-        first = self.take(1)[0]
-        if first < 0x80:
-            return first
-        if first >= 0xE0:
-            return first - 256
-        if first <= 0x8F:
-            pairs = [(self.value(), self.value()) for _ in range(first - 0x80)]
-            if len({key for key, _ in pairs}) < len(pairs):
-                raise ValueError("a key twice")
-            return dict(pairs)
-        if first <= 0x9F:
-            return [self.value() for _ in range(first - 0x90)]
-        if first <= 0xBF:
-            return self.take(first - 0xA0).decode()
-        unsigned = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
-        signed = {0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
-        if first in unsigned:
-            return int.from_bytes(self.take(unsigned[first]), "big")
-        if first in signed:
-            return int.from_bytes(self.take(signed[first]), "big", signed=True)
-        if first in (0xC4, 0xC5, 0xC6):
-            return self.take(int.from_bytes(self.take(1 << first - 0xC4), "big"))
-        if first in (0xD9, 0xDA, 0xDB):
-            return self.take(int.from_bytes(self.take(1 << first - 0xD9), "big")).decode()
-        raise ValueError("a type that no summary has")
-
-
-def written_again(payload: bytes, write: Callable[[dict[str, Any]], bytes]) -> tuple[str | None, dict[str, Any]]:
-    """Why a payload is not what ``write`` writes of its fields, and the fields."""
-    try:
-        reader = Reader(payload)
-        body = reader.value()
-        if reader.at != len(payload) or not isinstance(body, dict):
-            return "malformed", {}
-        if body["spec"] != "1.0":
-            return "unsupported_version", {}
-        assert write(body) == payload
-    except WRONG:
-        return "malformed", {}
-    return None, body
-
-
-def _summary(body: dict[str, Any]) -> bytes:
-    """The bytes of a summary with these fields; the sums are read into numbers."""
-    assert sorted(body) == SUMMARY_KEYS
-    assert sorted(body["sums"]) == ["b", "dt", "sh"]
-    raw = body["sums"]["b"]
-    assert body["sums"]["dt"] == "<i8"
-    body["sums"] = [int.from_bytes(raw[k : k + 8], "little", signed=True) for k in range(0, len(raw), 8)]
-    assert (len(body["campaign"]), len(body["node"])) == (32, 8)
-    assert 1 <= body["epsilon_micro"] < 2**40
-    assert 0 <= body["period"] < 2**32
-    assert 1 <= len(body["sums"]) <= 2**19
-    return summary_payload(body["campaign"], body["epsilon_micro"], body["node"], body["period"], body["sums"])
-
-
-def payload_fault(payload: bytes) -> tuple[str | None, dict[str, Any]]:
-    """Why a payload is no summary (None if it is one), and its fields."""
-    return written_again(payload, _summary)
-
-
-def period_fault(period: int, times: tuple[int, int, int, int]) -> str | None:
-    """Why a period is not answered; ``times``: time_precision, not_before, expires, now."""
-    precision, not_before, expires, now = times
-    if period * precision >= expires:
-        return "report_too_late"
-    if (period + 1) * precision <= not_before or period * precision > now:
-        return "report_too_early"
-    return None
-
-
-def head_of(kind: bytes) -> bytes:
-    """The bytes of an envelope before its payload."""
-    return MARK + b"\xd9" + bytes([len(kind)]) + kind
-
-
-def envelope_parts(raw: bytes, kind: bytes) -> tuple[bytes, bytes, bytes] | None:
+def envelope_parts(raw, kind):
     """Payload, keyid and signature of an envelope with one signature; None of other bytes."""
-    reader = Reader(raw)
     try:
-        if reader.take(len(head_of(kind))) != head_of(kind):
-            return None
-        payload = reader.value()
-        if type(payload) is not bytes or reader.take(4) != b"\x91\x92\xc4\x08":
-            return None
-        hint = reader.take(8)
-        if reader.take(2) != b"\xc4\x40":
-            return None
-        signature = reader.take(64)
-    except (ValueError, UnicodeDecodeError):
-        return None
-    if raw != head_of(kind) + binary(payload) + b"\x91\x92" + binary(hint) + binary(signature):
+        _, _, payload, [[hint, signature]] = unpacked(raw)
+        assert raw == packed(["hsy1", kind.decode(), payload, [[hint, signature]]])
+        assert (type(payload), len(hint), len(signature)) == (bytes, 8, 64)
+    except WRONG:
         return None
     return payload, hint, signature
 
 
-def parts_of(raw: bytes, kind: bytes = NODE) -> tuple[bytes, bytes, bytes] | None:
+def parts_of(raw, kind=NODE):
     """The parts of an intact envelope that is all of ``raw`` and holds no other mark; None of other bytes."""
     return None if len(raw) > LARGEST or MARK in raw[1:] else envelope_parts(raw, kind)
 
 
-def cut(raw: bytes, kind: bytes = NODE) -> bool:
+def cut(raw, kind=NODE):
     """Whether more bytes could make these an intact envelope, or a mark."""
-    start = head_of(kind)
+    start = packed(["hsy1", kind.decode(), b"", []])[:-3]
     if len(raw) <= len(start):
         return start.startswith(raw)
     if not raw.startswith(start) or MARK in raw[1:]:
@@ -257,128 +126,341 @@ def cut(raw: bytes, kind: bytes = NODE) -> bool:
     if len(rest) <= width:
         return True
     size = int.from_bytes(rest[1 : 1 + width], "big")
-    if len(binary(bytes(size))) != 1 + width + size if size < 2 * LARGEST else True:
+    if len(start) + 1 + width + size + 78 > LARGEST or len(packed(bytes(size))) != 1 + width + size:
         return False
     after = rest[1 + width + size :]
-    if len(start) + 1 + width + size + 78 > LARGEST:
-        return False
-    for place, byte in zip((0, 1, 2, 3, 12, 13), b"\x91\x92\xc4\x08\xc4\x40", strict=True):
-        if place < len(after) and after[place] != byte:
-            return False
-    return len(after) < 78
+    fixed = zip((0, 1, 2, 3, 12, 13), b"\x91\x92\xc4\x08\xc4\x40", strict=True)
+    return len(after) < 78 and all(after[place] == byte for place, byte in fixed if place < len(after))
 
 
-def file_pieces(raw: bytes, kind: bytes = NODE) -> list[tuple[int, int, str | None]]:
+def file_pieces(raw, kind=NODE):
     """Offset, length, and reason (None of an envelope) of every stretch of a file."""
     marks = [at for at in range(len(raw)) if raw.startswith(MARK, at)]
-    intact = []
-    for number, at in enumerate(marks):
-        limit = marks[number + 1] if number + 1 < len(marks) else len(raw)
-        for end in _possible_ends(raw, at, limit):
-            if parts_of(raw[at:end], kind) is not None:
-                intact.append((at, end))
-    pieces: list[tuple[int, int, str | None]] = []
-    done = 0
-    for at, end in intact:
-        if at > done:
-            pieces.append((done, at - done, "invalid_message"))
-        pieces.append((at, end - at, None))
-        done = end
+    pieces, done = [], 0
+    for at, limit in pairwise([*marks, len(raw)]):
+        for end in range(at + 1, limit + 1):
+            # An envelope ends 64 bytes after `c4 40`.
+            if raw[end - 66 : end - 64] == b"\xc4\x40" and parts_of(raw[at:end], kind) is not None:
+                pieces += [(done, at - done, "invalid_message")] * (at > done) + [(at, end - at, None)]
+                done = end
     last = next((at for at in range(done, len(raw)) if cut(raw[at:], kind)), len(raw))
-    if last > done:
-        pieces.append((done, last - done, "invalid_message"))
-    if last < len(raw):
-        pieces.append((last, len(raw) - last, "truncated"))
-    return pieces
+    pieces += [(done, last - done, "invalid_message")] * (last > done)
+    return pieces + [(last, len(raw) - last, "truncated")] * (last < len(raw))
 
 
-def _possible_ends(raw: bytes, at: int, limit: int) -> list[int]:
-    """Where an envelope at a place could end: 64 bytes after each `c4 40`."""
-    return [end for end in range(at + 1, limit + 1) if raw[end - 66 : end - 64] == b"\xc4\x40"]
+def written_again(payload, write):
+    """Why a payload is not what ``write`` writes of its fields, and the fields."""
+    try:
+        body = unpacked(payload)
+        if body["spec"] != "1.0":
+            return "unsupported_version", {}
+        assert all(type(body[key]) is bytes for key in ("campaign", "node", "ciphertexts", "elements") if key in body)
+        assert all(type(body[key]) is int for key in ("epsilon_micro", "period", "serial", "version") if key in body)
+        assert write(body) == payload
+    except WRONG:
+        return "malformed", {}
+    return None, body
 
 
-def judged(
-    raw: bytes,
-    campaign: bytes,
-    epsilons: tuple[int, int],
-    lengths_and_ranges: Sequence[tuple[int, int, int]],
-    times: tuple[int, int, int, int],
-    publics: Sequence[bytes],
-    verify: Callable[[bytes, bytes, bytes], bool],
-) -> str | None:
+def is_word(value, least=0):
+    """Whether a value is an integer from ``least`` to 2^32 − 1."""
+    return type(value) is int and least <= value < 2**32
+
+
+def is_set(ids):
+    """Whether bytes are node ids in rising order."""
+    parts = [ids[at : at + 8] for at in range(0, len(ids), 8)]
+    return 1 <= len(parts) <= 65536 and len(ids) % 8 == 0 and parts == sorted(set(parts))
+
+
+def _summary(body):
+    """The bytes of a summary with these fields; the sums are read into numbers."""
+    raw = body["sums"]["b"]
+    body["sums"] = [int.from_bytes(raw[k : k + 8], "little", signed=True) for k in range(0, len(raw), 8)]
+    assert (len(body["campaign"]), len(body["node"])) == (32, 8)
+    assert 1 <= body["epsilon_micro"] < 2**40
+    assert is_word(body["period"])
+    assert 1 <= len(body["sums"]) <= 2**19
+    return summary_payload(*(body[key] for key in ("campaign", "epsilon_micro", "node", "period", "sums")))
+
+
+def _message(body):
+    assert (len(body["campaign"]), len(body["node"])) == (32, 8)
+    assert is_word(body["period"])
+    assert is_word(body["serial"])
+    assert len(body["ciphertexts"]) in range(512, 16_001 * 512, 512)
+    return message_payload(*(body[key] for key in ("campaign", "ciphertexts", "node", "period", "serial")))
+
+
+def _book(body):
+    entries = body["parties"]
+    assert len(body["campaign"]) == 32
+    assert is_word(body["version"], 1)
+    assert is_word(body["list"], 1)
+    for node, (serial, u, box) in entries.items():
+        assert bytes.fromhex(node).hex() == node
+        assert len(node) == 16
+        assert is_word(serial)
+        assert type(u) is int
+        assert len(entries) < 2 * u <= 2 * len(entries)
+        assert type(box) is bytes
+        assert len(box) == 48 + len(box_content(bytes(32), bytes(8), serial, u, 0))
+    assert len({entry[0] for entry in entries.values()}) == len(entries) >= 2
+    return book_payload(body["campaign"], body["version"], body["list"], entries)
+
+
+def _release(body):
+    assert len(body["campaign"]) == 32
+    assert is_word(body["period"])
+    assert is_word(body["version"], 1)
+    assert type(body["parties"]) is bytes
+    assert is_set(body["parties"])
+    assert len(body["elements"]) in range(512, 16_001 * 512, 512)
+    return release_payload(*(body[key] for key in ("campaign", "elements", "parties", "period", "version")))
+
+
+# --- judging
+
+
+def period_fault(period, times):
+    """Why a period is not answered; ``times``: time_precision, not_before, expires, now."""
+    precision, not_before, expires, now = times
+    if period * precision >= expires:
+        return "report_too_late"
+    if (period + 1) * precision <= not_before or period * precision > now:
+        return "report_too_early"
+    return None
+
+
+def _judged(raw, kind, write, campaign, times, publics, content_fault):
+    """The first reason that applies to one envelope; ``content_fault``: of the fields, between signature and period."""
+    payload, hint, signature = parts_of(raw, kind)
+    fault, body = written_again(payload, write)
+    if fault or hint != body["node"]:
+        return fault or "malformed"
+    if body["campaign"] != campaign:
+        return "unrecognized_campaign"
+    keys = {keyid(public): public for public in publics}
+    if hint not in keys:
+        return "node_not_listed"
+    if not is_signed(keys[hint], signed_bytes(kind, payload), signature):
+        return "bad_signature"
+    return content_fault(body) or period_fault(body["period"], times)
+
+
+def judged_summary(raw, campaign, epsilons, ranges_at, times, publics):
     """The first reason that applies to one intact envelope; None if the summary counts.
 
     Args:
         raw: an envelope.
         campaign: the campaign's id.
         epsilons: least and largest ε in millionths.
-        lengths_and_ranges: length, least and largest number of every vector, at the summary's ε.
+        ranges_at: ε of a summary → length, least and largest number of every vector.
         times: time_precision, not_before, expires, now.
         publics: the keys of the listed nodes.
-        verify: public key, message and signature → whether the signature is valid.
     """
-    found = parts_of(raw)
-    if found is None:
+
+    def content_fault(body):
+        if not epsilons[0] <= body["epsilon_micro"] <= epsilons[1]:
+            return "epsilon_out_of_range"
+        ends = [pair for length, *pair in ranges_at(body["epsilon_micro"]) for _ in range(length)]
+        numbers = body["sums"]
+        fits = len(numbers) == len(ends) and all(a <= x <= b for x, (a, b) in zip(numbers, ends, strict=True))
+        return None if fits else "value_out_of_domain"
+
+    return _judged(raw, NODE, _summary, campaign, times, publics, content_fault)
+
+
+def judged_message(raw, campaign, modulus, count, times, publics, serials):
+    """The same of a message. ``modulus``: N; ``count``: J; ``serials``: node id → serial number in the book."""
+
+    def content_fault(body):
+        if serials.get(body["node"]) != body["serial"]:
+            return "stale_key"
+        numbers = elements_of(body["ciphertexts"])
+        return None if len(numbers) == count and are_good(numbers, modulus) else "value_out_of_domain"
+
+    return _judged(raw, MASKED, _message, campaign, times, publics, content_fault)
+
+
+def set_file(envelopes):
+    """The file of a set to which these envelopes were added."""
+    places = {}
+    for raw in envelopes:
+        payload = parts_of(raw)[0]
+        _, body = written_again(payload, _summary)
+        held = places.setdefault((body["campaign"], body["period"], body["node"]), {})
+        identity = sha256(payload).digest()
+        held[identity] = min(raw, held.get(identity, raw))
+    return b"".join(places[place][one] for place in sorted(places) for one in sorted(places[place])[:2])
+
+
+def _of_dealer(raw, kind, dealer, largest, write):
+    """Why a file of the dealer is refused, before its campaign is looked at, and its fields."""
+    if len(raw) > largest:
+        return "too_large", {}
+    found = envelope_parts(raw, kind)
+    if found is None or found[1] != keyid(dealer):
+        return "malformed", {}
+    if not is_signed(dealer, signed_bytes(kind, found[0]), found[2]):
+        return "bad_signature", {}
+    return written_again(found[0], write)
+
+
+def book_faults(raw, campaign, dealer, most):
+    """Reasons that a reader may give for refusing a book; empty if the book is taken.
+
+    The text leaves open whether an entry of a wrong form is ``malformed`` or ``invalid_keys``.
+    """
+    fault, body = _of_dealer(raw, KEYS, dealer, 700 * most + 1024, _book)
+    if fault is not None:
+        return {fault, "invalid_keys"} if fault == "malformed" and envelope_parts(raw, KEYS) else {fault}
+    if body["campaign"] != campaign:
+        return {"unrecognized_campaign"}
+    return {"invalid_keys"} if len(body["parties"]) > most else set()
+
+
+def request_fault(raw):
+    """Why bytes are no request; None if they are one."""
+    try:
+        _, campaign, period, version, ids = unpacked(raw)
+        assert request_bytes(campaign, period, version, ids) == raw
+        assert (type(campaign), type(ids), len(campaign)) == (bytes, bytes, 32)
+        assert is_word(period)
+        assert is_word(version, 1)
+        assert is_set(ids)
+    except WRONG:
         return "malformed"
-    payload, hint, signature = found
-    fault, body = payload_fault(payload)
-    if fault:
+    return None
+
+
+def release_fault(raw, asked, campaign, dealer, most, count, modulus):
+    """Why a release is refused; None if it answers the request ``asked``. ``count``: J; ``modulus``: N."""
+    fault, body = _of_dealer(raw, RELEASE, dealer, 8 * most + 512 * count + 1024, _release)
+    if fault is not None:
         return fault
-    if hint != body["node"]:
-        return "malformed"
     if body["campaign"] != campaign:
         return "unrecognized_campaign"
-    keys = {keyid(public): public for public in publics}
-    if body["node"] not in keys:
-        return "node_not_listed"
-    if not verify(keys[body["node"]], signed_bytes(NODE, payload), signature):
-        return "bad_signature"
-    if not epsilons[0] <= body["epsilon_micro"] <= epsilons[1]:
-        return "epsilon_out_of_range"
-    if len(body["sums"]) != sum(length for length, _, _ in lengths_and_ranges):
-        return "value_out_of_domain"
-    at = 0
-    for length, least, largest in lengths_and_ranges:
-        if any(not least <= number <= largest for number in body["sums"][at : at + length]):
-            return "value_out_of_domain"
-        at += length
-    return period_fault(body["period"], times)
+    numbers = elements_of(body["elements"])
+    if len(body["parties"]) > 8 * most or len(numbers) != count or not are_good(numbers, modulus):
+        return "invalid_release"
+    same = request_bytes(body["campaign"], body["period"], body["version"], body["parties"]) == asked
+    return None if same else "release_mismatch"
 
 
-def vectors(family: str, classes: int, features: Sequence[tuple[str, int, bool]]) -> list[tuple[str, int]]:
+# --- terms
+
+
+def vectors(family, classes, features):
     """Kind and length of every vector. ``features``: kind, number of codes or groups, may be missing."""
     numbers = [one for one in features if one[0] == "numeric"]
-    if family == "discrete":
-        return [("classes", classes)] + [("cells", classes * codes) for _, codes, _ in features]
     found = [("classes", classes)]
-    found += [("cells", classes * codes) for kind, codes, _ in features if kind == "categorical"]
+    found += [("cells", classes * codes) for kind, codes, _ in features if family == "discrete" or kind != "numeric"]
+    if family == "discrete":
+        return found
     found += [("presence", 2 * classes) for _, _, missing in numbers if missing]
     return found + [("sums", classes) for _ in numbers] + [("squares", classes) for _ in numbers]
 
 
-def bounds(kind: str, epsilon_micro: int, count: int, most: int, sensitivity: str = "global") -> tuple[int, int]:
+def exact_ends(kind, records):
+    """Least and largest exact number of a party."""
+    return {"sums": (-records * S, records * S), "squares": (0, records * S)}.get(kind, (0, records))
+
+
+def bounds(kind, epsilon_micro, count, most, sensitivity="global"):
     """The range of a vector: ε of the summary, Q, max_records and the campaign's sensitivity."""
-    share = epsilon_micro // count
-    delta = S if kind in ("sums", "squares") else 1
-    tail = 64
+    delta, steps = (S if kind in ("sums", "squares") else 1), 64
     if sensitivity == "smooth":
         delta = {"classes": 1, "cells": 2, "presence": 2, "sums": 2 * S, "squares": S}[kind]
-        tail = 2**17 if kind == "squares" else 64
-    reach = -((-tail * 10**6 * delta) // share)
-    if kind == "sums":
-        return -(most * S + reach), most * S + reach
-    return -reach, (most * S if kind == "squares" else most) + reach
+        steps = 2**17 if kind == "squares" else 64
+    reach = -((-steps * 10**6 * delta) // (epsilon_micro // count))
+    least, largest = exact_ends(kind, most)
+    return least - reach, largest + reach
 
 
-def set_file(envelopes: Sequence[bytes]) -> bytes:
-    """The file of a set to which these envelopes were added."""
-    places: dict[tuple[bytes, int, bytes], dict[bytes, bytes]] = {}
-    for raw in envelopes:
-        found = parts_of(raw)
-        assert found is not None
-        fault, body = payload_fault(found[0])
-        assert fault is None
-        held = places.setdefault((body["campaign"], body["period"], body["node"]), {})
-        identity = sha256(found[0]).digest()
-        held[identity] = min(raw, held.get(identity, raw))
-    return b"".join(places[place][one] for place in sorted(places) for one in sorted(places[place])[:2])
+def tail(kind, records, unit, epsilon_micro, count):
+    """H, with ε of the sum and Q."""
+    delta = (S if kind in ("sums", "squares") else 1) * (records if unit == "party" else 1)
+    return -(-64 * 10**6 * delta // (epsilon_micro // count))
+
+
+def ciphertexts(numbers, slot_bits):
+    """J."""
+    return -(-numbers // (2000 // slot_bits))
+
+
+def fits(kinds, records, unit, epsilon_micro, parties, slot_bits):
+    """Whether no total leaves its slot."""
+    largest = (exact_ends(kind, records)[1] + tail(kind, records, unit, epsilon_micro, len(kinds)) for kind in kinds)
+    return parties * max(largest) < 2 ** (slot_bits - 1)
+
+
+@cache
+def modulus_fits(raw):
+    """Whether 256 bytes are a modulus, by trial division and by all roots."""
+    n = int.from_bytes(raw, "big")
+    if len(raw) != 256 or n < 2**2047 or any(n % divisor == 0 for divisor in range(2, 65536)):
+        return False
+    return isqrt(n) ** 2 != n and not any(has_root(n, degree) for degree in range(3, 2048)) and pow(2, n - 1, n) != 1
+
+
+def has_root(n, degree):
+    """Whether n is a power with this exponent, by bisection."""
+    low, high = 1, 2 ** (2048 // degree + 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if middle**degree < n else (low, middle)
+    return low**degree == n
+
+
+# --- the cipher
+
+
+def elements_of(raw):
+    """Numbers of 512 bytes."""
+    return [int.from_bytes(raw[at : at + 512], "big") for at in range(0, len(raw), 512)]
+
+
+def are_good(numbers, n):
+    """Whether all are elements, by Euclid's algorithm."""
+    for number in numbers:
+        a, b = number, n
+        while b:
+            a, b = b, a % b
+        if not 0 < number < n * n or a != 1:
+            return False
+    return True
+
+
+def base(campaign, period, number, modulus):
+    """H(t, j)."""
+    raw = b""
+    for block in range(17):
+        words = [value.to_bytes(4, "big") for value in (block, period, number)]
+        raw += sha256(words[0] + b"hearsay/1/masked" + campaign + words[1] + words[2]).digest()
+    return int.from_bytes(raw, "big") % modulus**2
+
+
+def plaintexts(numbers, slot_bits):
+    """x_0, x_1, …"""
+    found = [0] * ciphertexts(len(numbers), slot_bits)
+    for place, number in enumerate(numbers):
+        j, s = divmod(place, 2000 // slot_bits)
+        found[j] += number * 2 ** (slot_bits * s)
+    return found
+
+
+def totals(products, released, modulus, slot_bits, count):
+    """The totals of Π C_j and R_j; None if they do not belong together."""
+    found = []
+    for product, element in zip(products, released, strict=True):
+        x, rest = divmod(product * element % modulus**2 - 1, modulus)
+        x = x - modulus if 2 * x > modulus else x
+        for _ in range(min(2000 // slot_bits, count - len(found))):
+            low = x % 2**slot_bits
+            low = low - 2**slot_bits if low >= 2 ** (slot_bits - 1) else low
+            found.append(low)
+            x = (x - low) // 2**slot_bits
+        if x or rest:
+            return None
+    return found

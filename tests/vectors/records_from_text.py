@@ -3,22 +3,16 @@
 It imports nothing of this project. The expectations of ``generated/records.json`` are computed with it.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 import struct
 from fractions import Fraction
 from hashlib import sha256
 from math import erf, floor, inf, isinf, isnan, log, pi, prod, sqrt
-from typing import TYPE_CHECKING, Any
 
 import msgpack
 
 from vectors.from_text import S, numbers, perturbed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 OF_NUMBERS = ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi")
@@ -28,7 +22,7 @@ class RefusedError(Exception):
     """The record or the device gives no report."""
 
 
-def array(entry: dict[str, Any]) -> Any:
+def array(entry):
     """A typed array as nested lists."""
     code, shape = {"<i4": "i", "<i8": "q", "<f4": "f"}[entry["dt"]], entry["sh"]
     flat = list(struct.unpack(f"<{prod(shape)}{code}", entry["b"]))
@@ -40,12 +34,12 @@ def array(entry: dict[str, Any]) -> Any:
 # Values ---------------------------------------------------------------------------------------------
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value):
     """Absent, null, the empty text, NaN."""
     return value is None or value == "" or (isinstance(value, float) and isnan(value))
 
 
-def listed_as(value: Any) -> str | None:
+def listed_as(value):
     """The text that a listed value must be to match."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -54,7 +48,7 @@ def listed_as(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int) else None
 
 
-def number_of(value: Any) -> Fraction | float | None:
+def number_of(value):
     """The number that a value is, exactly; an infinity as it is; None for every other value."""
     if isinstance(value, bool) or is_missing(value):
         return None
@@ -65,7 +59,7 @@ def number_of(value: Any) -> Fraction | float | None:
     return Fraction(value) if isinstance(value, int | float) else None
 
 
-def scaled(feature: dict[str, Any], number: Fraction | float) -> int:
+def scaled(feature, number):
     """u = (x − low)/(high − low)·2S − S, rounded half to even, clipped."""
     if number in (inf, -inf):
         return S if number > 0 else -S
@@ -77,12 +71,12 @@ def scaled(feature: dict[str, Any], number: Fraction | float) -> int:
     return max(-S, min(S, below + int(up)))
 
 
-def bin_of(edges: Sequence[int], u: int) -> int:
+def bin_of(edges, u):
     """The number of edges ≤ u."""
     return sum(1 for edge in edges if edge <= u)
 
 
-def known(feature: dict[str, Any], value: Any) -> tuple[int, int | None] | None:
+def known(feature, value):
     """Code and u of a value that is listed, other, or a number; None for a missing or unlisted one."""
     if feature["kind"] == "numeric":
         number = number_of(value)
@@ -98,7 +92,7 @@ def known(feature: dict[str, Any], value: Any) -> tuple[int, int | None] | None:
     return None
 
 
-def reading(feature: dict[str, Any], value: Any) -> tuple[int, int | None]:
+def reading(feature, value):
     """Code and u of any value, for a report."""
     found = known(feature, value)
     if found is not None:
@@ -112,7 +106,7 @@ def reading(feature: dict[str, Any], value: Any) -> tuple[int, int | None]:
     return (len(feature["values"]) if substitute is None else substitute), None
 
 
-def observed(body: dict[str, Any], found: list[Any]) -> list[Any]:
+def observed(body, found):
     """Readings of the observed features from those of all features; of a component None where an input is missing."""
     projection = body["projection"]
     if projection is None:
@@ -130,7 +124,7 @@ def observed(body: dict[str, Any], found: list[Any]) -> list[Any]:
     return kept
 
 
-def observation(body: dict[str, Any], record: dict[str, Any]) -> list[tuple[int, int | None]]:
+def observation(body, record):
     """Code, or group, and u of every observed feature, for a report. The code of a missing component is its last."""
     found = observed(body, [reading(feature, record.get(feature["name"])) for feature in body["features"]])
     if body["projection"] is not None:
@@ -145,7 +139,7 @@ def observation(body: dict[str, Any], record: dict[str, Any]) -> list[tuple[int,
     return found
 
 
-def class_of(label: dict[str, Any], value: Any) -> int:
+def class_of(label, value):
     """The code of a label: read as a category is, with a substitute for what is missing or unlisted."""
     return reading({**label, "kind": "categorical", "values": label["classes"]}, value)[0]
 
@@ -153,7 +147,7 @@ def class_of(label: dict[str, Any], value: Any) -> int:
 # Questions and reports ------------------------------------------------------------------------------
 
 
-def numeric_places(body: dict[str, Any]) -> list[int]:
+def numeric_places(body):
     """Places of the observed features that are numbers."""
     kinds = [feature["kind"] == "numeric" for feature in body["features"]]
     if body["projection"] is None:
@@ -163,14 +157,14 @@ def numeric_places(body: dict[str, Any]) -> list[int]:
     return [place for place, each in enumerate(kept) if each]
 
 
-def moment(question: dict[str, Any], u: int | None) -> int:
+def moment(question, u):
     """v: u, or ⌊u²/S⌋; 0 for a missing number."""
     if u is None:
         return 0
     return u if question["power"] == 1 else u * u // S
 
 
-def input_of(body: dict[str, Any], question: dict[str, Any], found: list[Any], c: int, predicted: list[int]) -> Any:
+def input_of(body, question, found, c, predicted):
     """The table "input" of formats 5."""
     kind, k = question["kind"], len(body["label"]["classes"])
     if kind == "class":
@@ -197,18 +191,18 @@ def input_of(body: dict[str, Any], question: dict[str, Any], found: list[Any], c
     return 2 * v - S if question["power"] == 2 else v
 
 
-def assigned(questions: list[dict[str, Any]], stratum: int, identifier: bytes) -> int:
+def assigned(questions, stratum, identifier):
     """The question with B_{j−1} ≤ u < B_j in the stratum."""
     u = int.from_bytes(identifier[:4], "big")
     return next(i for i, each in enumerate(questions) if each["stratum"] == stratum and u < each["bound"])
 
 
-def field_of(layout: int, width: int, question: dict[str, Any], value: Any, seed: bytes) -> bytes:
+def field_of(layout, width, question, value, seed):
     """The perturbed answer in the layout of the campaign, with zeros to its end."""
     mechanism, size = question["mechanism"], question["size"]
     name = mechanism["name"]
     if name in OF_NUMBERS:
-        answer: Any = numbers(name, mechanism, size, value if isinstance(value, list) else [value], seed)
+        answer = numbers(name, mechanism, size, value if isinstance(value, list) else [value], seed)
         answer = answer[0] if name in ("bit", "piecewise", "hybrid") else answer
     else:
         answer = perturbed(name, mechanism, size, value, seed)
@@ -223,7 +217,7 @@ def field_of(layout: int, width: int, question: dict[str, Any], value: Any, seed
     return raw + bytes(width - len(raw))
 
 
-def head_of(layout: int, record_length: int) -> tuple[bytes, int]:
+def head_of(layout, record_length):
     """The header of the msgpack value, and the length of the answer field."""
     for head_length in (2, 3, 4):
         length = record_length - head_length
@@ -234,15 +228,7 @@ def head_of(layout: int, record_length: int) -> tuple[bytes, int]:
     return b"\xc8" + (record_length - 4).to_bytes(2, "big") + bytes([layout]), record_length - 18
 
 
-def answers(
-    payload: bytes,
-    secret: bytes,
-    period: int,
-    seeds: list[bytes],
-    record: dict[str, Any],
-    label: Any,
-    models: list[bytes],
-) -> dict[str, Any]:
+def answers(payload, secret, period, seeds, record, label, models):
     """All that follows from a record: codes, numbers, class, and per answer the question, its input and the report."""
     body = msgpack.unpackb(payload, strict_map_key=False)
     series = body.get("series")
@@ -270,7 +256,7 @@ def answers(
 # Classes --------------------------------------------------------------------------------------------
 
 
-def scores(payload: bytes, record: dict[str, Any]) -> list[float]:
+def scores(payload, record):
     """The score of every class: the prior, and one term for every observed feature that is not missing."""
     body = msgpack.unpackb(payload, strict_map_key=False)
     parameters, k = body["parameters"], len(body["label"]["classes"])
@@ -293,9 +279,8 @@ def scores(payload: bytes, record: dict[str, Any]) -> list[float]:
     return totals
 
 
-def classified(payload: bytes, record: dict[str, Any]) -> str:
+def classified(payload, record):
     """The class with the largest score, the first of equal ones."""
     body = msgpack.unpackb(payload, strict_map_key=False)
     totals = scores(payload, record)
-    found: str = body["label"]["classes"][totals.index(max(totals))]
-    return found
+    return body["label"]["classes"][totals.index(max(totals))]

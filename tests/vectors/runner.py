@@ -6,42 +6,36 @@ inputs of a kind are the parameters of the function registered for it: a case wi
 function does not take, or without one that it takes, is refused, so a vector can not be half checked.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from protocol.errors import HearsayError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FOLDER = Path(__file__).parent
 _COMMON = {"name", "spec", "kind", "notes", "expect", "reason"}
 _FILE_FIELDS = {"source", "documents", "cases"}
-_KINDS: dict[str, Callable[..., Any]] = {}
+_KINDS = {}
 
 
 class UnfitVectorError(Exception):
     """The case itself is wrong: an unknown kind or field, a missing one, no or two expectations."""
 
 
-def kind(function: Callable[..., Any]) -> Callable[..., Any]:
+def kind(function):
     """Register a function as the kind of its own name."""
     _KINDS[function.__name__] = function
     return function
 
 
-def kinds() -> frozenset[str]:
+def kinds():
     """The names of all registered kinds."""
     return frozenset(_KINDS)
 
 
 @cache
-def load_all() -> tuple[tuple[str, dict[str, Any]], ...]:
+def load_all():
     """Every case of every file, with a name that is unique over all files. Callers do not change the cases."""
     return tuple(
         (f"{path.stem}/{case.get('name')}", case)
@@ -50,7 +44,7 @@ def load_all() -> tuple[tuple[str, dict[str, Any]], ...]:
     )
 
 
-def load(content: dict[str, Any]) -> list[dict[str, Any]]:
+def load(content):
     """The cases of one file; texts that begin with ``@`` are names of its shared documents."""
     if not set(content) <= _FILE_FIELDS or not {"source", "cases"} <= set(content):
         raise UnfitVectorError(f"a vector file has the fields {sorted(_FILE_FIELDS)}")
@@ -62,7 +56,7 @@ def load(content: dict[str, Any]) -> list[dict[str, Any]]:
     return cases
 
 
-def _resolve(value: Any, documents: dict[str, str]) -> Any:
+def _resolve(value, documents):
     if isinstance(value, dict):
         return {key: _resolve(item, documents) for key, item in value.items()}
     if isinstance(value, list):
@@ -74,7 +68,7 @@ def _resolve(value: Any, documents: dict[str, str]) -> Any:
     return value
 
 
-def run(case: dict[str, Any]) -> None:
+def run(case):
     """Check one case.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from support.nodes import PERIOD
 from support.publisher import DAY, NOW, key
@@ -11,11 +11,6 @@ from support.publisher import DAY, NOW, key
 from protocol import canonical
 from protocol.documents.envelope import PAYLOAD_TYPES, Envelope, SigningKey, keyid, pae, write_envelope
 from vectors.makers import flipped, packed, signed_by, wild
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vectors.makers import Collection
 
 LAST = (NOW + 365 * DAY - 1) // DAY
 """The last period of the campaigns."""
@@ -28,18 +23,17 @@ IDS = {
 """Fields that name no campaign and no node."""
 
 
-def payload_of(raw: bytes) -> bytes:
+def payload_of(raw):
     """The payload in an envelope."""
-    payload: bytes = canonical.unpack(raw)[2]
-    return payload
+    return canonical.unpack(raw)[2]
 
 
-def identity(raw: bytes) -> bytes:
+def identity(raw):
     """What tells two documents of one place apart."""
     return sha256(payload_of(raw)).digest()
 
 
-def place(raw: bytes) -> tuple[bytes, int, bytes]:
+def place(raw):
     """Campaign, period and node of a document."""
     body = canonical.unpack(payload_of(raw))
     return body["campaign"], body["period"], body["node"]
@@ -54,36 +48,35 @@ class Sent(NamedTuple):
     other: SigningKey
 
     @property
-    def kind(self) -> str:
+    def kind(self):
         return PAYLOAD_TYPES[self.role]
 
     @property
-    def body(self) -> dict[str, Any]:
-        fields: dict[str, Any] = canonical.unpack(payload_of(self.good))
-        return fields
+    def body(self):
+        return canonical.unpack(payload_of(self.good))
 
-    def signed(self, signer: SigningKey | None = None, **changes: Any) -> bytes:
+    def signed(self, signer=None, **changes):
         """The document with some fields replaced; a field of ``...`` is left out."""
         return self.of_payload(packed(self.body, **changes), signer)
 
-    def of_payload(self, payload: bytes, signer: SigningKey | None = None, role: str | None = None) -> bytes:
+    def of_payload(self, payload, signer=None, role=None):
         """An envelope of any payload."""
         return signed_by(PAYLOAD_TYPES[role or self.role], payload, signer or self.signer)
 
-    def pair(self, named: SigningKey, signer: SigningKey | None = None, role: str | None = None) -> tuple[bytes, bytes]:
+    def pair(self, named, signer=None, role=None):
         """A signature of the payload under the id of a key, by that or another key, over the type of a role."""
         message = pae(PAYLOAD_TYPES[role or self.role], payload_of(self.good))
         return keyid(named.public), (signer or named).sign(message)
 
-    def paired(self, *pairs: tuple[bytes, bytes], payload: bytes | None = None) -> bytes:
+    def paired(self, *pairs, payload=None):
         """The document with other signatures, or another payload under them."""
         return write_envelope(Envelope(self.kind, payload_of(self.good) if payload is None else payload, pairs))
 
-    def lacking(self) -> dict[str, bytes]:
+    def lacking(self):
         """The document without each of its fields."""
         return {f"without_{name}": self.signed(**{name: ...}) for name in self.body}
 
-    def payloads(self, others: dict[str, bytes]) -> dict[str, bytes]:
+    def payloads(self, others):
         """Signed payloads that cannot be read: faults of every kind of document, then others."""
         payload = payload_of(self.good)
         payloads = {
@@ -95,30 +88,30 @@ class Sent(NamedTuple):
         }
         return {name: self.of_payload(raw) for name, raw in (payloads | others).items()}
 
-    def pairs(self) -> dict[str, bytes]:
+    def pairs(self):
         """Two signatures where one is due."""
         own, other = self.pair(self.signer), self.pair(self.other)
         return {"two_signatures": self.paired(own, other), "one_signature_twice": self.paired(own, own)}
 
-    def damaged(self, add: Callable[..., None]) -> None:
+    def damaged(self, add):
         """Envelopes that cannot be read."""
         add("envelope_with_a_byte_after_it", self.good + b"\0", "malformed")
         add("envelope_cut", self.good[:-1], "malformed")
         add("envelope_of_another_version", self.good.replace(b"hsy1", b"hsy2", 1), "unsupported_version")
 
-    def answered_periods(self, add: Callable[..., None]) -> None:
+    def answered_periods(self, add):
         """The last period, and the one that begins now."""
         add("last_period", self.signed(period=LAST), now=NOW + 365 * DAY)
         add("period_that_begins_now", self.good, now=PERIOD * DAY)
 
-    def other_periods(self, add: Callable[..., None]) -> None:
+    def other_periods(self, add):
         """Periods that are not answered, or not yet."""
         add("period_at_the_end", self.signed(period=LAST + 1), "report_too_late", now=NOW + 400 * DAY)
         add("period_before_the_beginning", self.signed(period=PERIOD - 2), "report_too_early")
         add("period_of_tomorrow", self.signed(period=PERIOD + 1), "report_too_early")
         add("period_a_second_before_it", self.good, "report_too_early", now=PERIOD * DAY - 1)
 
-    def in_order(self, add: Callable[..., None], wrong: dict[str, Any]) -> None:
+    def in_order(self, add, wrong):
         """Of several faults the first of the order counts."""
         unlisted, foreign = keyid(STRANGER.public), {"campaign": bytes(32), **wrong}
         everything = self.signed(STRANGER, **foreign, node=bytes(8), spec="2.0")
@@ -129,15 +122,13 @@ class Sent(NamedTuple):
         add("wrong_from_the_signature_on", flipped(raw, len(raw) - 1), "bad_signature")
 
 
-def add_file(cases: Collection, kind: str, name: str, *stretches: tuple[bytes, str | None]) -> None:
+def add_file(cases, kind, name, *stretches):
     """One case: a file of these parts, each found as a stretch of its own, with this reason."""
     found = [(len(part), reason) for part, reason in stretches]
     add_parts(cases, kind, name, [part for part, _ in stretches], found)
 
 
-def add_parts(
-    cases: Collection, kind: str, name: str, parts: list[bytes], stretches: list[tuple[int, str | None]]
-) -> None:
+def add_parts(cases, kind, name, parts, stretches):
     """One case: a file of these parts, in which stretches of these lengths and reasons are found."""
     offset, found = 0, []
     for length, reason in stretches:
@@ -150,9 +141,7 @@ def add_parts(
     cases.case(name, kind, parts=texts, expect=found)
 
 
-def add_union(
-    cases: Collection, kind: str, name: str, files: list[list[bytes]], held: list[bytes], **expect: Any
-) -> None:
+def add_union(cases, kind, name, files, held, **expect):
     """One case: the union of these files holds these documents."""
     content = b"".join(sorted(held, key=lambda raw: (place(raw), identity(raw))))
     texts = [cases.keep(f"{name}.{number}", b"".join(file)) for number, file in enumerate(files)]
@@ -160,6 +149,6 @@ def add_union(
     cases.case(name, kind, files=texts, expect=expect)
 
 
-def told(places: set[tuple[bytes, int, bytes]]) -> list[list[Any]]:
+def told(places):
     """Places as a case holds them."""
     return [[campaign.hex(), period, node.hex()] for campaign, period, node in sorted(places)]

@@ -1,7 +1,5 @@
 """Damage to a store of summaries is noticed: a store gives what it gave before, or says that it is damaged."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

@@ -37,7 +37,7 @@ class World(NamedTuple):
     root: bytes
 
     @property
-    def id(self) -> bytes:
+    def id(self):
         return opened(self.campaign).id
 
     def setup(self, keys=tuple(NODE_KEYS[:4]), **options):
@@ -46,16 +46,16 @@ class World(NamedTuple):
     def rekey(self, keys, version=2):
         return self.dealer.rekey(self.campaign, signed_list(self.publisher, keys, version), self.root)
 
-    def request(self, parties, period=PERIOD, version=1) -> bytes:
+    def request(self, parties, period=PERIOD, version=1):
         return build_request(self.id, period, version, parties)
 
 
-def new_dealer(folder, **options) -> Dealer:
+def new_dealer(folder, **options):
     options = {"modulus": MODULUS, "entropy": lambda size: DEALER_SEED[:size], "clock": lambda: NOW, **options}
     return Dealer.create(folder, **options)
 
 
-def new_world(folder, *, honest=500_000, colluding=0, **terms) -> World:
+def new_world(folder, *, honest=500_000, colluding=0, **terms):
     dealer, publisher = new_dealer(folder), Publisher()
     own = TERMS._replace(dealer=dealer.public.key, honest_micro=honest, colluding_micro=colluding, **terms)
     campaign = publisher.sign("campaign", masked_payload(publisher, masked=own))
@@ -167,10 +167,10 @@ def test_keys_are_made_once_and_the_present_book_is_given_again(world):
 
 def test_a_join_and_a_leave_give_new_keys_to_few_and_no_serial_repeats(world):
     campaign = opened(world.campaign)
-    serials: dict[int, bytes] = {}
-    boxes: dict[bytes, bytes] = {}
+    serials = {}
+    boxes = {}
     lists = [NODE_KEYS[:4], NODE_KEYS[:5], NODE_KEYS[1:5], [*NODE_KEYS[:1], *NODE_KEYS[2:5]], NODE_KEYS[:5]]
-    before: set[bytes] = set()
+    before = set()
     for version, keys in enumerate(lists, 1):
         made = world.rekey(keys, version) if version > 1 else world.setup()
         book = read_key_book(made.raw, campaign)

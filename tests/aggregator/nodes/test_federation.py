@@ -1,7 +1,5 @@
 """Variances and intervals of totals: noise of several ε, its kurtosis, and records of several periods."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.node_fleets import keys, noisy, summaries_of, true_sums

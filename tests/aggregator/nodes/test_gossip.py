@@ -1,7 +1,5 @@
 """Nodes that exchange summaries without an aggregator end where an aggregator does: equal sets, totals and models."""
 
-from __future__ import annotations
-
 import shutil
 from random import Random
 
@@ -28,7 +26,7 @@ from protocol.questions import CHANGE_FEATURES, MOMENT, SQUARE
 PEERS = 4
 
 
-def gossip(made, folder, seed: int) -> list[bytes]:
+def gossip(made, folder, seed):
     """The files of four peers that begin with two summaries each and exchange in a random order until all are equal."""
     random = Random(seed)
     campaign = opened(made.campaign.read_bytes())
@@ -37,7 +35,7 @@ def gossip(made, folder, seed: int) -> list[bytes]:
     own = [str(folder / f"{number}.hsn") for number in range(PEERS)]
     for number, path in enumerate(own):
         exchange(campaign, nodes, NOW, path, [str(each) for each in made.summaries[number::PEERS]])
-    digests: set[bytes] = set()
+    digests = set()
     while len(digests) != 1:
         for _ in range(PEERS):
             first, second = random.sample(own, 2)

@@ -1,7 +1,5 @@
 """Mixed fleets: features of devices' reports and features of nodes' sums in one model; one feature of both."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The numbers u of parties: the invariant n/2 < u ≤ n over joins and leaves, and what the printed algorithm does."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
@@ -16,25 +14,25 @@ SEQUENCES = st.lists(st.integers(min_value=-1, max_value=30), max_size=60)
 """−1: a join; another number: the party at this place, modulo n, leaves."""
 
 
-def node(number: int) -> bytes:
+def node(number):
     return number.to_bytes(8, "big")
 
 
-def problems(numbers: dict[bytes, int]) -> list[str]:
+def problems(numbers):
     """What is wrong with numbers of parties."""
     parties, holders = len(numbers), Counter(numbers.values())
     found = [f"{u} of {parties}" for u in numbers.values() if not parties < 2 * u <= 2 * parties]
     return found + [f"{u} has {held}" for u, held in holders.items() if held > ROOM]
 
 
-def others_changed(before: dict[bytes, int], after: dict[bytes, int]) -> int:
+def others_changed(before, after):
     return sum(before[each] != after[each] for each in before.keys() & after.keys())
 
 
 class Printed(Numbering):
     """The algorithm as printed: without the case of a leaver who held the largest number with one other party."""
 
-    def leave(self, node: bytes) -> None:
+    def leave(self, node):
         parties, number = len(self._numbers), self._numbers[node]
         if parties % 2 == 0 and number == parties and len(self._holders[number]) == 2:
             del self._numbers[node]
@@ -42,7 +40,7 @@ class Printed(Numbering):
             return
         super().leave(node)
 
-    def _free(self, parties: int, freed: int = 0) -> int:
+    def _free(self, parties, freed=0):
         """The number that the case names, also if the broken invariant leaves it no room."""
         try:
             return super()._free(parties, freed)
@@ -81,7 +79,7 @@ def test_first_numbers_are_in_the_invariant(parties):
     assert problems(first_numbers(map(node, range(parties)))) == []
 
 
-def grown_and_shrunk(numbering: Numbering, steps: int, seed: int) -> tuple[int, dict[bytes, int]]:
+def grown_and_shrunk(numbering, steps, seed):
     """Random joins and leaves; every second time that many leave, holders of the largest number go first.
 
     Returns:

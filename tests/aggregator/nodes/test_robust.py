@@ -1,7 +1,5 @@
 """Robust rules: exact values, invariance, variances that hold, what lying nodes can do, and the cost on honest data."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

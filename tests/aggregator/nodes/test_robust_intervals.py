@@ -1,7 +1,5 @@
 """Under a robust rule no interval is stated anywhere: the rule is for nodes that may lie, whose acts nobody knows."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

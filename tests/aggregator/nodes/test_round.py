@@ -1,7 +1,5 @@
 """From files of summaries to a signed model: in Python and on the command line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """A store of summaries: a union of sets, in any order, twice or damaged; what is refused, and why."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import sqlite3

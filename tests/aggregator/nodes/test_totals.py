@@ -1,7 +1,5 @@
 """Statistics of decrypted totals: coverage of their intervals for both kinds of noise; the guarantee sheet."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

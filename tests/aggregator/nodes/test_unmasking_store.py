@@ -1,22 +1,11 @@
 """A store of masked messages: it decrypts the sums that the parties encrypted, and nothing else."""
 
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 
 import pytest
 from support.failures import reason
-from support.masked import (
-    DEALER,
-    MODULUS,
-    NODES,
-    TERMS,
-    any_ciphertexts,
-    book_of,
-    masked_payload,
-    secret_of,
-)
+from support.masked import DEALER, MODULUS, NODES, TERMS, any_ciphertexts, book_of, masked_payload, secret_of
 from support.node_fleets import list_of
 from support.nodes import NODE_KEYS, PERIOD
 from support.publisher import DAY, NOW, Publisher

@@ -1,7 +1,5 @@
 """Attacks of docs/math.md, section 8.7: each reads plaintexts of a toy of the paper's scheme and none of ours."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations
 from math import gcd, lcm

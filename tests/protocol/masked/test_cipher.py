@@ -1,7 +1,5 @@
 """Masked sums: what a set's release opens, that nothing else does, and that a wrong mask tells nothing."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Messages, key books, requests and releases: what is built is read, in one way only; sets of messages unite."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,14 +31,7 @@ from protocol.errors import DocumentError, InputError
 from protocol.masked.costs import ciphertexts_of, delta_of, least_parties, ranges_of
 from protocol.masked.keys import MaskedKey, build_key_book, open_key, own_key, read_key_book, seal_key
 from protocol.masked.message import MessageSet, build_message, judge_message, parse_message, read_message
-from protocol.masked.release import (
-    Request,
-    build_release,
-    build_request,
-    check_answers,
-    parse_request,
-    read_release,
-)
+from protocol.masked.release import Request, build_release, build_request, check_answers, parse_request, read_release
 from protocol.nodes.summary import (
     SummarySet,
     build_node_list,

@@ -6,8 +6,6 @@ parties can have, with colluders removed. Data sets are all those of few records
 probabilities are fractions. e^ε is then a power of 1/q.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, product
 from math import ceil

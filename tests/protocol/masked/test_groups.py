@@ -1,7 +1,5 @@
 """Powers with and without gmpy2, the hash into the groups, and exact uniform integers."""
 
-from __future__ import annotations
-
 import random
 from hashlib import sha256
 from math import gcd

@@ -1,7 +1,5 @@
 """Files of strangers for masked campaigns: refused in time and memory that their length, or the campaign, bounds."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest

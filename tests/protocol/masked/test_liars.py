@@ -4,8 +4,6 @@ A whole campaign at its real size: sealed keys of a book, signed messages, a rel
 the limits that docs/math.md, section 6, names.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

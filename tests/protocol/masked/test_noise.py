@@ -5,8 +5,6 @@ step of the sampler has the stated probabilities. Samples: the whole sampler fol
 rate of false alarm. Each kind is shown to reject wrong samplers.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import e, exp, factorial, lgamma, log, log1p
 

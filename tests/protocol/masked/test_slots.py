@@ -1,7 +1,5 @@
 """Slots: totals are read back whatever their signs, what does not fit is refused, and what is no total is noticed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

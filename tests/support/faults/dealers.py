@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 PUBLISHER = Publisher()
 SIGNER = key(91)
 CAMPAIGN = PUBLISHER.sign(
-    "campaign",
-    masked_payload(PUBLISHER, "discrete", masked=TERMS._replace(dealer=SIGNER.public, honest_micro=500_000)),
+    "campaign", masked_payload(PUBLISHER, "discrete", masked=TERMS._replace(dealer=SIGNER.public, honest_micro=500_000))
 )
 ID = opened(CAMPAIGN).id
 LISTS = {1: signed_list(PUBLISHER, NODE_KEYS[:4]), 2: signed_list(PUBLISHER, NODE_KEYS[1:5], 2)}

@@ -125,7 +125,4 @@ class AggregatorHarness(Harness):
         return problems
 
 
-MUTATIONS = {
-    "summaries without synchronisation": without_synchronisation,
-    "summaries without journal": without_journal,
-}
+MUTATIONS = {"summaries without synchronisation": without_synchronisation, "summaries without journal": without_journal}
