@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Context, Decimal
+from fractions import Fraction
 from functools import lru_cache
 from hashlib import sha256
+from math import exp, lgamma, log
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
-    from fractions import Fraction
+
+    from numpy.typing import NDArray
 
 _ARITHMETIC = Context(prec=50, Emin=-999999, Emax=999999)
 
@@ -23,6 +28,22 @@ def window(n: int, p: Fraction, alpha: Fraction) -> tuple[int, int]:
     sums of exact probabilities in 50-digit arithmetic, not a normal approximation.
     """
     return _low(n, p, alpha / 2), n - _low(n, 1 - p, alpha / 2)
+
+
+def probabilities(n: int, chance: float) -> NDArray[np.float64]:
+    """P(X = k) of Binomial(n, chance) for k = 0 … n, from logarithms."""
+    ways = [lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) for k in range(n + 1)]
+    return np.array([exp(ways[k] + k * log(chance) + (n - k) * log(1 - chance)) for k in range(n + 1)])
+
+
+ALPHA = Fraction(1, 10**6)
+"""The chance that :func:`agrees` says no of intervals whose true coverage is within its limits, over fresh seeds."""
+
+
+def agrees(covered: int, repeats: int, least: int = 93, most: int = 97) -> bool:
+    """Whether ``covered`` of ``repeats`` intervals agree with a coverage of ``least`` to ``most`` per cent."""
+    low, high = (window(repeats, Fraction(each, 100), ALPHA) for each in (least, most))
+    return low[0] <= covered <= high[1]
 
 
 def _low(n: int, p: Fraction, tail: Fraction) -> int:

@@ -1,4 +1,4 @@
-"""Statistics without reports: from given sums, or from the counts of one outcome question."""
+"""Statistics without reports: from given sums, from expected or drawn counts, or from the counts of one question."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from aggregator.estimates.recurrence import ONCE, Recurrence
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.source import Source
 from aggregator.estimates.statistics import Statistics
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.tally.tally import Tally
+from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical
 from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, Subject
 from protocol.schema import Label, build_schema
+from support.publisher import NOW
 from support.reports import made
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from protocol.documents.campaign import Campaign
+    from protocol.questions import Question
+    from protocol.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,3 +105,53 @@ def outcome(mechanism, classes: int, counts: Sequence[int], concentration: float
     recurrence = Recurrence(ONCE, (n,), (1 / n if concentration is None else concentration,))
     tally = Tally(campaign.id, (n,), (tuple(counts),))
     return estimate(campaign, tally, recurrence=recurrence).questions[0]
+
+
+def campaign_about(schema: Schema, mechanism: str, epsilon: float = 1, *, version: int = 1, **terms: Any) -> Campaign:
+    """A campaign that asks about a schema; ``terms`` are those of :class:`CampaignParameters`."""
+    parameters = CampaignParameters("x", round(epsilon * 1e6), mechanism, **terms)
+    return parse_campaign(build_campaign(schema, parameters, version, NOW))
+
+
+def tallied(campaign: Campaign, counts: Sequence[Sequence[int]], n: Sequence[int] | None = None, **options):
+    """Estimates from the counts of all questions; without ``n``, every answer is in one count."""
+    whole = tuple(tuple(map(int, one)) for one in counts)
+    return estimate(campaign, Tally(campaign.id, tuple(map(sum, whole)) if n is None else tuple(n), whole), **options)
+
+
+def nobody(campaign: Campaign) -> Statistics:
+    """Estimates of a campaign that nobody answered."""
+    return estimate(campaign, Tally.zero(campaign))
+
+
+def answered(
+    campaign: Campaign,
+    n: int | Sequence[int],
+    shares_of: Callable[[Question], Any],
+    generator: np.random.Generator | None = None,
+) -> Statistics:
+    """Estimates from n answers to each question, or from as many as ``n`` lists.
+
+    Args:
+        shares_of: from a question to the true share of each of its values.
+        generator: draws the people and their answers; without it, the counts are the expected ones.
+    """
+    asked = [n] * len(campaign.questions) if isinstance(n, int) else list(n)
+    counts = []
+    for question, number in zip(campaign.questions, asked, strict=True):
+        shares = np.asarray(shares_of(question), float).ravel()
+        p, q = float(question.mechanism.p), float(question.mechanism.q)
+        chances = q + (p - q) * shares
+        if generator is None:
+            counts.append(np.rint(number * chances))
+        elif question.mechanism.name == "direct":
+            counts.append(generator.multinomial(number, chances / chances.sum()))
+        else:
+            held = generator.multinomial(number, shares / shares.sum())
+            counts.append(generator.binomial(held, p) + generator.binomial(number - held, q))
+    return tallied(campaign, counts, asked)
+
+
+def split(campaign: Campaign, answers: int, generator: np.random.Generator) -> list[int]:
+    """How many of ``answers`` each question gets at random."""
+    return generator.multinomial(answers, [1 / len(campaign.questions)] * len(campaign.questions)).tolist()

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.publisher import NOW
+from support.estimated import campaign_about, tallied
 
 from aggregator.estimates.debias import debias
 from aggregator.estimates.intervals import count_interval, normal_interval
-from aggregator.estimates.reports import estimate
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.reports.tally.tally import Tally
 from protocol import SCALE, mechanisms
-from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric
 from protocol.schema import Label, build_schema
 
@@ -77,15 +73,10 @@ def test_few_answers_are_covered(name, n):
     generator = np.random.default_rng([n, len(name)])
     for title in ("two ends", "a rare class", "a rare square, stretched"):
         table, mean, _ = law_of(mechanism, POPULATIONS[title])
-        ends = _sampled(mechanism, table, n, 400, generator)
+        drawn = generator.choice(len(table), size=(400, n), p=table / table.sum())
+        ends = np.array([interval(mechanism, unit_counts(mechanism, *row), n) for row in drawn.tolist()])
         held = (ends[:, 0] <= n * mean + 1e-6) & (n * mean - 1e-6 <= ends[:, 1])
         assert held.mean() >= 0.85, title
-
-
-def _sampled(mechanism, table, n, times, generator):
-    """Low end, high end and variance for each of ``times`` simulated questions."""
-    drawn = generator.choice(len(table), size=(times, n), p=table / table.sum())
-    return np.array([interval(mechanism, unit_counts(mechanism, *row), n) for row in drawn.tolist()])
 
 
 @pytest.mark.parametrize("name", [*SINGLES, *SIGNS])
@@ -113,10 +104,9 @@ def test_many_answers_have_the_variance_that_they_show(name):
 @pytest.mark.parametrize("name", [*SINGLES, *SIGNS])
 def test_a_campaign_with_one_answer_to_every_question_is_sure_of_nothing(name):
     schema = build_schema(Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0], substitute=0)])
-    terms = CampaignParameters("x", 4_000_000, name, family="gaussian")
-    campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
-    counts = tuple((1, *[0] * (question.mechanism.answers - 1)) for question in campaign.questions)
-    for found in estimate(campaign, Tally(campaign.id, (1,) * len(counts), counts)).questions:
+    campaign = campaign_about(schema, name, 4, family="gaussian")
+    counts = [(1, *[0] * (question.mechanism.answers - 1)) for question in campaign.questions]
+    for found in tallied(campaign, counts).questions:
         if found.subject.kind != "class":
             assert (found.sd > 0.2).all()
             assert (found.high - found.low > 0.5).all()

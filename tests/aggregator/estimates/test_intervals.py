@@ -1,41 +1,28 @@
 """The coverage of 95 % intervals is as stated, computed by exact sums over all counts, without sampling."""
 
-from math import exp, inf, lgamma, log
+from itertools import product
+from math import inf
 
 import numpy as np
 import pytest
+from support.binomial import probabilities as binomial
+from support.estimated import tallied
 from support.mechanisms import kinds
-from support.publisher import Publisher
-from support.reports import opened
+from support.reports import made
 
 from aggregator.estimates.debias import debias
 from aggregator.estimates.intervals import Interval, count_interval, normal_interval
-from aggregator.estimates.reports import estimate
-from aggregator.reports.tally.tally import Tally
 from protocol import mechanisms
 from protocol.mechanisms import FrequencyMechanism
 
 SHARES = (0.0, 0.001, 0.005, 0.02, 0.1, 0.3, 0.5, 0.9, 1.0)
-SETTINGS = [
-    (name, epsilon, size, n, share)
-    for name in kinds(FrequencyMechanism)
-    for epsilon in ("0.1", "1", "4", "8", "16")
-    for size in (2, 8)
-    for n in (20, 60, 400, 3000)
-    for share in SHARES
-]
+SETTINGS = list(product(("0.1", "1", "4", "8", "16"), (2, 8), (20, 60, 400, 3000), SHARES))
 
 
 def supports(mechanism, share):
     """λ, the probability that an answer supports a value held by this share of the fleet."""
     p, q = float(mechanism.p), float(mechanism.q)
     return q + share * (p - q)
-
-
-def binomial(n, chance):
-    """P(X = k) for k = 0 … n, from logarithms."""
-    ways = [lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) for k in range(n + 1)]
-    return np.array([exp(ways[k] + k * log(chance) + (n - k) * log(1 - chance)) for k in range(n + 1)])
 
 
 def coverage(mechanism, n, share, interval):
@@ -67,7 +54,7 @@ def promised(mechanism, n, share):
 @pytest.mark.parametrize("name", kinds(FrequencyMechanism))
 def test_coverage_is_what_the_docstring_states(name):
     seen = set()
-    for _, epsilon, size, n, share in (setting for setting in SETTINGS if setting[0] == name):
+    for epsilon, size, n, share in SETTINGS:
         mechanism = mechanisms.from_epsilon(name, epsilon, size)
         least, most = promised(mechanism, n, share)
         seen.add(least)
@@ -90,13 +77,10 @@ def test_the_promises_hold_for_every_chance_of_support_and_not_only_on_the_grid(
 
 
 def test_rare_values_are_covered_where_the_normal_interval_fails():
+    """Nobody named the value: that does not mean that nobody holds it."""
     mechanism = mechanisms.from_epsilon("oue", "16", 8)
     assert coverage(mechanism, 400, 0.005, normal) < 0.7
     assert coverage(mechanism, 400, 0.005, count_interval) > 0.91
-
-
-def test_nobody_named_it_does_not_mean_that_nobody_holds_it():
-    mechanism = mechanisms.from_epsilon("oue", "16", 8)
     low, high = count_interval(mechanism, 400, debias(mechanism, 400, [0]).estimate)
     assert low[0] <= 0
     assert high[0] > 3
@@ -112,10 +96,9 @@ def test_many_answers_give_the_normal_interval():
 
 def test_a_question_uses_the_law_of_its_counts_or_else_the_normal_one():
     for name in ("oue", "she"):
-        campaign = opened(Publisher().campaign(mechanism=name))
-        sizes = [question.size for question in campaign.questions]
-        tally = Tally(campaign.id, (50, 50, 0), tuple((20,) * size for size in sizes))
-        asked, _, nobody = estimate(campaign, tally).questions
+        campaign = made(mechanism=name)
+        counts = [(20,) * question.size for question in campaign.questions]
+        asked, _, nobody = tallied(campaign, counts, (50, 50, 0)).questions
         low, high = count_interval(campaign.questions[0].mechanism, 50, asked.estimate)
         np.testing.assert_allclose(asked.low, low)
         np.testing.assert_allclose(asked.high, high)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import partial
 
 import numpy as np
 import pytest
-from support.binomial import window
+from support.binomial import agrees
+from support.estimated import campaign_about, nobody, tallied
 from support.mechanisms import EVERY, kinds
-from support.publisher import NOW
 from support.reports import made
 
 from aggregator.estimates.conditional import PRIOR, conditionals
@@ -18,11 +17,7 @@ from aggregator.estimates.joining import join
 from aggregator.estimates.question_estimate import VoteSums, pooled
 from aggregator.estimates.ratios import Others, Variance, cell_variance, own_weight, ratio_interval
 from aggregator.estimates.recurrence import Recurrence
-from aggregator.estimates.reports import estimate
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.reports.tally.tally import Tally
 from protocol import mechanisms
-from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric
 from protocol.mechanisms import FrequencyMechanism
 from protocol.questions import CELL, MOMENT, PRESENT
@@ -124,87 +119,62 @@ def test_the_own_cells_have_the_weight_that_varies_least_at_one_half():
 
 # --- coverage, and what it rejects ---
 
-ALPHA = Fraction(1, 10**6)
-"""Probability that the test rejects intervals with a true coverage of 93 to 97 %, over fresh seeds."""
 REPEATS = 20_000
 
 
-def coverage(pairs=None, *, without_covariance=False):
-    """Number of REPEATS intervals of P(value | class) that contain the truth: `direct`, ε = 0.3, 2 × 2 values."""
+def coverage(pairs=None, *, without_covariance=False, others=None):
+    """Whether REPEATS intervals of P(value | class) hold the truth as often as they say (`direct`, ε = 0.3, 2 × 2).
+
+    Args:
+        others: what the intervals are told of other questions, which then know the share of the class with a standard
+            deviation of 0.3; the own cells have the weight 0.4.
+    """
     mechanism = mechanisms.from_epsilon("direct", "0.3", 4)
     p, q = float(mechanism.p), float(mechanism.q)
     shares, n = np.array([0.35, 0.15, 0.35, 0.15]), 3000
     generator = np.random.default_rng(4)
-    counts = generator.multinomial(n, q + shares * (p - q), REPEATS)
-    estimates = (counts / n - q) / (p - q)
+    estimates = (generator.multinomial(n, q + shares * (p - q), REPEATS) / n - q) / (p - q)
     cell, column = estimates[:, 0], estimates[:, 0] + estimates[:, 2]
-    law = noise_law(mechanism)
-    variance = cell_variance(column, n, law, pairs or pairs_of(mechanism), 2, 1.0)
+    law, pairs = noise_law(mechanism), pairs or pairs_of(mechanism)
+    if others is None:
+        variance = cell_variance(column, n, law, pairs, 2, 1.0)
+    else:
+        column = 0.4 * column + 0.6 * (0.7 + 0.3 * generator.standard_normal(REPEATS))
+        variance = cell_variance(column, n, law, pairs, 2, 1.0, 0.4, others)
     if without_covariance:
         own = [(float(law.at(np.array(share))) + share * (1 - share)) / n for share in (0.35, 0.7)]
         variance = Variance(own[0], 0.0, own[1])
     found = ratio_interval(cell, column, variance)
-    return int(((found.low <= 0.5) & (found.high >= 0.5)).sum())
+    return agrees(int(((found.low <= 0.5) & (found.high >= 0.5)).sum()), REPEATS)
 
 
-def coverage_with_others(*, noise=0.09, joint=0.0):
-    """The same, where other questions know the share of the class with a standard deviation of 0.3; β = 0.4.
-
-    ``noise`` and ``joint`` are what the intervals are told.
-    """
-    mechanism, own = mechanisms.from_epsilon("direct", "0.3", 4), 0.4
-    p, q = float(mechanism.p), float(mechanism.q)
-    shares, n = np.array([0.35, 0.15, 0.35, 0.15]), 3000
-    generator = np.random.default_rng(5)
-    counts = generator.multinomial(n, q + shares * (p - q), REPEATS)
-    estimates = (counts / n - q) / (p - q)
-    elsewhere = 0.7 + 0.3 * generator.standard_normal(REPEATS)
-    share = own * (estimates[:, 0] + estimates[:, 2]) + (1 - own) * elsewhere
-    others = Others(noise, 0.0, joint)
-    variance = cell_variance(share, n, noise_law(mechanism), pairs_of(mechanism), 2, 1.0, own, others)
-    found = ratio_interval(estimates[:, 0], share, variance)
-    return int(((found.low <= 0.5) & (found.high >= 0.5)).sum())
+def test_intervals_of_conditional_probabilities_hold_the_truth_as_often_as_they_say():
+    assert coverage()
+    assert coverage(others=Others(0.09, 0.0, 0.0))
 
 
-def acceptable(covered):
-    low, high = window(REPEATS, Fraction(93, 100), ALPHA)[0], window(REPEATS, Fraction(97, 100), ALPHA)[1]
-    return low <= covered <= high
-
-
-@pytest.mark.parametrize("coverage", [coverage, coverage_with_others])
-def test_intervals_of_conditional_probabilities_hold_the_truth_as_often_as_they_say(coverage):
-    covered = coverage()
-    assert acceptable(covered), f"{covered} of {REPEATS}; false alarm ≤ {float(ALPHA):.0e}"
-
-
-def test_the_coverage_test_rejects_wrong_variances_of_other_questions():
-    assert not acceptable(coverage_with_others(noise=0.0)), "the others' noise left out: too narrow"
-    assert not acceptable(coverage_with_others(joint=-0.3)), "a covariance that is not there: too wide"
-
-
-def test_the_coverage_test_rejects_a_variance_without_covariances():
-    assert not acceptable(coverage(Pairs(0.0, 0.0))), "covariance of two cells left out: too narrow"
-    assert not acceptable(coverage(without_covariance=True)), "covariance of cell and column left out: too wide"
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"others": Others(0.0, 0.0, 0.0)}, id="the others' noise left out: too narrow"),
+        pytest.param({"others": Others(0.09, 0.0, -0.3)}, id="a covariance that is not there: too wide"),
+        pytest.param({"pairs": Pairs(0.0, 0.0)}, id="covariance of two cells left out: too narrow"),
+        pytest.param({"without_covariance": True}, id="covariance of cell and column left out: too wide"),
+    ],
+)
+def test_the_coverage_test_rejects_wrong_variances(wrong):
+    assert not coverage(**wrong)
 
 
 # --- statistics ---
-
-
-def tallied(counts, campaign=CAMPAIGN, n=None):
-    """Statistics of one campaign from the counts of its questions, with ``direct`` answers."""
-    asked = tuple(map(sum, counts)) if n is None else n
-    return estimate(campaign, Tally(campaign.id, asked, tuple(map(tuple, counts))))
 
 
 def of_kind(statistics, kind):
     return [one for one in conditionals(statistics.questions, statistics.schema) if one.subject.kind == kind]
 
 
-EMPTY = [[0, 0], [0] * 8, [0] * 4]
-
-
 def test_without_answers_nothing_is_determined():
-    for one in conditionals(tallied(EMPTY).questions, CAMPAIGN.schema):
+    for one in conditionals(nobody(CAMPAIGN).questions, CAMPAIGN.schema):
         assert one.n == 0
         assert np.isnan(one.raw).all()
         assert not one.devices.determined.any() | one.population.determined.any()
@@ -223,7 +193,7 @@ def test_without_answers_nothing_is_determined():
     ],
 )
 def test_degenerate_counts_give_finite_ends_in_order(cells):
-    (found,) = of_kind(tallied([[0, 0], cells, [0] * 4]), CELL)[:1]
+    (found,) = of_kind(tallied(CAMPAIGN, [[0, 0], cells, [0] * 4]), CELL)[:1]
     column = found.raw.reshape(4, 2)[:, 1]
     for ratio in (found.devices, found.population):
         assert np.isfinite(ratio.low).all() & np.isfinite(ratio.high).all()
@@ -240,33 +210,29 @@ def test_degenerate_counts_give_finite_ends_in_order(cells):
         assert found.population.high[0] == 1
 
 
-def test_intervals_of_the_population_contain_those_of_the_devices():
+def test_intervals_of_the_population_contain_those_of_the_devices_and_only_they_widen_with_repeated_answers():
     counts = [[260, 140], [90, 40, 50, 60, 40, 30, 60, 30], [100, 60, 140, 100]]
-    for one in conditionals(tallied(counts).questions, CAMPAIGN.schema):
+    again = Recurrence("known", (1200,), (1 / 40,))
+    found = [tallied(CAMPAIGN, counts), tallied(CAMPAIGN, counts, recurrence=again)]
+    assert [(one.place, one.n) for one in of_kind(found[0], PRIOR)] == [(None, 1200)]
+    for one, repeated in zip(*(conditionals(each.questions, CAMPAIGN.schema) for each in found), strict=True):
         assert (one.population.low <= one.devices.low + 1e-12).all()
         assert (one.population.high >= one.devices.high - 1e-12).all()
         assert (one.population.high - one.population.low > one.devices.high - one.devices.low).any()
-    prior = of_kind(tallied(counts), PRIOR)[0]
-    assert prior.place is None
-    assert prior.n == 1200
+        np.testing.assert_allclose(repeated.devices.low, one.devices.low)
+        assert (repeated.population.high - repeated.population.low > one.population.high - one.population.low).any()
 
 
-def test_devices_that_answer_again_widen_only_the_population_s_intervals():
-    counts = [[260, 140], [90, 40, 50, 60, 40, 30, 60, 30], [100, 60, 140, 100]]
-    tally = Tally(CAMPAIGN.id, (400, 400, 400), tuple(map(tuple, counts)))
-    repeated = estimate(CAMPAIGN, tally, recurrence=Recurrence("known", (1200,), (1 / 40,)))
-    once = tallied(counts)
-    found = [conditionals(one.questions, CAMPAIGN.schema) for one in (repeated, once)]
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one.devices.low, other.devices.low)
-        assert (one.population.high - one.population.low > other.population.high - other.population.low).any()
+TWO = [[[160, 140], [50, 40, 50, 30, 40, 30, 30, 30], [80, 60, 80, 80]], [[60, 40], [30, 10] * 4, [25] * 4]]
+
+
+def two_campaigns():
+    return [tallied(made(version=version), one) for version, one in enumerate(TWO, 1)]
 
 
 def test_joined_counts_of_equal_mechanisms_have_the_ratios_of_added_counts():
-    campaigns = [made(version=version) for version in (1, 2)]
-    counts = [[[160, 140], [50, 40, 50, 30, 40, 30, 30, 30], [80, 60, 80, 80]], [[60, 40], [30, 10] * 4, [25] * 4]]
-    parts = [tallied(one, campaign) for one, campaign in zip(counts, campaigns, strict=True)]
-    total = tallied([np.add(*pair).tolist() for pair in zip(*counts, strict=True)], campaigns[0])
+    total = tallied(CAMPAIGN, [np.add(*pair) for pair in zip(*TWO, strict=True)])
+    parts = two_campaigns()
     found = join(parts, one_population=True, disjoint=True).statistics
     for one, other in zip(
         conditionals(found.questions, found.schema), conditionals(total.questions, total.schema), strict=True
@@ -277,9 +243,7 @@ def test_joined_counts_of_equal_mechanisms_have_the_ratios_of_added_counts():
 
 
 def test_a_pool_without_a_question_is_the_pool_of_the_others():
-    campaigns = [made(version=version) for version in (1, 2)]
-    counts = [[[160, 140], [50, 40, 50, 30, 40, 30, 30, 30], [80, 60, 80, 80]], [[60, 40], [30, 10] * 4, [25] * 4]]
-    parts = [tallied(one, campaign) for one, campaign in zip(counts, campaigns, strict=True)]
+    parts = two_campaigns()
     for found in (parts[0], join(parts, one_population=True, disjoint=True).statistics):
         votes = [vote for one in found.questions for vote in one.classes]
         sums = VoteSums(votes)
@@ -301,8 +265,7 @@ def test_a_pool_without_a_question_is_the_pool_of_the_others():
 def test_means_are_divided_by_the_class_or_by_the_devices_that_have_the_number():
     features = [Numeric("u", "-1", "1", [0], substitute=0), Numeric("v", "-1", "1", [0], substitute=None)]
     schema = build_schema(Label("y", ["a", "b"]), features)
-    terms = CampaignParameters("x", 4_000_000, "bits", family="gaussian")
-    campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
+    campaign = campaign_about(schema, "bits", 4, family="gaussian")
     n, counts = 100_000, []
     size = 1 / np.tanh(2)  # one bit is the estimate ±B
     for question in campaign.questions:
@@ -315,7 +278,7 @@ def test_means_are_divided_by_the_class_or_by_the_devices_that_have_the_number()
             shares = np.array([0.6, 0.4]) if question.size == 2 else np.array([0.3, 0.2, 0.3, 0.2])
             p, q = float(question.mechanism.p), float(question.mechanism.q)
             counts.append(np.rint(n * (q + shares * (p - q))).astype(int).tolist())
-    statistics = tallied(counts, campaign, (n,) * len(counts))
+    statistics = tallied(campaign, counts, (n,) * len(counts))
     found = of_kind(statistics, MOMENT)
     assert {one.subject.feature for one in found} == {0, 1}
     for one in found:

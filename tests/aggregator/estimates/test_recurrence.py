@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
-from support.binomial import window
+from support.binomial import agrees
 from support.estimated import outcome
 from support.reports import made
 
@@ -19,17 +18,9 @@ from aggregator.reports.tally.tally import Tally
 from aggregator.reports.tally.turnout import turnout_of
 from protocol import mechanisms
 
-ALPHA = Fraction(1, 10**6)
-"""The chance that one of the tests below rejects intervals whose true coverage is 93 to 97 %, over fresh seeds."""
 REPEATS = 600
 DEVICES, PERIODS = 500, 31
 CAMPAIGN = made()
-
-
-def acceptable(covered: int) -> bool:
-    """Whether this number of covering intervals, of REPEATS, agrees with the stated coverage."""
-    least, most = window(REPEATS, Fraction(93, 100), ALPHA)[0], window(REPEATS, Fraction(97, 100), ALPHA)[1]
-    return least <= covered <= most
 
 
 def always(_generator) -> np.ndarray:
@@ -99,18 +90,18 @@ def coverage(answering, epsilon: str, share: float, seed: int = 5) -> dict[str, 
 @pytest.mark.parametrize(("answering", "epsilon"), [(always, "4"), (a_fifth, "4"), (always, "1"), (apart, "4")])
 def test_both_intervals_hold_the_truth_as_often_as_they_say(answering, epsilon):
     covered = coverage(answering, epsilon, 0.3)
-    assert acceptable(covered["devices"]), covered
-    assert acceptable(covered[KNOWN]), f"{covered} of {REPEATS}; false alarm ≤ {float(2 * ALPHA):.0e}"
+    assert agrees(covered["devices"], REPEATS), covered
+    assert agrees(covered[KNOWN], REPEATS), f"{covered} of {REPEATS}; false alarm ≤ 2e-6"
     assert covered[BOUND] >= covered[KNOWN], "the bound never makes an interval narrower"
     if answering is not apart:
-        assert not acceptable(covered[ONCE]), "the test rejects intervals that take answers for people"
+        assert not agrees(covered[ONCE], REPEATS), "the test rejects intervals that take answers for people"
 
 
 @pytest.mark.slow
 def test_a_rare_class_that_few_devices_hold_is_covered_too():
     """One device in a hundred holds the class, and the noise is small: 31 answers of one device count as one person."""
     covered = coverage(always, "8", 0.01)
-    assert acceptable(covered[KNOWN]), covered
+    assert agrees(covered[KNOWN], REPEATS), covered
     assert covered[ONCE] < 0.8 * REPEATS
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from math import exp, lgamma, log
-
 import numpy as np
 import pytest
-from support.publisher import NOW
+from support.binomial import probabilities as binomial
+from support.estimated import campaign_about, tallied
 
 from aggregator.estimates.debias import debias, sign_size
 from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.estimates.recurrence import once
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.spread import spreads
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.choice import forms
 from aggregator.reports.tally.tally import Tally
 from benchmarks.estimates import stated_variance
 from protocol import SCALE, mechanisms
-from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric
 from protocol.mechanisms import INTEGERS, SINGLE
 from protocol.questions import CLASS, MOMENTS, SQUARE
@@ -34,8 +31,7 @@ N = 10**7
 
 
 def campaign_of(mechanism, epsilon, approach=None):
-    terms = CampaignParameters("x", round(epsilon * 1e6), mechanism, family="gaussian", approach=approach)
-    return parse_campaign(build_campaign(SCHEMA, terms, 1, NOW))
+    return campaign_about(SCHEMA, mechanism, epsilon, family="gaussian", approach=approach)
 
 
 def people(shape):
@@ -163,12 +159,8 @@ def test_moments_that_can_not_be_give_a_scatter_that_can():
     campaign = campaign_of("bits", 0.1)
     generator = np.random.default_rng(3)
     for _ in range(200):
-        tally = Tally(
-            campaign.id,
-            (9,) * len(campaign.questions),
-            tuple(tuple(generator.integers(0, 10, q.mechanism.answers).tolist()) for q in campaign.questions),
-        )
-        for found in estimate(campaign, tally).questions:
+        counts = [generator.integers(0, 10, question.mechanism.answers) for question in campaign.questions]
+        for found in tallied(campaign, counts, (9,) * len(counts)).questions:
             assert (found.spread >= 0).all()
             assert (found.spread <= 1).all()
             assert (found.devices_variance <= found.variance + 1e-9).all()
@@ -186,11 +178,9 @@ def test_nobody_asked_is_the_widest_scatter():
 def coverage(mechanism, n, mean, interval):
     """P(low ≤ n·mean ≤ high), summed over every possible number of ones."""
     ones = np.arange(n + 1)
-    chance = (1 + mean / sign_size(mechanism)) / 2
     low, high = interval(mechanism, n, sign_size(mechanism) * (2 * ones - n))
     held = (low <= n * mean + 1e-9) & (n * mean - 1e-9 <= high)
-    ways = [lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) for k in range(n + 1)]
-    return sum(exp(ways[k] + k * log(chance) + (n - k) * log(1 - chance)) for k in np.flatnonzero(held))
+    return binomial(n, (1 + mean / sign_size(mechanism)) / 2)[held].sum()
 
 
 def normal(mechanism, n, found):
@@ -209,21 +199,15 @@ def test_intervals_of_rare_squares_cover_by_the_law_of_their_counts(name, epsilo
             expected = n * (1 + (2 * square - 1) / sign_size(mechanism)) / 2
             if expected >= 1:
                 assert 0.91 <= found <= 0.985, (n, square, found)
-
-
-def test_the_normal_interval_failed_there():
-    mechanism = mechanisms.from_epsilon("bit", "4", 1)
-    assert min(coverage(mechanism, 400, 2 * square - 1, normal) for square in (0.0, 0.005, 0.01)) < 0.92
-    mechanism = mechanisms.from_epsilon("bit", "16", 1)
-    assert coverage(mechanism, 400, -0.99, normal) < 0.9
-    assert coverage(mechanism, 400, -0.99, count_interval) > 0.9
+    if (name, epsilon) == ("bit", "16"):
+        assert coverage(mechanism, 400, -0.99, normal) < 0.9, "the normal interval failed there"
 
 
 def test_a_square_s_interval_is_that_of_its_stretched_answers():
     campaign = campaign_of("bit", 8)
     counts = tuple((90, 10) if q.mechanism.answers == 2 else (40, 30, 30) for q in campaign.questions)
-    tally = Tally(campaign.id, (100,) * len(counts), counts)
-    for question, asked, found in zip(campaign.questions, counts, estimate(campaign, tally).questions, strict=True):
+    estimates = tallied(campaign, counts, (100,) * len(counts)).questions
+    for question, asked, found in zip(campaign.questions, counts, estimates, strict=True):
         if question.kind == CLASS:
             continue
         low, high = count_interval(question.mechanism, 100, debias(question.mechanism, 100, asked).estimate)
