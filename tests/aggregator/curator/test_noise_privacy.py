@@ -1,4 +1,4 @@
-"""Calibrated noise keeps its promise: ratios of densities for neighbouring data sets, and for all shifts and stretches.
+"""Calibrated noise keeps its promise; samplers draw from the law that they name, and rounding is exact.
 
 Numbers are in floating point, from textbook densities (``support.noise``), and share nothing with the proofs.
 """
@@ -6,16 +6,27 @@ Numbers are in floating point, from textbook densities (``support.noise``), and 
 from __future__ import annotations
 
 import itertools
+from decimal import Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from math import exp, floor, log, sqrt
 
 import numpy as np
 import pytest
+from support.binomial import seeds, window
 from support.failures import reason
-from support.noise import log_density
+from support.noise import distribution, log_density
 
+from aggregator.curator import sampling as exponentials
 from aggregator.curator.methods.smooth import release
-from aggregator.curator.noise import NAMES, calibrate, calibrate_to_rho, law, published
+from aggregator.curator.noise import (
+    NAMES,
+    LaplaceLogNormal,
+    TimesExponential,
+    calibrate,
+    calibrate_to_rho,
+    law,
+    published,
+)
 from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
     smooth_sensitivity_of_mean,
@@ -23,11 +34,19 @@ from aggregator.curator.smooth_sensitivity import (
     trimmed_mean,
     variance,
 )
-from protocol.noise.law import PureLaw
+from protocol.noise.law import (
+    Calibration,
+    InversePower,
+    LazyReal,
+    PureLaw,
+    Shifted,
+    Signed,
+    TimesRoot,
+    Uniform,
+    power_tail_magnitude,
+    rounded,
+)
 from protocol.stream import Stream
-
-if TYPE_CHECKING:
-    from protocol.noise.law import Calibration
 
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))
 DELTA = Fraction(1, 1000)
@@ -209,12 +228,6 @@ def test_published_constants_are_those_of_the_paper_and_dearer():
     )
 
 
-def test_a_smaller_smoothing_needs_less_noise():
-    for name in NAMES:
-        default = calibrate(name, Fraction(1, 10), DELTA)
-        assert calibrate(name, Fraction(1, 10), DELTA, default.beta / 4).multiplier < default.multiplier
-
-
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_some_smoothing_of_cauchy_noise_costs_nothing(epsilon):
     """Up to ln(2 cosh ε − 1) the multiplier is that of β = 0, 1/(2 sinh(ε/2))."""
@@ -293,3 +306,189 @@ def test_variances_are_those_of_the_noise():
     found = law("laplace-log-normal")
     mass = np.exp(log_density(found.name, found.sigma)(z)) * np.gradient(z)
     assert (mass * z**2).sum() == pytest.approx(found.variance, rel=1e-4)
+
+
+LAWS = [*NAMES, "gamma3/2", "gamma5/2", "gamma64"]
+FALSE_ALARM = 1e-6
+"""Probability that a right sampler fails one test. The seeds are fixed: what passes once always does."""
+DRAWS = 3500
+SLOW_LAW, FEWER = "laplace-log-normal", 1200
+"""A draw of this law takes four times as long. Its parts, Laplace and normal numbers, are tested with all draws."""
+FINE = 1 << 40
+
+
+def samples(draw, purpose, count):
+    """``count`` draws, rounded to multiples of 2^−40: ``(count,) float64``, sorted."""
+    found = [rounded(Fraction(0), Fraction(FINE), draw(Stream(seed, b"test"))) / FINE for seed in seeds(purpose, count)]
+    return np.sort(np.array(found))
+
+
+def distance(drawn, cdf):
+    """Kolmogorov's distance of an empirical distribution from the true one: of Z, or of |Z| if that is larger.
+
+    A symmetric error is twice as large in the distribution of |Z|, P(|Z| ≤ z) = 2·P(Z ≤ z) − 1.
+    """
+    n = len(drawn)
+    steps = np.arange(n + 1) / n
+    found = [cdf(drawn), 2 * cdf(np.sort(np.abs(drawn))) - 1]
+    return max(max((steps[1:] - expected).max(), (expected - steps[:-1]).max()) for expected in found)
+
+
+def limit(count):
+    """The distance that a right sampler exceeds with probability at most FALSE_ALARM, for any count.
+
+    Massart's inequality, P(distance > d) ≤ 2·e^(−2nd²), for both distances together.
+    """
+    return sqrt(log(4 / FALSE_ALARM) / (2 * count))
+
+
+def cdf_of(name):
+    return distribution(name, getattr(law(name), "sigma", None))
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_draws_follow_the_law(name):
+    count = FEWER if name == SLOW_LAW else DRAWS
+    drawn = samples(law(name).draw, name, count)
+    assert distance(drawn, cdf_of(name)) <= limit(count)
+
+
+def even_runs(stream):
+    """The exponential sampler with runs of even length in place of odd ones."""
+    whole = 0
+    while True:
+        first = last = Uniform(stream)
+        length = 1
+        while exponentials.is_below(following := Uniform(stream), last):
+            last, length = following, length + 1
+        if length % 2 == 0:
+            return Shifted(whole, first)
+        whole += 1
+
+
+def one_coin_too_many(stream):
+    """The normal sampler with k coins in place of k(k − 1) to make e^(−k²/2) of e^(−k/2)."""
+    while True:
+        whole = 0
+        while exponentials._coin_of_half(stream):
+            whole += 1
+        x = Uniform(stream)
+        coins = [exponentials._coin_of_half(stream) for _ in range(whole)]
+        coins += [exponentials._coin_of(stream, x) for _ in range(whole)]
+        if all(coins) and exponentials._coin_of_half_square(stream, x):
+            return Shifted(whole, x)
+
+
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [
+        ("cauchy", lambda stream: Signed(stream, power_tail_magnitude(stream, Fraction(3, 2)))),
+        ("gamma4", lambda stream: Signed(stream, power_tail_magnitude(stream, Fraction(3)))),
+        ("gamma4", lambda stream: power_tail_magnitude(stream, Fraction(4))),
+        ("student-t", lambda stream: Signed(stream, TimesRoot(power_tail_magnitude(stream, Fraction(2)), 3))),
+        ("student-t", lambda stream: Signed(stream, power_tail_magnitude(stream, Fraction(2), 2))),
+        ("laplace", lambda stream: Signed(stream, even_runs(stream))),
+        ("gaussian", lambda stream: Signed(stream, one_coin_too_many(stream))),
+        ("laplace-log-normal", LaplaceLogNormal(Fraction(3, 2)).draw),
+    ],
+)
+def test_a_broken_sampler_is_found(name, draw):
+    """Another power, no sign, one acceptance too few, a missing root, a wrong parity, other coins, another σ."""
+    count = FEWER if name == SLOW_LAW else DRAWS
+    assert distance(samples(draw, f"broken {name}", count), cdf_of(name)) > limit(count)
+
+
+class Known(LazyReal):
+    """A number that is known exactly, in place of a uniform one."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def bounds(self, bits):
+        low = floor(self.value * (1 << bits))
+        return low, low + 1
+
+
+@pytest.mark.parametrize(
+    ("coin", "exponent"),
+    [
+        (exponentials._coin_of_half, 1 / 2),
+        (lambda stream: exponentials._coin_of(stream, Known(Fraction(3, 4))), 3 / 4),
+        (lambda stream: exponentials._coin_of(stream, Known(Fraction(1, 10))), 1 / 10),
+        (lambda stream: exponentials._coin_of_half_square(stream, Known(Fraction(9, 10))), 81 / 200),
+        (lambda stream: exponentials._coin_of_half_square(stream, Known(Fraction(1, 2))), 1 / 8),
+    ],
+)
+def test_a_coin_has_the_probability_that_it_says(coin, exponent):
+    """The heads of 3,000 coins are in an exact binomial window with false alarm 10⁻⁶; twice the exponent is outside."""
+    heads = sum(coin(Stream(seed, b"coin")) for seed in seeds(f"coin {exponent}", 3000))
+    low, high = window(3000, Fraction(exp(-exponent)), Fraction(1, 10**6))
+    assert low <= heads <= high
+    low, high = window(3000, Fraction(exp(-2 * exponent)), Fraction(1, 10**6))
+    assert not low <= heads <= high
+
+
+_PRECISE = Context(prec=700)
+DIGITS = 2048
+
+
+def as_decimal(fraction):
+    return _PRECISE.divide(Decimal(fraction.numerator), Decimal(fraction.denominator))
+
+
+def exact_number(noise):
+    """The number that a lazy real is, to more than 500 digits, by decimal powers, roots and exponentials."""
+    if isinstance(noise, Uniform):
+        return as_decimal(Fraction(noise.bounds(DIGITS)[0], 1 << DIGITS))
+    if isinstance(noise, Signed):
+        value = exact_number(noise._magnitude)
+        return value.copy_negate() if noise._negative else value
+    if isinstance(noise, Shifted):
+        return _PRECISE.add(Decimal(noise._integer), exact_number(noise._real))
+    if isinstance(noise, InversePower):
+        exponent = as_decimal(Fraction(-noise._power, noise._root))
+        return _PRECISE.power(exact_number(noise._uniform), exponent)
+    if isinstance(noise, TimesRoot):
+        return _PRECISE.multiply(exact_number(noise._y), _PRECISE.sqrt(Decimal(noise._square)))
+    assert isinstance(noise, TimesExponential)
+    exponent = _PRECISE.multiply(as_decimal(noise._sigma), exact_number(noise._y))
+    return _PRECISE.multiply(exact_number(noise._x), _PRECISE.exp(exponent))
+
+
+def rounded_decimal(center, scale, value):
+    return floor(center + scale * Fraction(value) + Fraction(1, 2))
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_rounding_is_that_of_the_exact_number(name):
+    """Also where the sum is within 2^−k of the boundary between two integers, k = 20, 100, 300, on either side."""
+    for number, seed in enumerate(seeds(f"rounding {name}", 12)):
+        scale = Fraction(10 ** (number % 4), 7)
+        noise = law(name).draw(Stream(seed, b"test"))
+        value = exact_number(noise)
+        for bits in (20, 100, 300):
+            for side in (-1, 1):
+                near = Fraction(number) + Fraction(1, 2) - scale * Fraction(value) + Fraction(side, 1 << bits)
+                found = rounded(near, scale, noise)
+                assert found == rounded_decimal(near, scale, value) == number + (side > 0)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_bounds_hold_the_exact_number_and_shrink(name):
+    for seed in seeds(f"bounds {name}", 5):
+        noise = law(name).draw(Stream(seed, b"test"))
+        found = [[Fraction(end, 1 << bits) for end in noise.bounds(bits)] for bits in (64, 128, 512, 1024)]
+        value = Fraction(exact_number(noise))
+        assert all(low <= value <= high for low, high in found)
+        assert found[-1][1] - found[-1][0] < Fraction(1, 1 << 900)
+
+
+def test_rounding_without_the_last_bits_is_seen():
+    """A rounding that decides by 64 bits alone differs from that of the exact number."""
+    seed = next(iter(seeds("coarse", 1)))
+    value = Fraction(exact_number(law("gaussian").draw(Stream(seed, b"test"))))
+    near = Fraction(1, 2) - value - Fraction(1, 1 << 100)
+    low, _ = law("gaussian").draw(Stream(seed, b"test")).bounds(30)
+    assert rounded(near, Fraction(1), law("gaussian").draw(Stream(seed, b"test"))) == 0
+    high = law("gaussian").draw(Stream(seed, b"test")).bounds(30)[1]
+    assert {floor(near + Fraction(end, 1 << 30) + Fraction(1, 2)) for end in (low, high)} == {0, 1}

@@ -186,13 +186,6 @@ def test_a_division_spends_nearly_all_and_never_more(adjacency, division, epsilo
     assert epsilon_micro - 6 <= cost.epsilon_micro <= epsilon_micro
 
 
-@pytest.mark.parametrize("method", ["global-std", "global-var", "smooth", "smooth-trimmed", "bun-steinke"])
-@pytest.mark.parametrize("adjacency", ["add-remove", "change"])
-def test_means_per_class_cover_no_changed_label_and_no_unknown_size(method, adjacency):
-    with pytest.raises(InputError, match="adjacency_uncovered"):
-        cost_of_fit(SCHEMA, FitTerms(method, MICRO, adjacency=adjacency))
-
-
 DENSITIES = {
     "cauchy": lambda z: 1 / (1 + z**2),
     "gamma4": lambda z: 1 / (1 + z**4),

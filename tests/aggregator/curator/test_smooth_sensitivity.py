@@ -1,10 +1,14 @@
-"""Smooth sensitivity equals exhaustive search on small grids and the O(n²) definition, and it is smooth."""
+"""Smooth sensitivity equals exhaustive search and its definition, and it is smooth; docs/smooth.md says what is so."""
 
 from __future__ import annotations
 
+import doctest
 import itertools
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -12,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.failures import reason
-from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
 
+from aggregator.curator.noise import NAMES, calibrate, calibrate_to_rho, published
 from aggregator.curator.smooth_sensitivity import (
     FLOOR_BITS,
     BoundedValues,
@@ -24,6 +28,7 @@ from aggregator.curator.smooth_sensitivity import (
     trimmed_mean,
     variance,
 )
+from protocol.errors import InputError
 from protocol.noise.rational_bounds import exp_below
 
 BETAS = (Fraction(1, 60), Fraction(3, 10), Fraction(2))
@@ -125,7 +130,7 @@ def test_the_mean_equals_its_definition(values_and_width, beta, data):
     trim = data.draw(st.integers(0, (len(values) - 1) // 2))
     bounded = BoundedValues(np.array(values) - 5, -5, width - 5)
     changes = changes_of_mean(np.sort(np.array(values, dtype=float)), width, trim)
-    defined = smooth(changes, float(beta))
+    defined = largest(changes, float(beta))
     close(smooth_sensitivity_of_mean(bounded, beta, trim).value, defined, beta, len(values))
     assert trimmed_mean(bounded, trim) == exact_mean(values, trim) - 5
 
@@ -136,7 +141,7 @@ def test_the_variance_equals_its_definition(values_and_width, beta):
     values, width = values_and_width
     bounded = BoundedValues(np.array(values) - 5, -5, width - 5)
     changes = changes_of_variance(np.sort(np.array(values, dtype=float)), width)
-    defined = smooth(changes, float(beta))
+    defined = largest(changes, float(beta))
     close(smooth_sensitivity_of_variance(bounded, beta).value, defined, beta, len(values))
     assert variance(bounded) == exact_variance(values)
 
@@ -283,3 +288,119 @@ def test_large_numbers_stay_exact():
 )
 def test_what_can_not_be_computed_is_refused(expected, make):
     assert reason(make) == expected
+
+
+def changes_of_mean(x, width, trim):
+    """A(t) of the trimmed mean for t = 0 … n, by the formula of docs/smooth.md, over all l.
+
+    Args:
+        x: sorted values in 0 … ``width``, ``(n,) float64``.
+        trim: m, how many values are left out at either end.
+    """
+    n = len(x)
+    padded = np.concatenate([np.zeros(n + 2), x, np.full(n + 2, width)])  # x_(i) is padded[i + n + 1]
+    found = []
+    for t in range(n + 1):
+        l = np.arange(t + 2)
+        upper, lower = n - trim + 1 + t - l, trim + 1 - l
+        found.append((padded[np.clip(upper, -n, 2 * n) + n + 1] - padded[np.clip(lower, -n, 2 * n) + n + 1]).max())
+    return np.array(found) / (n - 2 * trim)
+
+
+def changes_of_variance(x, width):
+    """A(t) of the variance for t = 0 … n, by the cases (i) and (ii) of docs/smooth.md, over all kept values.
+
+    ``x`` are sorted values in 0 … ``width``, ``(n,) float64``.
+    """
+    n = len(x)
+    found = np.zeros(n + 1)
+    for side in (x, width - x[::-1]):
+        for t in range(n + 1):
+            if t >= 1:
+                r = side[: n - t].sum() / (n - 1)
+                found[t] = max(found[t], max(width - r, r) ** 2)
+            if t <= n - 1:
+                total = side[: n - t].sum()  # all but the t largest
+                next_largest = side[n - t - 1]
+                kept = np.arange(n)
+                rest = np.where(kept < n - t, total - side, total - next_largest)
+                r = rest / (n - 1)
+                candidates = np.maximum((width - r) ** 2 - (side - r) ** 2, np.where(side > r, (side - r) ** 2, 0))
+                found[t] = max(found[t], candidates.max())
+    return found * (n - 1) / n**2
+
+
+def largest(changes, beta):
+    """The largest e^(−βt)·A(t); ``changes`` is A(0) … A(n)."""
+    return float((np.exp(-beta * np.arange(len(changes))) * changes).max())
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "smooth.md").read_text("utf-8")
+EPSILON, DELTA = Fraction(1, 10), Fraction(1, 10**6)
+
+
+def rows_of(first_heading):
+    """The cells of the rows of a table, by the text of its first heading."""
+    lines = re.search(rf"^\| {first_heading} \|.*?(?=\n\n)", PAGE, re.MULTILINE | re.DOTALL)[0].splitlines()[2:]
+    return [[cell.strip().replace("`", "") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def numbers_in(text):
+    return [float(Fraction(each)) for each in re.findall(r"\d+/\d+|\d+\.?\d*", text.split("(")[0])]
+
+
+def test_the_example_prints_what_the_page_says():
+    [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    example = doctest.DocTestParser().get_doctest(code, {}, "smooth.md", None, None)
+    assert len(example.examples) > 10
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_the_table_of_noises_holds():
+    rows = {row[0]: row for row in rows_of("noise")}
+    assert set(NAMES) == set(rows)
+    for name in NAMES:
+        found = calibrate(name, EPSILON, DELTA)
+        _, _, _, default, deviation, paper = rows[name]
+        assert numbers_in(default) == pytest.approx(
+            [float(found.multiplier * EPSILON), float(found.beta / EPSILON)], rel=6e-3
+        )
+        if deviation == "infinite":
+            assert found.law.variance == np.inf
+        else:
+            assert numbers_in(deviation) == pytest.approx([found.variance(Fraction(1)) ** 0.5 / 10], rel=6e-3)
+        try:
+            constants = published(name, EPSILON, DELTA)
+        except InputError:
+            assert paper == ""
+        else:
+            assert numbers_in(paper) == pytest.approx(
+                [float(constants.multiplier * EPSILON), float(constants.beta / EPSILON)], rel=6e-3
+            )
+
+
+def test_what_is_said_of_laplace_log_normal_noise_holds():
+    found = calibrate_to_rho("laplace-log-normal", EPSILON**2 / 2, DELTA)
+    said = re.search(r"its kc is ([\d.]+) and the sd of its noise ([\d.]+)·S/c", " ".join(PAGE.split()))
+    assert float(said[1]) == pytest.approx(float(found.multiplier * EPSILON), abs=0.05)
+    assert float(said[2]) == pytest.approx(found.variance(Fraction(1)) ** 0.5 / 10, abs=0.05)
+
+
+def test_the_table_of_scales_holds():
+    n, half = 10_000, 1024
+    shares = (np.arange(n) + 0.5) / n
+    near = [round(NormalDist(0, half / 10).inv_cdf(share)) for share in shares]
+    even = np.round((2 * shares - 1) * half).astype(np.int64)
+    rows = [row for row in rows_of("values, ε = 0.1") if row]
+    data = [BoundedValues(values, -half, half) for values in (near, even) for _ in range(3)]
+    noises = 2 * [calibrate("cauchy", EPSILON), published("cauchy", EPSILON), calibrate("student-t", EPSILON)]
+    assert len(rows) == len(data)
+    for row, each, noise in zip(rows, data, noises, strict=True):
+        whole = global_sensitivity_of_mean(n, 2 * half)
+        found = [
+            smooth_sensitivity_of_variance(each, noise.beta).value / global_sensitivity_of_variance(n, 2 * half),
+            smooth_sensitivity_of_mean(each, noise.beta).value / whole,
+            smooth_sensitivity_of_mean(each, noise.beta, n // 20).value / whole,
+        ]
+        scales = [float(noise.multiplier * EPSILON * one) for one in found]
+        assert [float(cell) for cell in row[2:]] == pytest.approx(scales, abs=0.006), row

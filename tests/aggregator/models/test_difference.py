@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from support.asked import ASK, answered, people
 from support.commands import invoke, run
+from support.estimated import answered as answers
 from support.failures import reason_of
 from support.publisher import NOW, Publisher
 from support.reports import made
 
 import aggregator
-from aggregator.estimates.reports import estimate
 from aggregator.models.comparison import (
     QUANTILES,
     Change,
@@ -29,7 +29,6 @@ from aggregator.models.comparison import (
 )
 from aggregator.models.fitting import fit
 from aggregator.models.scoring import Model
-from aggregator.reports.tally.tally import Tally
 from protocol.documents.asked import restricted
 from protocol.errors import InputError
 from protocol.features import Numeric
@@ -53,13 +52,7 @@ def truth(seed):
 
 def drawn(joint, n, rng):
     """Statistics of n answers to every question, and their model."""
-    asked, cells = [], []
-    for question, shares in zip(CAMPAIGN.questions, joint, strict=True):
-        p, q = float(question.mechanism.p), float(question.mechanism.q)
-        chances = q + (p - q) * shares
-        cells.append(tuple(rng.multinomial(n, chances / chances.sum()).tolist()))
-        asked.append(n)
-    statistics = estimate(CAMPAIGN, Tally(CAMPAIGN.id, tuple(asked), tuple(cells)))
+    statistics = answers(CAMPAIGN, n, lambda question: joint[CAMPAIGN.questions.index(question)], rng)
     parameters = fit(statistics)
     return Model(statistics.schema, parameters.log_prior, parameters.terms), statistics
 
@@ -136,16 +129,11 @@ def test_without_statistics_only_values_are_compared():
     assert agreement(old, old, frame, frame) == 1
 
 
-def test_models_on_other_schemas_are_refused():
-    old, _ = drawn(truth(1), 500, np.random.default_rng(5))
-    schema = build_schema(Label("other", list(old.classes)), old.schema.features)
-    assert reason_of(InputError, compare, old, Model(schema, old.log_prior, old.terms)) == "schemas_differ"
-
-
-def test_reports_of_another_schema_are_named_as_such():
+def test_models_or_reports_of_another_schema_are_refused():
     old, statistics = drawn(truth(1), 500, np.random.default_rng(5))
     schema = build_schema(Label("other", list(old.classes)), old.schema.features)
     model = Model(schema, old.log_prior, old.terms)
+    assert reason_of(InputError, compare, old, model) == "schemas_differ"
     with pytest.raises(InputError, match="the reports are of another schema"):
         compare(model, model, statistics, statistics)
 

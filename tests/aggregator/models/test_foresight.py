@@ -6,15 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from support.publisher import NOW
+from support.estimated import answered, campaign_about, split, tallied
 
-from aggregator.estimates.reports import estimate
 from aggregator.models import foresight
 from aggregator.models.fitting import fit
 from aggregator.models.foresight import ASSUMES_NORMAL, Foresight, foresee
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.reports.tally.tally import Tally
-from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import INTEGERS
 from protocol.schema import Label, build_schema
@@ -24,22 +20,15 @@ VALUES = 4
 
 def statistics_of(generator, features, reports, strength, epsilon=1):
     """Statistics of a discrete campaign. Each class prefers other values, by ``strength``."""
-    schema = build_schema(
-        Label("y", ["a", "b"]), [Categorical(f"x{i}", list("wxyz")[:VALUES], substitute=0) for i in range(features)]
-    )
-    terms = CampaignParameters("x", round(epsilon * 1e6), "direct")
-    campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
+    named = [Categorical(f"x{i}", list("wxyz")[:VALUES], substitute=0) for i in range(features)]
+    campaign = campaign_about(build_schema(Label("y", ["a", "b"]), named), "direct", epsilon)
     prior = np.array([0.6, 0.4])
     tables = np.full((VALUES, 2), (1 - strength) / VALUES)
     tables[0, 0] += strength
     tables[1, 1] += strength
-    n, counts = generator.multinomial(reports, [1 / len(campaign.questions)] * len(campaign.questions)), []
-    for question, asked in zip(campaign.questions, n.tolist(), strict=True):
-        truth = prior if question.feature is None else (tables * prior).ravel()
-        p, q = float(question.mechanism.p), float(question.mechanism.q)
-        chances = q + truth * (p - q)
-        counts.append(tuple(generator.multinomial(asked, chances / chances.sum()).tolist()))
-    return estimate(campaign, Tally(campaign.id, tuple(n.tolist()), tuple(counts))), tables, prior
+    n = split(campaign, reports, generator)
+    found = answered(campaign, n, lambda q: prior if q.feature is None else tables * prior, generator)
+    return found, tables, prior
 
 
 def best_accuracy(tables, prior, features, generator):
@@ -60,6 +49,8 @@ def test_with_many_reports_it_is_the_accuracy_of_the_best_rule():
     assert found.most - found.least < 0.1
     assert found.largest_class == pytest.approx(0.6, abs=0.01)
     assert found.warning is None
+    assert "a value that has a substitute" in found.assumes, "reports do not tell substitutes from values"
+    assert foresee(statistics, "simplex") == found
 
 
 def true_accuracy(statistics, tables, prior, generator):
@@ -99,35 +90,25 @@ def test_the_interval_holds_the_models_accuracy_and_no_good_model_is_called_usel
     assert narrow > told / 2, "so a tenth of the interval would be found too narrow"
 
 
-@pytest.mark.slow
-def test_a_good_model_of_few_reports_is_not_called_useless():
-    """A feature whose differences are within the noise keeps a possible signal."""
-    generator = np.random.default_rng(5)
-    found = [foresee(statistics_of(generator, 6, 1000, 0.25, 2)[0], "simplex") for _ in range(5)]
-    assert not any(one.beats is False for one in found)
-
-
 def certain(campaign, truth_of, n=10**7):
     """Statistics of n answers to every question, with the expected counts."""
     counts = []
     for question in campaign.questions:
         truth = np.asarray(truth_of(question.subject), np.float64)
         if question.mechanism.layout == INTEGERS:
-            counts.append(tuple(round(number * n * 1024) for number in truth.tolist()))
+            counts.append(np.rint(truth * n * 1024))
         else:
             p, q = float(question.mechanism.p), float(question.mechanism.q)
-            counts.append(tuple(round(n * (q + share * (p - q))) for share in truth.tolist()))
-    return estimate(campaign, Tally(campaign.id, (n,) * len(counts), tuple(counts)))
+            counts.append(np.rint(n * (q + truth * (p - q))))
+    return tallied(campaign, counts, (n,) * len(counts))
 
 
 def test_a_missing_value_is_no_evidence_since_devices_leave_it_out():
     """The value is missing for most records of one class. Counting it as evidence would give an accuracy of 85 %."""
-    schema = build_schema(Label("y", ["a", "b"]), [Categorical("x", ["u", "v"])])
-    campaign = parse_campaign(build_campaign(schema, CampaignParameters("x", 4_000_000, "direct"), 1, NOW))
+    campaign = campaign_about(build_schema(Label("y", ["a", "b"]), [Categorical("x", ["u", "v"])]), "direct", 4)
     prior, table = np.array([0.45, 0.55]), np.array([[0.1, 0.45], [0.1, 0.45], [0.8, 0.1]])
-    found = foresee(
-        certain(campaign, lambda about: prior if about.kind == "class" else (table * prior).ravel()), "simplex"
-    )
+    statistics = answered(campaign, 10**7, lambda q: prior if q.feature is None else table * prior)
+    found = foresee(statistics, "simplex")
     assert found.accuracy == pytest.approx(0.55, abs=0.02)
     assert found.beats is not True
 
@@ -135,8 +116,7 @@ def test_a_missing_value_is_no_evidence_since_devices_leave_it_out():
 def test_a_number_that_is_often_missing_has_its_own_mean_where_it_is_there():
     """Moments are divided by the share of the class's records with the number; missing numbers stay missing."""
     schema = build_schema(Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0], substitute=None)])
-    terms = CampaignParameters("x", 8_000_000, "laplace", family="gaussian")
-    campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
+    campaign = campaign_about(schema, "laplace", 8, family="gaussian")
     prior, there = np.array([0.6, 0.4]), np.array([0.2, 0.9])
     mean, deviation = np.array([-0.3, 0.3]), 0.2
 
@@ -158,15 +138,6 @@ def test_a_number_that_is_often_missing_has_its_own_mean_where_it_is_there():
     assert found.accuracy == pytest.approx((score.argmax(axis=1) == label).mean(), abs=0.03)
 
 
-@pytest.mark.slow
-def test_tables_of_pure_noise_promise_nothing():
-    """With useless features and few reports, over many stores, no model is expected to beat the largest class."""
-    generator = np.random.default_rng(2)
-    found = [foresee(statistics_of(generator, 10, 3000, 0.0)[0], "simplex") for _ in range(4)]
-    assert sum(one.warning is not None for one in found) >= 3
-    assert sum(one.beats is True for one in found) <= 1
-
-
 RARE = [
     [[0.3, 0.19], [0.0, 0.14], [0.7, 0.67]],
     [[0.31, 0.0], [0.66, 0.56], [0.03, 0.44]],
@@ -175,19 +146,14 @@ RARE = [
 """For each of three features P(value | class), the last value missing; the second class is rare."""
 
 
-@pytest.mark.parametrize("seed", [17, 23])
-def test_a_small_gain_where_one_class_is_rare_is_not_denied(seed):
+def test_a_small_gain_where_one_class_is_rare_is_not_denied():
     """The model is right for more than the largest class's 95 %, which no simulated fleet of these statistics shows."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(20)
     prior, tables = np.array([0.95, 0.05]), np.array(RARE)
     schema = build_schema(Label("y", ["a", "b"]), [Categorical(f"x{i}", ["u", "v"]) for i in range(3)])
-    campaign = parse_campaign(build_campaign(schema, CampaignParameters("x", 3_000_000, "oue"), 1, NOW))
-    n, counts = generator.multinomial(4000, [1 / len(campaign.questions)] * len(campaign.questions)).tolist(), []
-    for question, asked in zip(campaign.questions, n, strict=True):
-        truth = prior if question.feature is None else (tables[question.feature] * prior).ravel()
-        p, q = float(question.mechanism.p), float(question.mechanism.q)
-        counts.append(tuple(generator.binomial(asked, q + truth * (p - q)).tolist()))
-    statistics = estimate(campaign, Tally(campaign.id, tuple(n), tuple(counts)))
+    campaign = campaign_about(schema, "oue", 3)
+    n = split(campaign, 4000, generator)
+    statistics = answered(campaign, n, lambda q: prior if q.feature is None else tables[q.feature] * prior, generator)
     model, right = fit(statistics), 0.0
     for codes in product(range(3), repeat=3):
         score = model.log_prior + sum(model.terms[i][code] for i, code in enumerate(codes) if code < 2)
@@ -219,23 +185,18 @@ OF_SKEWED = [
 """For each of six features P(value | class); one class of three is rare."""
 
 
-def skewed_campaign():
-    """A campaign about the features of :data:`OF_SKEWED`, at ε = 1."""
-    named = [Categorical(f"x{i}", list("uvwx")[: len(table)], substitute=0) for i, table in enumerate(OF_SKEWED)]
-    schema = build_schema(Label("y", ["often", "seldom", "rare"]), named)
-    return parse_campaign(build_campaign(schema, CampaignParameters("x", 1_000_000, "oue"), 1, NOW))
+NAMED = [Categorical(f"x{i}", list("uvwx")[: len(table)], substitute=0) for i, table in enumerate(OF_SKEWED)]
+SKEWED_CAMPAIGN = campaign_about(build_schema(Label("y", ["often", "seldom", "rare"]), NAMED), "oue")
 
 
-def skewed_statistics(campaign, devices, seed):
-    """Statistics of a random fleet."""
-    generator, counts = np.random.default_rng(seed), []
-    n = generator.multinomial(devices, [1 / len(campaign.questions)] * len(campaign.questions)).tolist()
-    for question, asked in zip(campaign.questions, n, strict=True):
-        of_feature = 1.0 if question.feature is None else np.array(OF_SKEWED[question.feature])
-        held = generator.multinomial(asked, (of_feature * np.array(SKEWED)).ravel())
-        p, q = float(question.mechanism.p), float(question.mechanism.q)
-        counts.append(tuple((generator.binomial(held, p) + generator.binomial(asked - held, q)).tolist()))
-    return estimate(campaign, Tally(campaign.id, tuple(n), tuple(counts)))
+def skewed_statistics(seed):
+    """Statistics of a random fleet of 20,000 devices."""
+    generator = np.random.default_rng(seed)
+
+    def shares_of(question):
+        return np.array(SKEWED) * (1.0 if question.feature is None else np.array(OF_SKEWED[question.feature]))
+
+    return answered(SKEWED_CAMPAIGN, split(SKEWED_CAMPAIGN, 20_000, generator), shares_of, generator)
 
 
 def skewed_truth(statistics):
@@ -253,10 +214,9 @@ def test_rare_and_impossible_values_do_not_make_a_model_seem_worse_than_it_is():
 
     The seeds are fixed. An interval that holds 95 % misses more than two of six with probability 2e-3.
     """
-    campaign = skewed_campaign()
     inside, apart = 0, []
     for seed in range(6):
-        statistics = skewed_statistics(campaign, 20_000, seed)
+        statistics = skewed_statistics(seed)
         found, (truth, _) = foresee(statistics, "posterior"), skewed_truth(statistics)
         assert found.accuracy is not None
         inside += found.least <= truth <= found.most
@@ -266,8 +226,7 @@ def test_rare_and_impossible_values_do_not_make_a_model_seem_worse_than_it_is():
 
 
 def test_recall_of_every_class_is_expected_and_a_class_that_is_never_predicted_is_named():
-    campaign = skewed_campaign()
-    statistics = skewed_statistics(campaign, 20_000, 10)
+    statistics = skewed_statistics(10)
     found, (_, recall) = foresee(statistics, "posterior"), skewed_truth(statistics)
     assert [one.name for one in found.recall] == ["often", "seldom", "rare"]
     for one, truth in zip(found.recall[:2], recall, strict=False):
@@ -295,14 +254,7 @@ def test_expected_and_measured_accuracy_are_one_sentence(measured, said):
     assert unknown.endswith("what was expected is not known yet.")
 
 
-def test_the_condition_names_substitutes_since_reports_do_not_tell_them_from_values():
-    statistics, _, _ = statistics_of(np.random.default_rng(5), 3, 3000, 0.25)
-    assert "a value that has a substitute" in foresee(statistics, "simplex").assumes
-
-
-def test_the_same_statistics_give_the_same_numbers_and_the_warning_both():
-    statistics, _, _ = statistics_of(np.random.default_rng(3), 5, 400, 0.0)
-    assert foresee(statistics, "simplex") == foresee(statistics, "simplex")
+def test_the_warning_says_both_numbers():
     text = Foresight(0.412, 0.6, 0.55, 0.65, beats=False).warning
     assert text is not None
     assert "41.2%" in text
@@ -329,22 +281,18 @@ def test_too_few_reports_are_not_known_and_not_said_as_a_fact():
     The interval of the share fails in at most 5 % of the runs, more than 3 of 12 with probability 2e-3.
     """
     schema = build_schema(Label("y", ["a", "b", "c"]), [Numeric(f"u{i}", "-1", "1", [0]) for i in range(8)])
-    campaign = parse_campaign(
-        build_campaign(schema, CampaignParameters("x", 1_000_000, "bits", family="gaussian"), 1, NOW)
-    )
-    generator = np.random.default_rng(7)
-    held = []
+    campaign = campaign_about(schema, "bits", family="gaussian")
+    generator, held = np.random.default_rng(7), []
     for _ in range(12):
-        n = generator.multinomial(100, [1 / len(campaign.questions)] * len(campaign.questions)).tolist()
-        counts = tuple(
-            tuple(generator.multinomial(asked, [1 / 3] * 3).tolist())
-            if question.feature is None and question.kind == "class"
-            else tuple(generator.binomial(asked, 0.5, question.mechanism.answers).tolist())
+        n = split(campaign, 100, generator)
+        counts = [
+            generator.multinomial(asked, [1 / 3] * 3)
+            if question.kind == "class"
+            else generator.binomial(asked, 0.5, question.mechanism.answers)
             for question, asked in zip(campaign.questions, n, strict=True)
-        )
-        found = foresee(estimate(campaign, Tally(campaign.id, tuple(n), counts)), "simplex")
-        assert found.accuracy is None
-        assert found.beats is None
+        ]
+        found = foresee(tallied(campaign, counts, n), "simplex")
+        assert (found.accuracy, found.beats) == (None, None)
         assert found.warning is not None
         held.append(found.low <= 1 / 3 <= found.high)
     assert sum(held) >= 9
@@ -354,17 +302,16 @@ def test_too_few_reports_are_not_known_and_not_said_as_a_fact():
 @pytest.mark.parametrize("reports", [0, 5, 3000])
 def test_gaussian_campaigns_with_few_or_no_reports_have_an_answer(mechanism, reports):
     schema = build_schema(Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0]), Numeric("v", "-1", "1", [0])])
-    terms = CampaignParameters("x", 1_000_000, mechanism, family="gaussian")
-    campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
+    campaign = campaign_about(schema, mechanism, family="gaussian")
     generator = np.random.default_rng(4)
     n = [reports // len(campaign.questions)] * len(campaign.questions)
     counts = [
-        tuple(generator.integers(-900, 900, q.mechanism.answers).tolist())
+        generator.integers(-900, 900, q.mechanism.answers)
         if q.mechanism.layout == INTEGERS
-        else tuple(generator.multinomial(asked, [1 / q.mechanism.answers] * q.mechanism.answers).tolist())
+        else generator.multinomial(asked, [1 / q.mechanism.answers] * q.mechanism.answers)
         for q, asked in zip(campaign.questions, n, strict=True)
     ]
-    found = foresee(estimate(campaign, Tally(campaign.id, tuple(n), tuple(counts))), "simplex")
+    found = foresee(tallied(campaign, counts, n), "simplex")
     assert found.accuracy is None or 0 <= found.accuracy <= 1
     assert 0.5 <= found.largest_class <= 1
     assert 0 <= found.low <= found.largest_class <= found.high <= 1

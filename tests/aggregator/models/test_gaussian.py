@@ -1,25 +1,30 @@
-"""Gaussian models: exact moments give the exact fit; device and aggregator compute equal scores from one file."""
+"""Gaussian models: exact moments give the exact fit; device and aggregator score alike; ``truncated-gaussian``."""
 
+from __future__ import annotations
+
+import math
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from support.estimated import summed
+from support.estimated import campaign_about, summed
 from support.failures import reason_of
 from support.publisher import NOW, Publisher
 
 from aggregator.models.baselines import fit_plain, fit_plain_family, fit_plain_gaussian
 from aggregator.models.encoding import observe
 from aggregator.models.fitting import NormalParameters, fit
+from aggregator.models.interchange import to_json, to_sklearn
 from aggregator.models.reduction import fit_projection
 from aggregator.models.scoring import Model
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.models import fitted_model
+from edge_sdk.classifier import Classifier
 from edge_sdk.device import Device
 from protocol import SCALE
 from protocol.documents import model
-from protocol.documents.campaign import GAUSSIAN, Fit, parse_campaign
+from protocol.documents.campaign import GAUSSIAN, Fit
+from protocol.documents.model import GaussianModel, Normal, build_payload, log_mass, parse_model
 from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical, Numeric
 from protocol.questions import MOMENT, MOMENTS
@@ -48,10 +53,7 @@ def people(*, missing=0.0, seed=1):
 
 
 def campaign_of(schema, mechanism="bits", approach=None, **changes):
-    terms = CampaignParameters(
-        "g", 4_000_000, mechanism, family=GAUSSIAN, approach=approach, postprocess="paper", **changes
-    )
-    return parse_campaign(build_campaign(schema, terms, 1, NOW))
+    return campaign_about(schema, mechanism, 4, family=GAUSSIAN, approach=approach, postprocess="paper", **changes)
 
 
 def exact_statistics(campaign, frame):
@@ -127,13 +129,6 @@ def test_a_number_that_nobody_was_asked_about_says_nothing_of_the_class():
     assert term.variance == pytest.approx([1 / 3] * 3)
 
 
-def test_an_unknown_postprocess_is_refused():
-    assert (
-        reason_of(InputError, fit, exact_statistics(campaign_of(schema_of()), people()), "guess")
-        == "postprocess_unknown"
-    )
-
-
 def document_of(schema, frame):
     statistics = exact_statistics(campaign_of(schema), frame)
     common = {
@@ -158,7 +153,9 @@ def variants():
 @pytest.mark.parametrize("schema", list(variants()))
 def test_a_device_scores_as_the_aggregator_does(schema):
     document = document_of(schema, people(missing=0.05))
-    signed = Publisher().sign("model", model.build_payload(document))
+    payload = model.build_payload(document)
+    assert model.build_payload(model.parse_model(payload)) == payload
+    signed = Publisher().sign("model", payload)
     frame = people(missing=0.2, seed=9).drop(columns="y").iloc[:150]
     frame.iloc[0] = [np.nan, np.nan, np.nan, "r"]
     frame.iloc[1] = [1e300, -1e300, 0.0, "unheard of"]
@@ -173,32 +170,11 @@ def test_a_device_scores_as_the_aggregator_does(schema):
     assert len(set(predicted)) == 3
 
 
-@pytest.mark.parametrize("schema", list(variants()))
-def test_a_gaussian_model_survives_its_bytes(schema):
-    document = document_of(schema, people())
-    payload = model.build_payload(document)
-    back = model.parse_model(payload)
-    assert isinstance(back, model.GaussianModel)
-    assert model.build_payload(back) == payload
-    for index in schema.numeric:
-        assert back.terms[index].mean == pytest.approx(document.terms[index].mean, rel=1e-6)
-    assert [part.name for part in back.schema.observed] == [part.name for part in schema.observed]
-
-
 def test_parameters_that_are_of_the_wrong_kind_are_refused():
     document = document_of(schema_of(), people())
-    flat = model.Normal((0.0,) * 3, (0.0,) * 3)
-    assert (
-        reason_of(DocumentError, model.build_payload, document._replace(terms=(flat, *document.terms[1:])))
-        == "invalid_model"
-    )
-    assert (
-        reason_of(DocumentError, model.build_payload, document._replace(terms=(document.terms[1], *document.terms[1:])))
-        == "invalid_model"
-    )
-    assert (
-        reason_of(DocumentError, model.build_payload, document._replace(terms=document.terms[:-1])) == "invalid_model"
-    )
+    first, second, *others = document.terms
+    for terms in ((model.Normal((0.0,) * 3, (0.0,) * 3), second, *others), (second, second, *others), (first, second)):
+        assert reason_of(DocumentError, model.build_payload, document._replace(terms=terms)) == "invalid_model"
 
 
 @pytest.mark.parametrize("family", ["discrete", "gaussian", "truncated-gaussian"])
@@ -208,3 +184,52 @@ def test_the_plain_model_has_the_family_and_the_floor_of_a_fit(family):
     expected = fit_plain(frame, schema) if family == "discrete" else fit_plain_gaussian(frame, schema, 0.25)
     assert [np.shape(term) for term in found.terms] == [np.shape(term) for term in expected.terms]
     assert np.array_equal(found.scores(frame), expected.scores(frame))
+
+
+NUMBER = build_schema(Label("y", ["a", "b"]), [Numeric("x", "0", "10", [0], substitute=0)])
+
+
+def truncated(mean, variance, *, is_truncated=True):
+    term = Normal(mean, variance)
+    prior = (math.log(0.5),) * 2
+    common = (Publisher().header("m"), bytes(32), NUMBER, prior, (term,), bytes(32), None, {})
+    return GaussianModel(*common, is_truncated=is_truncated)
+
+
+@pytest.mark.parametrize("mean", [-1.0, -0.3, 0.0, 0.999, 1.0])
+@pytest.mark.parametrize("variance", [1e-12, 0.01, 1.0, 1e6, 3e38])
+def test_the_density_integrates_to_one(mean, variance):
+    points = np.unique(np.concatenate([np.linspace(-1, 1, 20001), mean + np.linspace(-8, 8, 20001) * variance**0.5]))
+    points = points[np.abs(points) <= 1]
+    log_density = (
+        -0.5 * math.log(2 * math.pi * variance) - log_mass(mean, variance) - (points - mean) ** 2 / 2 / variance
+    )
+    assert abs(np.trapezoid(np.exp(log_density), points) - 1) < 1e-4
+
+
+def test_device_and_aggregator_score_alike_and_unlike_an_uncut_distribution():
+    body = truncated((-0.9, 0.4), (0.5, 0.25))
+    cut = parse_model(build_payload(body))
+    assert cut.is_truncated
+    frame = pd.DataFrame({"x": [0.0, 2.5, 5.0, 9.0, 10.0, None]})
+    wide = Model.of(cut).scores(frame)
+    device = Classifier(cut, lambda: NOW)
+    narrow = [device.scores({"x": None if math.isnan(x) else x}) for x in frame.x]
+    assert np.abs(wide - np.array(narrow)).max() < 1e-12
+    plain = Model.of(truncated((-0.9, 0.4), (0.5, 0.25), is_truncated=False)).scores(frame)
+    masses = np.array([log_mass(m, v) for m, v in zip(*cut.terms[0], strict=True)])
+    assert np.allclose(plain[:5] - wide[:5], masses)
+    assert np.allclose(plain[5], wide[5])
+    assert to_json(Model.of(cut))["terms"][0]["kind"] == "truncated-normal"
+
+
+def test_a_mean_outside_is_refused_only_where_the_distribution_is_cut():
+    build_payload(truncated((-1.5, 0.0), (1.0, 1.0), is_truncated=False))
+    with pytest.raises(DocumentError, match="invalid_model"):
+        build_payload(truncated((-1.5, 0.0), (1.0, 1.0)))
+
+
+def test_scikit_learn_has_no_form_for_it():
+    pytest.importorskip("sklearn")
+    with pytest.raises(InputError, match="not_exportable"):
+        to_sklearn(Model.of(truncated((-0.5, 0.4), (0.5, 0.25))))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.estimated import summed
+from support.estimated import answered, split, summed, tallied
 from support.examples import examples
 from support.publisher import Publisher
 from support.reports import made, opened
@@ -22,7 +22,7 @@ from aggregator.models.postprocess import posterior as posterior_tables
 from aggregator.models.postprocess.joint_tables import joint_table
 from aggregator.models.postprocess.methods import POSTPROCESSES
 from aggregator.models.postprocess.noisy_gamma import REACH, posterior
-from aggregator.reports.tally.tally import Tally
+from aggregator.models.postprocess.posterior import Moments, shrunk
 from benchmarks.models import estimators as bench
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -161,8 +161,8 @@ def test_skewed_or_unknown_classes_give_little_weight_to_far_tables():
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_nobody_or_one_device_gives_probabilities(mechanism, n):
     campaign = made(mechanism=mechanism, epsilon_micro=100_000)
-    counts = tuple((n,) + (0,) * (question.size - 1) for question in campaign.questions)
-    found = fit(estimate(campaign, Tally(campaign.id, (n,) * len(counts), counts)), "posterior")
+    counts = [(n,) + (0,) * (question.size - 1) for question in campaign.questions]
+    found = fit(tallied(campaign, counts), "posterior")
     for table in (found.log_prior, *found.terms):
         assert np.isfinite(table).all()
         np.testing.assert_allclose(np.exp(table).sum(axis=0), 1)
@@ -183,16 +183,11 @@ COPIED = build_schema(
 MANY = opened(Publisher(schema=COPIED).campaign(mechanism="direct", epsilon_micro=4_000_000))
 
 
-def answers_about_copies(devices, rare, rng):
-    """Counts of a fleet whose features are all the same bit; the bit is 1 in 40 % of one class, 60 % of the other."""
-    n = rng.multinomial(devices, np.full(COPIES + 1, 1 / (COPIES + 1)))
-    cells = np.array([0.6 * (1 - rare), 0.4 * rare, 0.4 * (1 - rare), 0.6 * rare])
-    counts = []
-    for question, number in zip(MANY.questions, n.tolist(), strict=True):
-        law = np.array([1 - rare, rare]) if question.size == 2 else cells
-        kept = float(question.mechanism.p) - float(question.mechanism.q)
-        counts.append(tuple(rng.multinomial(number, kept * law + (1 - kept) / question.size).tolist()))
-    return Tally(MANY.id, tuple(n.tolist()), tuple(counts))
+def about_copies(devices, rng, rare=0.2):
+    """Statistics of features that are all the same bit, which is 1 in 40 % of one class and 60 % of the other."""
+    cells = [0.6 * (1 - rare), 0.4 * rare, 0.4 * (1 - rare), 0.6 * rare]
+    shares = {2: [1 - rare, rare], 4: cells}
+    return answered(MANY, split(MANY, devices, rng), lambda question: shares[question.size], rng)
 
 
 def accuracy_on_copies(fitted, rare):
@@ -209,7 +204,7 @@ def test_few_reports_of_many_features_do_not_outvote_skewed_classes():
     """The features tell too little to name the rare class. Without the pull, the models lose 18 points; with it 2."""
     rng, rare, lost = np.random.default_rng(1), 0.2, []
     for _ in range(40):
-        found = estimate(MANY, answers_about_copies(60, rare, rng))
+        found = about_copies(60, rng)
         alone = 1 - rare if class_shares(found).share.argmax() == 0 else rare
         lost.append(alone - accuracy_on_copies(fit(found, "posterior"), rare))
     assert np.mean(lost) < 0.05
@@ -217,7 +212,7 @@ def test_few_reports_of_many_features_do_not_outvote_skewed_classes():
 
 def test_with_more_reports_the_pull_vanishes(monkeypatch):
     monkeypatch.setattr(posterior_tables, "SHARP", np.inf)
-    found = estimate(MANY, answers_about_copies(10_000_000, 0.2, np.random.default_rng(1)))
+    found = about_copies(10_000_000, np.random.default_rng(1))
     pulled = tables(found)
     monkeypatch.setattr(posterior_tables, "MANY", np.inf)
     for one, other in zip(pulled.likelihood, tables(found).likelihood, strict=True):
@@ -259,14 +254,12 @@ LARGE = opened(Publisher(schema=WEAK).campaign(mechanism="direct", epsilon_micro
 
 def weak_features(devices, rng):
     """Estimates about 36 features of which the first 4 tell of the class and the others nothing."""
-    n = devices // len(LARGE.questions)
-    counts = []
-    for number, question in enumerate(LARGE.questions):
-        rate = 0.7 if 1 <= number <= 4 else 0.5
-        law = np.array([0.5, 0.5]) if question.size == 2 else np.array([rate, 1 - rate, 1 - rate, rate]) / 2
-        kept = float(question.mechanism.p) - float(question.mechanism.q)
-        counts.append(tuple(rng.multinomial(n, kept * law + (1 - kept) / question.size).tolist()))
-    return estimate(LARGE, Tally(LARGE.id, (n,) * len(counts), tuple(counts)))
+
+    def shares_of(question):
+        rate = 0.7 if question.feature in range(4) else 0.5
+        return [0.5, 0.5] if question.size == 2 else np.array([rate, 1 - rate, 1 - rate, rate]) / 2
+
+    return answered(LARGE, devices // len(LARGE.questions), shares_of, rng)
 
 
 def test_many_features_without_zeros_need_less_noise_for_the_tables_of_simplex(monkeypatch):
@@ -285,14 +278,7 @@ def test_many_features_without_zeros_need_less_noise_for_the_tables_of_simplex(m
 
 def test_a_table_of_many_zeros_needs_no_less_noise_among_many_features():
     """Every record of a value has one class: half of the cells are zeros."""
-    n, questions = 10_000, LARGE.questions
-    law = np.array([0.5, 0, 0, 0.5])
-    counts = []
-    for question in questions:
-        true = np.array([0.5, 0.5]) if question.size == 2 else law
-        kept = float(question.mechanism.p) - float(question.mechanism.q)
-        counts.append(tuple(np.round(n * (kept * true + (1 - kept) / question.size)).astype(int).tolist()))
-    found = estimate(LARGE, Tally(LARGE.id, tuple(map(sum, counts)), tuple(counts)))
+    found = answered(LARGE, 10_000, lambda question: [0.5, 0.5] if question.size == 2 else [0.5, 0, 0, 0.5])
     exact, ours = (POSTPROCESSES[name](found, [0]).likelihood[0] for name in ("simplex", "posterior"))
     np.testing.assert_array_equal(exact, ours)
 
@@ -340,7 +326,7 @@ def associations(strength, epsilon, repeats):
 
 def test_features_that_tell_nothing_hardly_ever_count_as_clear():
     for epsilon in ("1", "4"):
-        assert (associations(0.0, epsilon, 40) >= posterior_tables.CLEAR).mean() <= 0.1
+        assert (associations(0.0, epsilon, 20) >= posterior_tables.CLEAR).mean() <= 0.1
     assert (associations(1.5, "4", 10) >= posterior_tables.CLEAR).mean() >= 0.7
 
 
@@ -360,3 +346,69 @@ def test_many_features_that_clearly_tell_the_class_are_not_pulled_to_independenc
                 differences[is_ruled].append(bench.right(*fit(statistics, "posterior"), *new) - sharp)
     assert np.mean(differences[True]) > -1
     assert np.mean(differences[False]) < -1
+
+
+SHARE = np.array([0.6, 0.3, 0.1])
+MEAN = np.array([-0.4, 0.1, 0.5])
+VARIANCE = np.array([0.05, 0.1, 0.02])
+
+
+def moments_with(noise, seed=None):
+    """Moments of three classes; their estimates have errors of this variance if there is a seed."""
+    first, second = SHARE * MEAN, SHARE * (VARIANCE + MEAN**2)
+    if seed is not None:
+        errors = np.random.default_rng(seed).normal(0, noise**0.5, (2, 3))
+        first, second = first + errors[0], second + errors[1]
+    return Moments(first, second, np.full(3, noise), np.full(3, noise), SHARE)
+
+
+def test_without_noise_the_moments_stay():
+    mean, variance = shrunk(moments_with(1e-14))
+    assert mean == pytest.approx(MEAN, abs=1e-6)
+    assert variance == pytest.approx(VARIANCE, abs=1e-6)
+
+
+def test_with_noise_alone_all_classes_are_equal():
+    """Far beyond any signal: mean 0, and variances equal to a part in a thousand."""
+    mean, variance = shrunk(moments_with(1e6, seed=1))
+    assert np.ptp(mean) < 1e-3
+    assert np.ptp(np.log(variance)) < 1e-3
+
+
+def test_the_more_noise_the_nearer_to_the_pooled_mean():
+    found = [shrunk(moments_with(noise)) for noise in (1e-14, 1e-4, 1e-3, 1e-2, 1.0, 1e3)]
+    spreads = [np.ptp(mean) for mean, _ in found]
+    assert spreads == sorted(spreads, reverse=True)
+    pooled = SHARE @ MEAN
+    assert np.abs(found[3][0] - pooled).max() < np.abs(MEAN - pooled).max()
+
+
+def test_fewer_variances_are_near_zero_than_in_the_moments_alone():
+    """Noise of the size of the moments themselves, 200 draws: no variance falls to a fiftieth of the pooled one."""
+    raw, kept = [], []
+    for seed in range(200):
+        of = moments_with(0.01, seed)
+        raw.append(of.second / SHARE - (of.first / SHARE) ** 2)
+        kept.append(shrunk(of)[1])
+    least = (VARIANCE @ SHARE) / 50
+    assert (np.array(raw) < least).mean() > 0.2
+    assert (np.array(kept) < least).mean() < 0.01
+    assert (np.array(kept) > 0).all()
+
+
+@pytest.mark.parametrize("order", [[1, 0, 2], [2, 1, 0], [1, 2, 0]])
+def test_the_order_of_the_classes_does_not_matter(order):
+    of = moments_with(0.01, seed=4)
+    mean, variance = shrunk(of)
+    other = shrunk(Moments(*(part[order] for part in of)))
+    np.testing.assert_allclose(other[0], mean[order], rtol=1e-9)
+    np.testing.assert_allclose(other[1], variance[order], rtol=1e-9)
+
+
+def test_impossible_moments_give_possible_parameters():
+    """Second moments below 0 and first moments beyond 1, with little noise stated."""
+    of = Moments(np.array([3.0, -2.0, 0.0]), np.array([-1.0, 5.0, 0.0]), np.full(3, 1e-6), np.full(3, 1e-6), SHARE)
+    mean, variance = shrunk(of)
+    assert (np.abs(mean) <= 1).all()
+    assert np.isfinite(variance).all()
+    assert (variance > 0).all()

@@ -6,17 +6,14 @@ import json
 
 import numpy as np
 import pytest
-from support.publisher import NOW
+from support.estimated import campaign_about, tallied
+from support.estimated import nobody as unanswered
 from support.reports import made
 
 from aggregator.estimates.cells import NOT_DETERMINED, parameter_rows
 from aggregator.estimates.conditional import conditionals
-from aggregator.estimates.reports import estimate
 from aggregator.models.published import MOST_FEATURES, interval_card, published
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.reports.tally.tally import Tally
 from protocol import canonical
-from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical, Numeric
 from protocol.questions import CELL
 from protocol.schema import Label, build_schema
@@ -34,8 +31,8 @@ COLUMNS = {
 """Name of each number in the JSON → column of the frame."""
 
 
-def statistics_of(campaign=CAMPAIGN, counts=COUNTS):
-    return estimate(campaign, Tally(campaign.id, tuple(map(sum, counts)), counts))
+def statistics_of(counts=COUNTS):
+    return tallied(CAMPAIGN, counts)
 
 
 @pytest.mark.parametrize("postprocess", ["paper", "simplex"])
@@ -80,7 +77,7 @@ def test_the_table_names_every_parameter_and_says_what_is_not_determined():
     label = CAMPAIGN.schema.label
     assert rows[0][0] == f"P({label.name}={label.classes[0]})"
     assert f"| {label.name}={label.classes[1]})" in rows[3][0]
-    nobody = estimate(CAMPAIGN, Tally.zero(CAMPAIGN))
+    nobody = unanswered(CAMPAIGN)
     assert published(nobody) is None
     blank = parameter_rows(conditionals(nobody.questions, nobody.schema), None, nobody.schema)
     assert {row[1:] for row in blank} == {("", "", "", "")}
@@ -90,11 +87,8 @@ def gaussian(mechanism):
     schema = build_schema(
         Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0], substitute=0), Categorical("f", ["0", "1"])]
     )
-    terms = CampaignParameters("x", 4_000_000, mechanism, family="gaussian")
-    campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
-    counts = tuple((300,) * question.mechanism.answers for question in campaign.questions)
-    tally = Tally(campaign.id, tuple(sum(one) for one in counts), counts)
-    return estimate(campaign, tally)
+    campaign = campaign_about(schema, mechanism, 4, family="gaussian")
+    return tallied(campaign, [(300,) * question.mechanism.answers for question in campaign.questions])
 
 
 @pytest.mark.parametrize("mechanism", ["bits", "bit", "duchi", "laplace"])
@@ -118,6 +112,6 @@ def test_the_card_is_small_and_canonical():
     assert canonical.pack(interval_card(gaussian("duchi")))
 
     schema = build_schema(Label("y", ["a", "b"]), [Categorical(f"f{n}", ["0", "1"]) for n in range(MOST_FEATURES + 6)])
-    campaign = parse_campaign(build_campaign(schema, CampaignParameters("x", 4_000_000, "direct"), 1, NOW))
-    counts = tuple((40,) * question.mechanism.answers for question in campaign.questions)
-    assert len(interval_card(statistics_of(campaign, counts))["interval_widths"]) == MOST_FEATURES
+    campaign = campaign_about(schema, "direct", 4)
+    statistics = tallied(campaign, [(40,) * question.mechanism.answers for question in campaign.questions])
+    assert len(interval_card(statistics)["interval_widths"]) == MOST_FEATURES

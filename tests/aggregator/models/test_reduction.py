@@ -1,8 +1,6 @@
 """PCA and DCA agree with independent computations; integer projections agree with floats, on devices and in frames."""
 
-import gzip
 import json
-import os
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,6 @@ from aggregator.models.encoding import NO_NUMBER, observe, recognise
 from aggregator.models.population import check_pilot, outside
 from aggregator.models.reduction import fit_directions, fit_projection
 from aggregator.publishing.schemas.projection_file import FORMAT, parse_projection_text, projection_text
-from benchmarks.shared import reference
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Numeric
@@ -35,7 +32,8 @@ def clouds(seed, rows=200, n=5, classes=3):
 
 
 def schema_of(n, substitute=0):
-    return build_schema(LABEL, [Numeric(f"x{i}", "-1", "1", [0], substitute=substitute) for i in range(n)])
+    """Features with different bounds, and all with room for what :func:`clouds` draws."""
+    return build_schema(LABEL, [Numeric(f"x{i}", f"{-1 - i}", f"1.{i}", [0], substitute=substitute) for i in range(n)])
 
 
 def frame_of(x, labels):
@@ -178,44 +176,3 @@ def test_what_lies_outside_the_bounds_is_counted():
     table = pd.DataFrame({"x0": ["-1", "1", "1.0001", "-7", "?", "0"], "label": ["0", "1", "2", "0", "1", "2"]})
     (found,) = outside(check_pilot(table, schema_of(1)), schema_of(1))
     assert found == ("x0", 1, 1, 1)
-
-
-def numeric_names():
-    if not reference.available():
-        return ["absent"]
-    entries = json.loads((reference.FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"]
-    return [name for name, entry in entries.items() if any(part["kind"] == "numeric" for part in entry["columns"])]
-
-
-def some_rows(frame):
-    """About 6000 rows of a data set. Among them are the least and the greatest value of every feature."""
-    some = set(range(0, len(frame), max(1, len(frame) // 6000)))
-    for name in frame.columns[1:]:
-        values = frame[name].to_numpy(float)
-        some |= {int(np.nanargmin(values)), int(np.nanargmax(values))}
-    return frame.iloc[sorted(some)]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name if number < 2 else pytest.param(name, marks=pytest.mark.slow) for number, name in enumerate(numeric_names())],
-)
-@pytest.mark.parametrize("method", ["pca", "dca"])
-def test_shared_data_sets_project_within_a_4096th_and_alike(name, method):
-    if not reference.available():
-        if os.environ.get("CI"):
-            pytest.fail("the reference data sets are missing in CI")
-        pytest.skip("the reference data sets are not beside the repository (HEARSAY_REFERENCE)")
-    folder = reference.FOLDER / "datasets"
-    entry = json.loads((folder / "schema.json").read_text("utf-8"))["datasets"][name]
-    columns = [part for part in entry["columns"] if part["kind"] == "numeric" and part["name"] != "label"]
-    path = folder / f"{name}.csv.gz"
-    with gzip.open(path if path.exists() else folder / f"{name}.train.csv.gz", "rt", encoding="utf-8") as file:
-        frame = pd.read_csv(file, na_values=["?"], dtype={"label": str}, skipinitialspace=True)
-    features = [Numeric(part["name"], str(part["min"]), str(part["max"]), [0]) for part in columns]
-    schema = build_schema(Label("label", entry["label"]["classes"]), features)
-    frame = some_rows(frame[["label", *(feature.name for feature in features)]])
-    for components in {1, len(features)}:
-        made = fit_projection(frame, schema, method, components, bins=4)
-        assert made.worst_error < LEAST_PRECISION
-        check_same_everywhere(made.schema, frame.iloc[:: max(1, len(frame) // 1000)])
