@@ -137,10 +137,7 @@ def test_a_key_book_is_fetched_and_a_message_is_sent(tree, tmp_path, publisher):
     (tree / "keys").mkdir()
     (tree / "keys" / "dealer.key").write_bytes(b"secret")
     policy = Policy.of(allow_masked=True)
-    with (
-        serving_of(tree) as (server, _),
-        Node.provision(tmp_path / "s", trust=publisher.root(), policy=policy) as node,
-    ):
+    with serving_of(tree) as (server, _), Node.provision(tmp_path / "s", trust=publisher.root(), policy=policy) as node:
         transport = open_transport(server.url)
         sync(node, transport, campaigns=["wards"])
         campaign = node.campaign("wards")

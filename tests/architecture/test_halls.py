@@ -14,10 +14,7 @@ import halls
 
 MOST_CHILDREN = 16
 """Files and folders of a folder beside ``__init__.py``. A larger number is a reason to think, and never to split."""
-LARGER = {
-    "protocol/mechanisms",
-    "benchmarks/speed",
-}
+LARGER = {"protocol/mechanisms", "benchmarks/speed"}
 """One file per mechanism, and one per command: these folders grow with every mechanism or command."""
 MOST_HALLS = 14
 MOST_LINES = 850

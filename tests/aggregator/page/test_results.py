@@ -95,11 +95,7 @@ def test_a_long_name_stands_above_its_bar_and_is_whole():
 
 
 def test_bins_of_large_numbers_have_names_without_exponents_that_all_differ():
-    assert Numeric("hours", "0", "30000", [-32768, 0]).labels() == [
-        "[0, 7500)",
-        "[7500, 15000)",
-        "[15000, 30000]",
-    ]
+    assert Numeric("hours", "0", "30000", [-32768, 0]).labels() == ["[0, 7500)", "[7500, 15000)", "[15000, 30000]"]
     close = Numeric("x", "1000000", "1000001", [0, 1, 2], substitute=0).labels()
     assert len(set(close)) == 4
     assert not any("e+" in label for label in close)
