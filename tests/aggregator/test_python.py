@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from support.commands import mushrooms, run
+from support.commands import mushrooms, run, told
 from support.failures import reason_of
 from support.publisher import NOW, Publisher
 from support.reports import batch, report
@@ -93,7 +93,7 @@ def test_a_whole_round_is_that_of_the_commands(twins):
     model = aggregator.make_model(twins / "api", twins / "s2", days=9)
     assert model.raw == (twins / "m.hsm").read_bytes()
     assert model.model.predict(aggregator.read_table(_data(twins))).tolist() == [
-        *json.loads(run("predict", twins / "m.hsm", _data(twins), "--json").stdout)["predicted"]
+        *told("predict", twins / "m.hsm", _data(twins))["predicted"]
     ]
     run("evaluate", "ask", twins / "m.hsm", "--workspace", twins / "cli", "--epsilon", "2", "--series", "quality",
         "-o", twins / "e.hsc")  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_whole_round_is_that_of_the_commands(twins):
     answers = [report(asked.campaign, n, 0, period=first) for n in range(50)]
     (twins / "o.hsr").write_bytes(batch(asked.campaign, answers))
     aggregator.ingest(asked.raw, [twins / "o.hsr"], twins / "s3", trust=twins / "api" / "root.hst")
-    shown = json.loads(run("evaluate", "show", "--store", twins / "s3", "--json").stdout)
+    shown = told("evaluate", "show", "--store", twins / "s3")
     found = aggregator.evaluate(twins / "s3")
     assert (shown["reports"], shown["accuracy"]["estimate"]) == (found.reports, found.accuracy.estimate)
     assert [each["share"] for each in shown["confusion"]] == [cell.share for cell in found.confusion]
@@ -228,7 +228,7 @@ def test_what_is_said_about_a_campaign_is_what_the_commands_say(twins):
 
     for file, role, version in ((twins / "c.hsc", "campaign", 1), (root, "root", 1)):
         found = aggregator.verify(file, root, now=NOW)
-        said = json.loads(run("verify", file, "--trust", root, "--json").stdout)
+        said = told("verify", file, "--trust", root)
         assert (found.role, found.header.version, found.root_version) == (role, version, said["root_version"])
         assert (said["name"], said["expires"]) == (found.header.name, found.header.expires)
         assert said["signatures"] == json.loads(json.dumps(found.standing.to_output(as_json=True)))
@@ -272,7 +272,7 @@ def test_a_closed_fleet_and_a_quarantine_without_commands(twins):
     aggregator.ingest(made.raw, [twins / "r.hsr"], twins / "store", now=NOW)
     store = aggregator.open_store(twins / "store")
     ((file, piece),) = [(kept.file, piece) for kept in store.quarantined() for piece in kept.pieces]
-    listed = json.loads(run("quarantine", "ls", "--store", twins / "store", "--json").stdout)["kept"]
+    listed = told("quarantine", "ls", "--store", twins / "store")["kept"]
     assert [(each["file"], each["reason"], each["offset"]) for each in listed] == [(file, piece.reason, piece.offset)]
     assert store.conflicts([fleet]) == []
     again = aggregator.retry_quarantine(store, now=NOW + made.campaign.time_precision)

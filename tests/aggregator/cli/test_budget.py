@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from support.commands import run
+from support.commands import run, told
 
 DATA = "class,width\ne,1\np,2.5\ne,?\n"
 
@@ -18,7 +16,7 @@ def files(tmp_path):
 
 
 def shown(path):
-    return json.loads(run("budget", "show", path, "--json").stdout)
+    return told("budget", "show", path)
 
 
 def test_a_new_budget_is_shown_in_words_and_as_json(files):

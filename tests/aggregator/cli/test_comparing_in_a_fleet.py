@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from nacl.pwhash import argon2id
-from support.commands import run
+from support.commands import run, told
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened
 
@@ -53,7 +51,7 @@ def shown(work, name, reports):
     (work / f"{name}.hsr").write_bytes(batch(CAMPAIGN, reports))
     run("ingest", work / "c.hsc", work / f"{name}.hsr", "--store", work / name)
     show = ("evaluate", "show", "--store", work / name)
-    return [json.loads(run(*show, *more, "--json").stdout) for more in ((), listed)]
+    return [told(*show, *more) for more in ((), listed)]
 
 
 def of_population(found):
@@ -76,13 +74,9 @@ def test_the_list_tells_devices_that_answer_once_from_those_that_answer_twice(fl
     bounded, known = shown(work, "twice", twice)
     assert known["populations"]["effective_devices"] == bounded["populations"]["effective_devices"] == [half]
     assert of_population(known) == pytest.approx(of_population(bounded))
-
-
-def test_a_device_that_is_not_in_the_list_is_named_as_the_reason(fleet):
-    work, secrets = fleet
-    (work / "a.hsr").write_bytes(batch(CAMPAIGN, [answer(bytes(32), FIRST), *(answer(one, FIRST) for one in secrets)]))
+    (work / "a.hsr").write_bytes(batch(CAMPAIGN, [answer(bytes(32), FIRST), *halves]))
     run("ingest", work / "c.hsc", work / "a.hsr", "--store", work / "s")
-    assert len(json.loads(run("evaluate", "show", "--store", work / "s", "--json").stdout)["models"]) == len(NAMES)
-    refused = run("evaluate", "show", "--store", work / "s", "--fleet", work / "f" / "fleet.hsf",
-                  "--passphrase-file", work / "secret", status=1)  # fmt: skip
+    show = ("evaluate", "show", "--store", work / "s")
+    assert len(told(*show)["models"]) == len(NAMES)
+    refused = run(*show, "--fleet", work / "f" / "fleet.hsf", "--passphrase-file", work / "secret", status=1)
     assert refused.stderr.startswith("fleet_incomplete: ")

@@ -27,27 +27,14 @@ def files(tmp_path):
 def test_what_was_done_is_said(files, tmp_path):
     result = run(*files, "-o", tmp_path / "out.hsr")
     assert dict(line.rsplit(maxsplit=1) for line in result.stdout.splitlines()) == {
-        "files": "2",
-        "campaigns": "1",
-        "reports written": "20",
-        "of them from damaged files": "5",
-        "identical ones left out": "5",
-        "left out: truncated": "1",
-    }
-
-
-def test_json(files, tmp_path):
+        "files": "2", "campaigns": "1", "reports written": "20", "of them from damaged files": "5",
+        "identical ones left out": "5", "left out: truncated": "1",
+    }  # fmt: skip
     found = json.loads(run(*files, "-o", tmp_path / "o", "--json", "--campaign", tmp_path / "c.hsc").stdout)
     assert found == {
-        "files": 2,
-        "campaigns": 1,
-        "proven": 15,
-        "unproven": 5,
-        "repeated": 5,
-        "superseded": 0,
-        "rejected": {"truncated": 1},
-        "output": str(tmp_path / "o"),
-    }
+        "files": 2, "campaigns": 1, "proven": 15, "unproven": 5, "repeated": 5, "superseded": 0,
+        "rejected": {"truncated": 1}, "output": str(tmp_path / "o"),
+    }  # fmt: skip
 
 
 def test_the_same_with_little_memory(files, tmp_path):

@@ -126,21 +126,42 @@ def test_no_exact_quality_is_shown_or_written(folder, monkeypatch):
     assert sum(one.below + one.above for one in outside(frame, schema)) > 0
 
 
-def test_what_can_be_refused_without_records_costs_nothing(folder):
+BINS = "schema a.csv --private --schema s.toml --budget w.hsb -o t.toml"
+PROJECTION = "projection a.csv --schema s.toml --budget w.hsb -o p.json --method dca --components 2 --private"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (f"{PROJECTION} --epsilon 1".replace("a.csv", "b.csv"), "data_unknown: "),
+        (f"{PROJECTION} --epsilon 5", "budget_exceeded: "),
+        (f"{PROJECTION} --epsilon 1 --bounds pilot", "bounds_invalid: "),
+        (f"{PROJECTION} --epsilon 1 --bins 1", "bins_invalid: "),
+        (f"{PROJECTION} --epsilon 1 --bins 65000", "schema_invalid: "),
+        (f"{PROJECTION} --epsilon 1 --delta 1", "delta_invalid: "),
+        (f"{PROJECTION} --epsilon 1 --method lda", "method_unknown: "),
+        (f"{PROJECTION} --epsilon 1 --quantile 0.1", "usage: .*does not go with --private"),
+        (PROJECTION, "usage: .*needs --epsilon and --budget"),
+        (f"{PROJECTION} --epsilon 1".replace(" --private", ""), "usage: .*go with --private"),
+        (f"{BINS} --epsilon 0.6 --bins 1", "bins_invalid: "),
+        (f"{BINS} --epsilon 0.6 --bins 40000", "bins_invalid: "),
+        (f"{BINS} --epsilon 0.000002", "epsilon_invalid: "),
+        (f"{BINS} --epsilon 9", "budget_exceeded: "),
+        (f"{BINS} --epsilon 0.6 --label outcome", "usage: .*takes no --label"),
+        (f"{BINS} --epsilon 0.6 --delta 1e-6", "usage: .*no δ"),
+        (f"{BINS} --epsilon 0.6".replace(" --schema s.toml", ""), "usage: .*--private needs --schema"),
+        (f"{BINS} --epsilon 0.6".replace("s.toml", "asks.toml"), "ask_invalid: "),
+        (f"{BINS} --epsilon 0.6".replace("s.toml", "words.toml"), "no_numbers: "),
+        ("schema a.csv -o t.toml", "usage: .*--label"),
+    ],
+)
+def test_what_can_be_refused_without_records_costs_nothing(folder, line, said):
     write(folder / "b.csv", list(rows(2)))
-    assert project(data="b.csv", status=1).stderr.startswith("data_unknown: ")
-    assert project(epsilon="5", status=1).stderr.startswith("budget_exceeded: ")
-    assert project("--bounds", "pilot", status=1).stderr.startswith("bounds_invalid: ")
-    assert project("--bins", "1", status=1).stderr.startswith("bins_invalid: ")
-    assert project("--bins", "65000", status=1).stderr.startswith("schema_invalid: ")
-    assert project("--delta", "1", status=1).stderr.startswith("delta_invalid: ")
-    assert project(method="lda", status=1).stderr.startswith("method_unknown: ")
-    assert "does not go with --private" in project("--quantile", "0.1", status=2).stderr
-    usual = ("projection", "a.csv", "--schema", "s.toml", "--method", "pca", "--components", "1", "-o", "p.json")
-    assert "needs --epsilon and --budget" in run(*usual, "--private", status=2).stderr
-    assert "go with --private" in run(*usual, "--epsilon", "1", status=2).stderr
+    (folder / "asks.toml").write_text(SCHEMA + "[ask.a]\nbins = [2, 2]\n")
+    (folder / "words.toml").write_text(SCHEMA.split('[[features]]\nname = "a"')[0])
+    assert re.match(said, run(*line.split(), status=2 if said.startswith("usage") else 1).stderr)
     assert spent() == "0"
-    assert not (folder / "p.json").exists()
+    assert not {"p.json", "t.toml"} & {path.name for path in folder.iterdir()}
 
 
 def binned(*more, data="a.csv", epsilon="0.6", paid="w.hsb", output="t.toml", status=0):
@@ -185,26 +206,6 @@ def test_bins_of_neighbours_are_of_one_shape(folder, monkeypatch):
         told = shown.output.replace(data, "") + (folder / f"{data}.toml").read_text()
         texts.append(re.sub(r"edges = \[[^\]]*\]", lambda found: str(found[0].count(",")), told))
     assert texts[0] == texts[1]
-
-
-def test_private_bins_are_refused_before_they_cost(folder):
-    assert binned("--bins", "1", status=1).stderr.startswith("bins_invalid: ")
-    assert binned("--bins", "40000", status=1).stderr.startswith("bins_invalid: ")
-    assert binned(epsilon="0.000002", status=1).stderr.startswith("epsilon_invalid: ")
-    assert binned(epsilon="9", status=1).stderr.startswith("budget_exceeded: ")
-    assert "takes no --label" in binned("--label", "outcome", status=2).stderr
-    assert "no δ" in binned("--delta", "1e-6", status=2).stderr
-    assert (
-        "--private needs --schema"
-        in run("schema", "a.csv", "--private", "--epsilon", "1", "--budget", "w.hsb", "-o", "t.toml", status=2).stderr
-    )
-    assert "--label" in run("schema", "a.csv", "-o", "t.toml", status=2).stderr
-    text = SCHEMA + "[ask.a]\nbins = [2, 2]\n"
-    (folder / "s.toml").write_text(text)
-    assert binned(status=1).stderr.startswith("ask_invalid: ")
-    (folder / "s.toml").write_text(SCHEMA.split('[[features]]\nname = "a"')[0])
-    assert binned(status=1).stderr.startswith("no_numbers: ")
-    assert spent() == "0"
 
 
 @pytest.mark.parametrize("wrong", ["epsilon_micro = 0", 'epsilon_micro = "1"', "epsilon_micro = 1\nzz = 1"])

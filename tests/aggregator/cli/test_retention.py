@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.commands import run
+from support.commands import run, told
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
@@ -49,7 +49,7 @@ CASES = [
 def test_estimates_of_periods_are_the_same_before_and_after_forgetting(store):
     before = [estimated(store, *options) for options, _, _ in CASES]
     assert [found[:2] for found in before] == [(reports, unproven) for _, reports, unproven in CASES]
-    removal = json.loads(run("forget", "--store", store, "--before", FIRST + 1, "--json").output)
+    removal = told("forget", "--store", store, "--before", FIRST + 1)
     assert removal == {"before": FIRST + 1, "removed": 50, "kept": 130}
     assert [estimated(store, *options) for options, _, _ in CASES] == before
     assert run("forget", "--store", store, "--before", FIRST + 2).output.splitlines() == [
@@ -60,7 +60,7 @@ def test_estimates_of_periods_are_the_same_before_and_after_forgetting(store):
     assert [estimated(store, *options) for options, _, _ in CASES] == before
     late = store.parent / "late.hsr"
     late.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 999, period=FIRST)]))
-    found = json.loads(run("ingest", store.parent / "c.hsc", late, "--store", store, "--json").stdout)
+    found = told("ingest", store.parent / "c.hsc", late, "--store", store)
     assert found["rejected"] == {"period_forgotten": 1}
 
 
@@ -73,7 +73,7 @@ def test_dates_are_the_periods_that_begin_on_them(store):
         ("..", "0.."),
     ):
         assert estimated(store, "--periods", by_date) == estimated(store, "--periods", by_number)
-    removal = json.loads(run("forget", "--store", store, "--before", days[1], "--json").output)
+    removal = told("forget", "--store", store, "--before", days[1])
     assert removal == {"before": FIRST + 1, "removed": 50, "kept": 130}
     assert run("forget", "--store", store, "--before", "2026-11-31", status=2).stderr.startswith("usage: ")
 
@@ -89,20 +89,14 @@ def test_too_few_reports_in_the_periods_are_too_few(store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("command", "start"),
+    ("line", "start"),
     [
-        (["forget", "--before", FIRST + 3], "period_not_over: "),
-        (["ingest", "c.hsc", "a.hsr", "--buckets", "3"], "buckets_invalid: "),
+        (f"forget --store s --before {FIRST + 3}", "period_not_over: "),
+        ("ingest c.hsc a.hsr --store new --buckets 3", "buckets_invalid: "),
+        *((f"estimate --store s {wrong}", "usage: ")
+          for wrong in ("--periods 9..1", "--periods x", "--memory 1", "--memory lots")),
     ],
-)
-def test_refusals(store, monkeypatch, command, start):
+)  # fmt: skip
+def test_refusals(store, monkeypatch, line, start):
     monkeypatch.chdir(store.parent)
-    target = store if command[0] == "forget" else store.parent / "new"
-    assert run(*command, "--store", target, status=1).stderr.startswith(start)
-
-
-@pytest.mark.parametrize(
-    "options", [["--periods", "9..1"], ["--periods", "x"], ["--memory", "1"], ["--memory", "lots"]]
-)
-def test_wrong_usage(store, options):
-    run("estimate", "--store", store, *options, status=2)
+    assert run(*line.split(), status=2 if start == "usage: " else 1).stderr.startswith(start)

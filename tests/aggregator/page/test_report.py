@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from support.commands import invoke, run
+from support.commands import invoke, told
 from support.pages import check
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
@@ -47,9 +45,7 @@ def test_equal_input_and_clock_give_equal_bytes(work, store):
 
 def test_the_command_writes_the_page_and_says_what_it_wrote(work, monkeypatch):
     monkeypatch.setattr("time.time", lambda: NOW)
-    said = json.loads(
-        run("report", work / "store", "--trust", work / "root.hst", "-o", work / "p.html", "--json").stdout
-    )
+    said = told("report", work / "store", "--trust", work / "root.hst", "-o", work / "p.html")
     assert said == {
         "page": str(work / "p.html"),
         "about": "store",
