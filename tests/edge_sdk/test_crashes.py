@@ -1,130 +1,68 @@
-"""A device that is killed at any step of any command and restarted never spends twice and never loses a report.
+"""A device that is killed several times in a row spends once, loses no report and installs no document in part.
 
-A child process runs the life of a device: provision, enrol, report, drain, install. Every SQL statement that changes
-the state and every system call of the batch writer is a step. The child is killed with SIGKILL before step N, for every
-N. Then another child runs the whole life again in the same folder.
-test_killed.py does the same at every call to the kernel. The cases here are a drain in a file system without hard
-links, and several kills in sequence.
+test_killed.py kills every act once, at every call to the kernel. Here a step is a statement of the database, a flush or
+a change of the file system, and the next process begins the whole life anew.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-from typing import TYPE_CHECKING
 
 import pytest
-from support import children
-from support.children import LOOKS, Steps
+from support.faults.lives import said_in_batches
+from support.killed import left_before_death
 from support.publisher import NOW, Publisher, installed
 
-import edge_sdk.storage.atomic_files
 import edge_sdk.storage.database
 from edge_sdk import Device
-from protocol.batches import batch
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from edge_sdk.sync import sync
+from edge_sdk.transport.folder import Folder
 
 RECORD = {"odor": "n", "width": 3.2}
-ROOT = Publisher().root()
-CAMPAIGN = Publisher().campaign()
-MODEL = Publisher().model()
+PUBLISHER = Publisher()
+ROOT = PUBLISHER.root()
+TREE = {
+    "roots/2.hst": PUBLISHER.root(2),
+    "roots/3.hst": PUBLISHER.root(3),
+    "campaigns/mushrooms.hsc": PUBLISHER.campaign(),
+    "models/mushrooms.hsm": PUBLISHER.model(),
+}
+STEPS = ((edge_sdk.storage.database, "execute"), (os, "fsync"))
 
 
-def refused(*_: object) -> None:
-    """The error of a file system without hard links."""
-    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+def live(folder, tell):
+    """Provision, synchronise, report, seal a file for a person, and send by synchronising."""
+    source = Folder(folder / "tree")
+    with installed(Device, folder / "state", trust=ROOT, clock=lambda: NOW) as device:
+        assert sync(device, source, campaigns=["mushrooms"]).refusals == ()
+        tell(device.report("mushrooms", RECORD, label="e"))
+        device.drain(folder / f"{len(list(folder.glob('*.hsr')))}.hsr")
+        assert sync(device, source).refusals == ()
 
 
-def live(folder: Path, kill_at: int, *, links: bool = True) -> int:
-    """One life of a device; returns the number of steps. Runs in a child."""
-    step = Steps(kill_at)
-    if not links:
-        os.link = refused
-    plain_connect = edge_sdk.storage.database.State._connect
-
-    def connect(self):
-        connection = plain_connect(self)
-        connection.set_trace_callback(lambda statement: None if statement.startswith(LOOKS) else step())
-        return connection
-
-    edge_sdk.storage.database.State._connect = connect
-    steps = (
-        (os, "fsync"),
-        (os, "link"),
-        (os, "unlink"),
-        (os, "rename"),
-        (edge_sdk.storage.atomic_files, "flush_folder"),
-    )
-    for module, name in steps:
-        plain = getattr(module, name)
-
-        def counted(*arguments, _plain=plain, **options):
-            step()
-            result = _plain(*arguments, **options)
-            step()
-            return result
-
-        setattr(module, name, counted)
-    device = installed(Device, folder / "state", ROOT, clock=lambda: NOW)
-    campaign = device.enrol(CAMPAIGN)
-    with (folder / "emitted").open("ab") as seen:
-        seen.write(device.report(campaign.id, RECORD, label="e"))
-    drafts = sorted(folder.glob("*.hsr"))
-    sealed = folder / f"batch{len(drafts)}.hsr"
-    (folder / "before_drain").write_text(str(step.count))
-    if device.drain(sealed):
-        device.ack(sealed)
-    device.install(MODEL)
-    device.close()
-    return step.count
+def reports_in(folder):
+    """The reports in sealed files, which must be whole."""
+    return {each.raw for path in folder.glob("*.hsr") for each in said_in_batches(path.read_bytes())}
 
 
-def in_child(folder: Path, kill_at: int, *, links: bool = True) -> int | None:
-    """Steps taken, or None if the child was killed."""
-    return children.in_child(lambda: live(folder, kill_at, links=links))
-
-
-def check(folder: Path) -> None:
-    """Check the state after any number of crashes and one complete life."""
-    with Device.open(folder / "state", clock=lambda: NOW) as device:
-        status = device.status()
-        report = device.report(device.campaigns()[0].id, {})
-        assert device.model().predict(RECORD) == "e"
-    assert status.spent_micro == 1_000_000
-    assert status.spooled == 0
-    emitted = (folder / "emitted").read_bytes()
-    assert {emitted[start : start + 18] for start in range(0, len(emitted), 18)} == {report}
-    sent = set()
-    for path in folder.glob("*.hsr"):
-        for found in batch.read_batches(path.read_bytes()):
-            assert found.proven
-            for position, count in found.spans:
-                raw = path.read_bytes()[position : position + 18 * count]
-                sent.update(raw[start : start + 18] for start in range(0, len(raw), 18))
-    assert sent == {report}
-
-
-@pytest.mark.slow
-def test_killed_before_every_step_from_a_drain_on_without_hard_links(tmp_path):
-    """Before the drain no link is made."""
-    steps = in_child(tmp_path, kill_at=0, links=False)
-    assert steps is not None
-    before = int((tmp_path / "before_drain").read_text())
-    assert steps - before >= 20
-    check(tmp_path)
-    for kill_at in range(before + 1, steps + 1):
-        folder = tmp_path / str(kill_at)
-        folder.mkdir()
-        assert in_child(folder, kill_at, links=False) is None
-        assert in_child(folder, kill_at=0, links=False) is not None
-        check(folder)
-
-
-@pytest.mark.parametrize("kills", [(5, 12, 20, 31), (33, 33, 33), (8, 45, 40)])
+@pytest.mark.parametrize("kills", [(150, 400, 560, 800), (580,) * 4, (640, 560, 520, 500)])
 def test_killed_several_times_in_a_row(tmp_path, kills):
-    for kill_at in kills:
-        in_child(tmp_path, kill_at)
-    assert in_child(tmp_path, kill_at=0) is not None
-    check(tmp_path)
+    for place, content in TREE.items():
+        (tmp_path / "tree" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / place).write_bytes(content)
+    emitted = set()
+    for number in (*kills, 0):
+        told, died = left_before_death(lambda tell: live(tmp_path, tell), number, STEPS)
+        assert died == (number > 0)
+        emitted |= set(told)
+        if emitted:
+            with Device.open(tmp_path / "state", clock=lambda: NOW) as device:
+                assert device.report("mushrooms", {}) in emitted
+                assert device.status().spooled or reports_in(tmp_path / "tree" / "reports") == emitted
+    with Device.open(tmp_path / "state", clock=lambda: NOW) as device:
+        status = device.status()
+        assert device.model().predict(RECORD) == "e"
+    assert (status.spent_micro, status.spooled, status.root_version) == (1_000_000, 0, 3)
+    assert len(emitted) == 1
+    assert reports_in(tmp_path) == reports_in(tmp_path / "tree" / "reports") == emitted
+    assert list((tmp_path / "state" / "outbox").glob("*.hsr")) == []

@@ -30,15 +30,9 @@ What a device can not know is left out, and nothing else:
 from __future__ import annotations
 
 import hashlib
-import io
-import os
-import pickle
 import random
 import shutil
 import sqlite3
-import sys
-import traceback
-import warnings
 from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -50,7 +44,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.killed import CHANGES, killed_before
+from support.killed import killed_before, left_before_death
 from support.masked import TERMS, book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import DAY, NOW, Publisher
@@ -248,7 +242,6 @@ DAILY, WEEKLY = 2, 6
 SLACK = 900
 """Seconds of a window that steps of the clock below a minute may hide."""
 KINDS = ("device", "fleet", "device", "fleet", "node", "party")
-DEAD = 86
 
 
 class Terms(NamedTuple):
@@ -290,39 +283,6 @@ def refused(act, *arguments, **options):
     return None
 
 
-def die_at(number):
-    """Let this process die before its ``number``-th statement of SQL or change of the file system."""
-    left, plain = [number], edge_sdk.storage.database.execute
-
-    def count(*_):
-        left[0] -= 1
-        if left[0] == 0:
-            os._exit(DEAD)
-
-    def watch(event, arguments):
-        if event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & 3):
-            count()
-
-    def execute(*arguments):
-        count()
-        found = plain(*arguments)
-        count()
-        return found
-
-    edge_sdk.storage.database.execute = execute
-    sys.addaudithook(watch)
-
-
-def told(raw):
-    """What a child wrote before it died."""
-    stream = io.BytesIO(raw)
-    while True:
-        try:
-            yield pickle.load(stream)
-        except (EOFError, pickle.UnpicklingError):
-            return
-
-
 class Outside(Source):
     """A server. What is sent to it has left the device."""
 
@@ -350,7 +310,7 @@ class Life:
         self.kind, self.honest = KINDS[seed % len(KINDS)], seed % 4 < 2
         self.folder, self.home = folder, folder / "state"
         self.home.mkdir(parents=True)
-        self.drawn, self.branch, self.pipe, self.killed, self.just_reset = 0, 0, None, False, False
+        self.drawn, self.branch, self.tell, self.killed, self.just_reset = 0, 0, None, False, False
         self.trace, self.own, self.begins = [], b"", {}
         self.true, self.wall, self.boot, self.up, self.machine = NOW, NOW, 1, 100, b"m" * 32
         self.publisher, self.versions, self.terms, self.asked = Publisher(now=NOW), Counter(), {}, []
@@ -394,9 +354,8 @@ class Life:
 
     def leave(self, campaign, raw):
         """An answer has left the device."""
-        if self.pipe is not None:
-            pickle.dump((campaign, raw), self.pipe)
-            self.pipe.flush()
+        if self.tell is not None:
+            self.tell((campaign, raw))
             return
         period = {
             "node": lambda: read_summary(raw)[1].period,
@@ -545,7 +504,7 @@ class Life:
             self.type.reset(self.home, root, **options, **chosen)
 
         if self.draw.random() < 0.3:
-            self.kill(lambda: again(fresh), self.draw.randrange(1, 400), opens=False)
+            self.kill(lambda: again(fresh), self.draw.randrange(1, 200), opens=False)
             fresh = fresh and self.next_file()
         if refused(again, fresh) is not None:
             # The marker or the policy is damaged: the owner does what the message says.
@@ -822,7 +781,7 @@ class Life:
         act = self.draw.choice((self.report, self.report, self.drain, self.send, self.out_and_in))
         if self.draw.random() < 0.3:
             self.passes()
-        self.kill(act, self.draw.randrange(1, 400))
+        self.kill(act, self.draw.randrange(1, 200))
         if self.draw.random() < 0.3:
             self.back_up()
         self.killed = True
@@ -833,33 +792,18 @@ class Life:
     def kill(self, act, number, *, opens=True):
         """Run an act in a child that dies at its ``number``-th statement of SQL or change of the file system."""
         self.branch += 1
-        self.files += 3  # numbers of provisioning files that the child may have used
-        reading, writing = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if child == 0:
-            try:
-                os.close(reading)
-                self.pipe = os.fdopen(writing, "wb")
-                die_at(number)
-                self.files -= 3
+
+        def work(tell):
+            self.tell = tell
+            with suppress(HearsayError):
                 if opens:
-                    self.device = self.type.open(self.home, **self.options())
+                    self.open_only()
                 act()
-            except HearsayError:
-                os._exit(0)
-            except BaseException:  # noqa: BLE001 - whatever it is, the parent must not go on as two
-                traceback.print_exc()
-                os._exit(87)
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as pipe:
-            content = pipe.read()
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert status in (0, DEAD), f"the child failed with {status}"
-        self.note("killed" if status == DEAD else "not killed")
-        for campaign, raw in told(content):
+
+        told, died = left_before_death(work, number, [(edge_sdk.storage.database, "execute")])
+        self.files += 3  # numbers of provisioning files that the child may have used
+        self.note("killed" if died else "not killed")
+        for campaign, raw in told:
             self.leave(campaign, raw)
 
     ACTS: ClassVar = {

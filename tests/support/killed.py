@@ -1,10 +1,12 @@
-"""Kill a forked process just before its n-th change of the file system."""
+"""Kill a forked process just before its n-th step: a change of the file system, or a call of a given function."""
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import sys
+import traceback
 import warnings
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -12,92 +14,80 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.chmod", "os.truncate"}
+_CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.chmod", "os.truncate"}
 _DIED, _FAILED = 86, 87
 
 
-def killed_before(function: Callable[[], object], number: int) -> bool:
-    """Run a function in a child that dies before change ``number`` (1, 2, …) of the file system.
+def left_before_death(
+    function: Callable[[Callable[[Any], None]], object], number: int, also: Sequence[tuple[Any, str]] = ()
+) -> tuple[list[Any], bool]:
+    """Run a function in a child that dies before its step ``number``: 1, 2, …; or 0 for a child that does not die.
+
+    Args:
+        function: what the child does, with a function that tells the parent a value, which can be pickled.
+        number: the step, counted from 1.
+        also: objects and names of their functions, of which each call is a step, for example statements of a database.
 
     Returns:
-        False if there are fewer changes: then the function ran to its end.
+        The values that were told, and whether the child died.
     """
+    reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # pytest's workers have threads; the child uses none
         child = os.fork()
     if child == 0:
-        left = [number]
-
-        def watch(event: str, arguments: tuple[object, ...]) -> None:
-            writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-            if event in CHANGES or writes:
-                left[0] -= 1
-                if left[0] == 0:
-                    os._exit(_DIED)
-
         try:
-            sys.addaudithook(watch)
-            function()
+            _count_steps(number, also)
+            with os.fdopen(writer, "wb", buffering=0) as pipe:
+                function(lambda value: pipe.write(pickle.dumps(value)))
         except BaseException:  # noqa: BLE001 - whatever it is, the parent must not go on as two
-            os._exit(_FAILED)
-        os._exit(0)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, _DIED), f"the child failed with {status}"
-    return status == _DIED
-
-
-def left_before_death(function: Callable[[], Any], number: int, also: Sequence[tuple[Any, str]] = ()) -> list[Any]:
-    """Run a function in a child that dies before step ``number``, and return what left it.
-
-    Args:
-        function: what the child does. What it returns has left once it has returned.
-        number: the step before which the child dies: a change of the file system, or a call of ``also``.
-        also: objects and names of methods, of which each call is a step, for example the statements of a database.
-
-    Returns:
-        The function's result in a list; the empty list if the child died before. The result must be made for pickle.
-    """
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        left = [number]
-
-        def step() -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                os._exit(_DIED)
-
-        def watch(event: str, arguments: tuple[object, ...]) -> None:
-            writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-            if event in CHANGES or writes:
-                step()
-
-        def counted(plain: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **options: Any) -> Any:
-                step()
-                return plain(*arguments, **options)
-
-            return call
-
-        try:
-            for owner, name in also:
-                setattr(owner, name, counted(getattr(owner, name)))
-            sys.addaudithook(watch)
-            found = pickle.dumps(function())
-            with os.fdopen(os.dup(writer), "wb") as pipe:
-                left[0] = 0  # What is returned has left.
-                pipe.write(found)
-        except BaseException:  # noqa: BLE001 - whatever it is, the parent must not go on as two
+            traceback.print_exc()
             os._exit(_FAILED)
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        found = pipe.read()
+        told = list(_values(pipe.read()))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert status in (0, _DIED), f"the child failed with {status}"
-    return [] if status == _DIED else [pickle.loads(found)]
+    return told, status == _DIED
+
+
+def _count_steps(number: int, also: Sequence[tuple[Any, str]]) -> None:
+    """Let this process die before its ``number``-th step from now on."""
+    left = number
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os._exit(_DIED)
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if event in _CHANGES or writes:
+            step()
+
+    def counted(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            step()
+            return plain(*arguments, **options)
+
+        return call
+
+    for owner, name in also:
+        setattr(owner, name, counted(getattr(owner, name)))
+    sys.addaudithook(watch)
+
+
+def _values(raw: bytes) -> Iterator[Any]:
+    stream = io.BytesIO(raw)
+    while stream.tell() < len(raw):
+        yield pickle.load(stream)
+
+
+def killed_before(function: Callable[[], object], number: int) -> bool:
+    """Run a function in a child that dies before step ``number``; false if there are fewer, so that it ended."""
+    return left_before_death(lambda _: function(), number)[1]
 
 
 def every_death(function: Callable[[], object]) -> Iterator[int]:

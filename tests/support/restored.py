@@ -124,10 +124,10 @@ class Life(ABC):
         if self.chance.random() < KILLED:
             if home == self.home and self.chance.random() < 0.5:
                 self.back_up()  # The state that the killed act would leave behind.
-            found = left_before_death(lambda: _tried(work), self.chance.randrange(1, 50), self.statements)
-            if not found:
+            told, _ = left_before_death(lambda tell: tell(_tried(work)), self.chance.randrange(1, 50), self.statements)
+            if not told:
                 return None
-            (tried,) = found
+            (tried,) = told
         else:
             tried = _tried(work)
         left, reason = tried

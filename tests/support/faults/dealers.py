@@ -7,17 +7,23 @@ check for copies, which looks at the file's inode, is off here.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from aggregator.nodes.dealer import issuing, journal
-from aggregator.nodes.dealer import issuing as releasing
 from aggregator.nodes.dealer.dealer import Dealer
 from protocol.documents.envelope import keyid
 from protocol.errors import HearsayError, PolicyError
 from protocol.masked.release import build_request
-from support.faults.harness import Harness, with_less_synchronisation, without_journal, without_synchronisation
-from support.faults.lives import Scenario
+from support.faults.harness import (
+    FolderLife,
+    Mistake,
+    Scenario,
+    with_less_synchronisation,
+    without_journal,
+    without_synchronisation,
+)
 from support.masked import MODULUS, TERMS, masked_payload
 from support.nodes import NODE_KEYS, PERIOD, signed_list
 from support.publisher import NOW, Publisher, key
@@ -37,60 +43,70 @@ ROOT = PUBLISHER.root()
 FIRST, OTHER = ([keyid(each.public) for each in NODE_KEYS[:number]] for number in (4, 3))
 
 
-class DealerLife:
-    """A dealer's folder. The public methods without arguments are the steps that scenarios name."""
+class DealerLife(FolderLife):
+    """A dealer's folder."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.world = root / "world"
-        self.out = self.world / "out"
-        self.path = self.world / "dealer"
-        self.dealer: Dealer | None = None
-
-    def _tell(self, what: str, raw: bytes) -> None:
-        """Note something that others have received. The note is out of reach of every fault."""
-        with (self.root / "told").open("a") as file:
-            file.write(f"{what} {sha256(raw).hexdigest()}\n")
-
-    def told(self) -> set[tuple[str, ...]]:
-        path = self.root / "told"
-        return {tuple(line.split()) for line in path.read_text().splitlines()} if path.exists() else set()
+    @classmethod
+    def warm_up(cls) -> None:
+        """Files that the harness wrote anew have another inode."""
+        journal.Journal.check_original = lambda _self: None
 
     def open(self) -> None:
         """A program starts; the first one makes the folder."""
         self.close()
-        if not self.path.exists():
-            self.dealer = Dealer.create(
-                self.path, modulus=MODULUS, entropy=lambda size: SIGNER.seed[:size], clock=lambda: NOW
-            )
+        path = self.world / "dealer"
+        if path.exists():
+            self.tool = Dealer.open(path, clock=lambda: NOW)
             return
-        self.dealer = Dealer.open(self.path, clock=lambda: NOW)
+        self.tool = Dealer.create(path, modulus=MODULUS, entropy=lambda size: SIGNER.seed[:size], clock=lambda: NOW)
 
-    def close(self) -> None:
-        if self.dealer is not None:
-            self.dealer.close()
-            self.dealer = None
+    def tell_bytes(self, what: str, raw: bytes) -> None:
+        self.tell(f"{what} {sha256(raw).hexdigest()}")
 
     def setup(self) -> None:
         """Make the first book; after a crash the same book is asked for again."""
         try:
-            made = self.dealer.setup(CAMPAIGN, LISTS[1], ROOT)
+            made = self.tool.setup(CAMPAIGN, LISTS[1], ROOT)
         except HearsayError as error:
             if error.reason != "already_set_up":
                 raise
-            made = self.dealer.rekey(CAMPAIGN, LISTS[1], ROOT)
-        self._tell("book-1", made.raw)
+            made = self.tool.rekey(CAMPAIGN, LISTS[1], ROOT)
+        self.tell_bytes("book-1", made.raw)
 
     def rekey(self) -> None:
-        self._tell("book-2", self.dealer.rekey(CAMPAIGN, LISTS[2], ROOT).raw)
+        self.tell_bytes("book-2", self.tool.rekey(CAMPAIGN, LISTS[2], ROOT).raw)
 
-    def release(self) -> None:
-        self.ask("first", FIRST)
+    def release(self, name: str = "first", parties: list[bytes] = FIRST) -> None:
+        self.tell_bytes(name, self.tool.release(build_request(ID, PERIOD, 1, parties)).raw)
 
-    def ask(self, name: str, parties: list[bytes]) -> None:
-        self._tell(name, self.dealer.release(build_request(ID, PERIOD, 1, parties)).raw)
+    def summary(self) -> dict[str, object]:
+        return {
+            "campaigns": [
+                [each.row.version, len(each.books), [row.parties.hex() for row in each.releases]]
+                for each in self.tool.served()
+            ]
+        }
+
+    def examine(self, scenario, before, whole, visible) -> list[str]:
+        if not (self.world / "dealer").exists():
+            return ["the folder is gone"]
+        problems = super().examine(scenario, before, whole, visible)
+        if self.tool is not None:
+            self.setup() if self.summary()["campaigns"] == [] else None
+            self.release()
+        return problems
+
+    def promises(self, when: str, scenario: Scenario) -> list[str]:
+        names = [line.split()[0] for line in sorted(set(self.told()))]
+        problems = [f"{when}: two different bytes of {name}" for name in set(names) if names.count(name) > 1]
+        if "release" in scenario.act and "first" in names:
+            with suppress(PolicyError):
+                self.release("other", OTHER)
+                problems.append(f"{when}: a second set was released")
+        return problems
 
 
+LIFE = DealerLife
 READY = ("open", "setup")
 SCENARIOS = {
     "dealer setup": Scenario(("open",), ("open", "setup")),
@@ -99,77 +115,22 @@ SCENARIOS = {
 }
 
 
-class DealerHarness(Harness):
-    """Breaks one scenario of a dealer."""
-
-    scenarios = SCENARIOS
-
-    def _life(self) -> DealerLife:
-        return DealerLife(self.root)
-
-    @staticmethod
-    def _warm_up() -> None:
-        """No device is needed. Files that the harness wrote anew have another inode."""
-        journal.Journal.check_original = lambda _self: None
-
-    def _is_open(self) -> bool:
-        return self.life.dealer is not None
-
-    def _summary(self) -> dict[str, Any]:
-        return {
-            "campaigns": [
-                [each.row.version, len(each.books), [row.parties.hex() for row in each.releases]]
-                for each in self.life.dealer.served()
-            ]
-        }
-
-    def _seen_in(self, tree: dict[str, bytes | None]) -> set[Any]:
-        del tree
-        return set()
-
-    def _examine(self, visible: set[Any]) -> list[str]:
-        del visible
-        if not self.life.path.exists():
-            return ["the folder is gone"]
-        try:
-            self.life.open()
-        except HearsayError as error:
-            return [f"can not be opened: {error.reason}"]
-        problems = []
-        if "release" in self.scenario.act and any(line[0] == "first" for line in self.life.told()):
-            try:
-                self.life.ask("other", OTHER)
-            except PolicyError:
-                pass
-            else:
-                problems.append("a second set was released")
-        for step in self.scenario.act:
-            getattr(self.life, step)()
-        if self._summary() != self.whole:
-            problems.append(f"done once more, it is {self._summary()}, not {self.whole}")
-        names = [line[0] for line in self.life.told()]
-        problems += [f"two different bytes of {name}" for name in set(names) if names.count(name) > 1]
-        self.life.setup() if self._summary()["campaigns"] == [] else None
-        self.life.release()
-        return problems
-
-
 def _released_before_recorded() -> None:
     """The release leaves, and then its set is recorded."""
-    plain = releasing.build_release
+    plain = issuing.build_release
 
     def early(*arguments: Any) -> bytes:
         raw = plain(*arguments)
-        life = DealerLife(_released_before_recorded.root)
-        life._tell("first", raw)
+        life = DealerLife(_released_before_recorded.root, {})
+        life.tell_bytes("first", raw)
         return raw
 
-    releasing.build_release = early
+    issuing.build_release = early
     init = DealerLife.__init__
 
-    def noted(self: DealerLife, root: Path) -> None:
+    def noted(self: DealerLife, root: Path, policy: Any) -> None:
         _released_before_recorded.root = root
-        init(self, root)
+        init(self, root, policy)
 
     DealerLife.__init__ = noted
 
@@ -200,9 +161,9 @@ def _book_of_fresh_boxes() -> None:
 
 
 MUTATIONS = {
-    "dealer without synchronisation": without_synchronisation,
-    "dealer with less synchronisation": with_less_synchronisation,
-    "dealer without journal": without_journal,
-    "dealer releases too early": _released_before_recorded,
-    "dealer with fresh boxes": _book_of_fresh_boxes,
+    "dealer without synchronisation": Mistake("dealer release", "kill", without_synchronisation),
+    "dealer with less synchronisation": Mistake("dealer release", "kill", with_less_synchronisation),
+    "dealer without journal": Mistake("dealer release", "kill", without_journal),
+    "dealer releases too early": Mistake("dealer release", "kill", _released_before_recorded),
+    "dealer with fresh boxes": Mistake("dealer setup", "restart", _book_of_fresh_boxes),
 }

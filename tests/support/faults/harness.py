@@ -1,7 +1,7 @@
 """Break the act of a scenario at every call in every way, and check the promises on the remaining files.
 
 The harness is a process with the shim preloaded (``python -m support.faults``). Each act and each check is a fork
-of this process, which never opens a device itself. So each is like a new process, without the tenth of a second that
+of this process, which never opens a state itself. So each is like a new process, without the tenth of a second that
 the interpreter takes to start.
 """
 
@@ -14,16 +14,16 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import traceback
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import database
 from protocol.errors import HearsayError
 from support.faults.disk import MARK, WRITE, Call, Disk, read_log, read_tree, write_tree
-from support.faults.lives import SCENARIOS, Life, Scenario, folders, summary, warm_up
-from support.faults.verdict import examine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -48,6 +48,93 @@ EXPECTED = {"disk_full", "io_failed"}
 """Allowed reasons of a device's error after a failed call."""
 
 
+class Scenario(NamedTuple):
+    """An act after some preparation; steps of a :class:`FolderLife`, in order.
+
+    Attributes:
+        prepare: done without faults. The tool is open from the step ``open`` on.
+        act: done by a new process while one thing breaks. Begins with the start of the program.
+        policy: a device owner's limits, as in ``policy.toml``.
+    """
+
+    prepare: tuple[str, ...]
+    act: tuple[str, ...]
+    policy: Mapping[str, object] = MappingProxyType({})
+
+
+class Mistake(NamedTuple):
+    """A deliberate mistake of the software, and the scenario and way to break it that must find it."""
+
+    scenario: str
+    way: str
+    spoil: Callable[[], None]
+
+
+class FolderLife:
+    """A tool that works in a folder. The public methods without arguments are the steps that scenarios name.
+
+    Attributes:
+        world: the folder in reach of faults, with a folder ``out`` for files that others may take.
+        tool: the open device, dealer, budget or store; None if none is open.
+    """
+
+    def __init__(self, root: Path, policy: Mapping[str, object]) -> None:
+        del policy  # only a device has one
+        self.root = root
+        self.world = root / "world"
+        self.out = self.world / "out"
+        self.tool: Any = None
+
+    def tell(self, what: str, name: str = "told") -> None:
+        """Note something that others have received. The note is out of reach of every fault."""
+        with (self.root / name).open("a") as file:
+            file.write(what + "\n")
+
+    def told(self, name: str = "told") -> list[str]:
+        path = self.root / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def close(self) -> None:
+        if self.tool is not None:
+            self.tool.close()
+            self.tool = None
+
+    def do(self, steps: tuple[str, ...]) -> None:
+        for step in steps:
+            getattr(self, step)()
+
+    @classmethod
+    def warm_up(cls) -> None:
+        """Load late imports and caches before the first fork."""
+
+    def seen_in(self, tree: dict[str, bytes | None]) -> set[Any]:
+        """What others may have seen in these files; AssertionError if a file is not whole."""
+        del tree
+        return set()
+
+    def summary(self) -> dict[str, object]:
+        """What must be equal after an unbroken act, and after a broken and repeated one; JSON values."""
+        raise NotImplementedError
+
+    def promises(self, when: str, scenario: Scenario) -> list[str]:
+        """The promises that are broken now."""
+        del when, scenario
+        return []
+
+    def examine(self, scenario: Scenario, before: Any, whole: Any, visible: set[Any]) -> list[str]:
+        """Restart on the remaining files, and repeat the act. Return the broken promises."""
+        del before, visible
+        try:
+            self.open()  # type: ignore[attr-defined]
+        except HearsayError as error:
+            return [f"can not be opened: {error.reason}"]
+        problems = self.promises("after the restart", scenario)
+        self.do(scenario.act)
+        if self.summary() != whole:
+            problems.append(f"done once more, it is {self.summary()}, not {whole}")
+        return problems + self.promises("after the act was done once more", scenario)
+
+
 @dataclass
 class Findings:
     """Counts of what was tried, and the broken promises."""
@@ -59,52 +146,19 @@ class Findings:
 
 
 class Harness:
-    """Breaks one scenario of a device. ``root`` is an empty folder; ``seeds`` random power cuts per kill point.
+    """Breaks one scenario of a life. ``root`` is an empty folder; ``seeds`` random power cuts per kill point."""
 
-    A subclass breaks something else (:mod:`support.faults.curator`): it gives its scenarios, its life, and the methods
-    ``_summary``, ``_is_open``, ``_seen_in`` and ``_examine``. A node's harness (:mod:`support.faults.nodes`) has
-    only another life.
-    """
-
-    scenarios: Mapping[str, Scenario] = SCENARIOS
-
-    def __init__(self, root: Path, name: str, seeds: int) -> None:
+    def __init__(self, life: type[FolderLife], scenario: Scenario, root: Path, name: str, seeds: int) -> None:
         self.root = root.resolve()
         self.name = name
-        self.scenario = self.scenarios[name]
+        self.scenario = scenario
         self.seeds = seeds
-        self.life = self._life()
+        self.life = life(self.root, scenario.policy)
         self.findings = Findings()
         self._shim = ctypes.CDLL(None)
         self._looked: set[bytes] = set()
         self._beside: dict[str, bytes] = {}
         self._tree: dict[str, bytes | None] = {}
-
-    # What is broken -----------------------------------------------------------------------------------
-
-    def _life(self) -> Any:
-        """The object whose methods are the steps of the scenario."""
-        return Life(self.root, self.scenario.policy)
-
-    @staticmethod
-    def _warm_up() -> None:
-        warm_up()
-
-    def _summary(self) -> dict[str, object]:
-        """What must be equal after an unbroken act, and after a broken and repeated one; JSON values."""
-        return summary(self.life.device.status())
-
-    def _is_open(self) -> bool:
-        return self.life.device is not None
-
-    def _seen_in(self, tree: dict[str, bytes | None]) -> set[Any]:
-        """What others may have seen in these files; AssertionError if a file is not whole."""
-        seen: set[Any] = self.life.seen_in(tree)
-        return seen
-
-    def _examine(self, visible: set[Any]) -> list[str]:
-        """Restart on the remaining files. Returns the broken promises."""
-        return examine(self.life, self.scenario, self._before, self.whole, visible)
 
     # Forks --------------------------------------------------------------------------------------------
 
@@ -137,29 +191,25 @@ class Harness:
         self._shim.faults_arm(world, log, kind, ctypes.c_long(at), number)
         failed = None
         try:
-            self._steps(self.scenario.act)
+            self.life.do(self.scenario.act)
         except HearsayError as error:
             failed = error.reason
-        if failed:  # the program goes on, with its device if that is open, and tries once more
+        if failed:  # the program goes on, with its tool if that is open, and tries once more
             self._shim.faults_spare()
-            is_open = self._is_open()
-            self._steps(tuple(step for step in self.scenario.act if not (is_open and step == "open")))
-        result = self._summary()
+            is_open = self.life.tool is not None
+            self.life.do(tuple(step for step in self.scenario.act if not (is_open and step == "open")))
+        result = self.life.summary()
         self.life.close()
         self._shim.faults_disarm()
         return {"failed": failed, "summary": result}
-
-    def _steps(self, steps: tuple[str, ...]) -> None:
-        for step in steps:
-            getattr(self.life, step)()
 
     # The world and what is beside it ------------------------------------------------------------------
 
     def _prepare(self) -> None:
         def prepare() -> dict[str, object]:
-            folders(self.life)
-            self._steps(self.scenario.prepare)
-            before = self._summary() if self._is_open() else {}
+            self.life.out.mkdir(parents=True)
+            self.life.do(self.scenario.prepare)
+            before = self.life.summary() if self.life.tool is not None else {}
             self.life.close()
             return before
 
@@ -186,7 +236,7 @@ class Harness:
 
         ``first``: stop at the first broken promise.
         """
-        self._warm_up()
+        self.life.warm_up()
         gc.disable()
         gc.freeze()
         self._prepare()
@@ -242,7 +292,7 @@ class Harness:
         disk.replay(read_log(self.root / "log"))
         assert disk.seen() == left, f"{self.name}, {where}: the shim did not see every change"
         try:
-            visible = self._seen_in(left)
+            visible = self.life.seen_in(left)
         except AssertionError as error:
             self._violation(where, str(error))
             return
@@ -270,7 +320,7 @@ class Harness:
         self._looked.add(key)
         self._restore(tree, beside)
         self.findings.looks += 1
-        problems, status = self._in_child(lambda: self._examine(visible))
+        problems, status = self._in_child(lambda: self.life.examine(self.scenario, self._before, self.whole, visible))
         if status != 0:
             problems = [f"it does not work any more: {problems}"]
         for problem in problems:
@@ -278,6 +328,25 @@ class Harness:
 
     def _violation(self, where: str, problem: str) -> None:
         self.findings.violations.append(f"{where}: {problem}")
+
+
+def die_within(path: Path, emptied: str, insert: str) -> None:
+    """Fork a process that dies within a transaction of a database which is larger than its page cache."""
+    child = os.fork()
+    if child == 0:
+        connection = sqlite3.connect(path, isolation_level=None)
+        for statement in (
+            "PRAGMA journal_mode = TRUNCATE",
+            "PRAGMA cache_size = 5",
+            "BEGIN",
+            f"DELETE FROM {emptied}",
+        ):
+            connection.execute(statement).fetchall()
+        for number in range(20):
+            connection.execute(insert, (number + 10,))
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert path.with_name(f"{path.name}-journal").stat().st_size > 0
 
 
 def without_synchronisation() -> None:

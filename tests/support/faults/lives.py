@@ -1,19 +1,20 @@
-"""The steps of a device in fault tests, and a record of what others have received from it.
+"""The steps of a device in fault tests, what others have received from it, and what must hold.
 
 A life has a folder: state, batch files, the files of a server. Outside of the folder, out of reach of faults, are the
 clock and a record of all reports that others have seen or received. A scenario is one act of a life after some
 preparation.
+
+The promises: ε emitted ≤ ε ledgered; no question is answered twice with different bytes; no report is lost, except
+reports that a stated bound dropped and counted; no document is partly installed; and the device continues to work.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-import signal
-import sqlite3
 import tempfile
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk import Device
@@ -23,6 +24,7 @@ from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
 from protocol.documents.campaign import Series
 from protocol.errors import HearsayError, StorageError
+from support.faults.harness import FolderLife, Scenario, die_within
 from support.publisher import DAY, NOW, Publisher, installed
 
 if TYPE_CHECKING:
@@ -84,26 +86,44 @@ def documents() -> dict[str, bytes]:
     }
 
 
-class Life:
-    """A device and its folder. The public methods without arguments are the steps that scenarios name.
+class Life(FolderLife):
+    """A device and its folder.
 
     Attributes:
         suffix: how the names of sealed files end.
         cost_micro, delta_pico: what one answered period costs: ε in millionths, δ in 10⁻¹².
     """
 
+    kind: type[Device] = Device
     suffix = ".hsr"
     cost_micro = EPSILON_MICRO
     delta_pico = 0
 
     def __init__(self, root: Path, policy: Mapping[str, object]) -> None:
-        self.root = root
-        self.world = root / "world"
+        super().__init__(root, policy)
         self.state = self.world / "state"
-        self.out = self.world / "out"
         self.server = self.world / "server"
         self.policy = Policy.of(**policy)
-        self.device: Device | None = None
+
+    @property
+    def device(self) -> Any:
+        return self.tool
+
+    @classmethod
+    def warm_up(cls) -> None:
+        """Live one life before the first fork, so that late imports and caches are loaded."""
+        with tempfile.TemporaryDirectory() as folder:
+            life = cls(Path(folder), {})
+            life.out.mkdir(parents=True)
+            life.do(WHOLE)
+            life.summary()
+            life.close()
+
+    def summary(self) -> dict[str, object]:
+        return summary(self.device.status())
+
+    def examine(self, scenario: Scenario, before: Any, whole: Any, visible: set[Said]) -> list[str]:
+        return examine(self, scenario, before, whole, visible)
 
     # Out of reach of every fault ----------------------------------------------------------------------
 
@@ -120,15 +140,12 @@ class Life:
         """Set the clock to the second day."""
         (self.root / "now").write_text(str(NOW + DAY))
 
-    def _tell(self, name: str, campaign: bytes, raw: bytes) -> None:
-        with (self.root / name).open("a") as file:
-            file.write(f"{campaign.hex()} {raw.hex()}\n")
+    def tell_answer(self, name: str, campaign: bytes, raw: bytes) -> None:
+        self.tell(f"{campaign.hex()} {raw.hex()}", name)
 
-    def told(self, name: str) -> set[Said]:
+    def answers_told(self, name: str) -> set[Said]:
         """The recorded answers that were ``returned`` by the device or ``received`` by others."""
-        path = self.root / name
-        lines = path.read_text().splitlines() if path.exists() else []
-        pairs = (map(bytes.fromhex, line.split()) for line in lines)
+        pairs = (map(bytes.fromhex, line.split()) for line in self.told(name))
         return {each for campaign, raw in pairs for each in self.said(campaign, raw)}
 
     # What the answers are -----------------------------------------------------------------------------
@@ -166,16 +183,19 @@ class Life:
     def open(self) -> None:
         """A program starts."""
         self.close()
-        self.device = installed(Device, self.state, trust=self.documents["root 1"], **self._surroundings())
+        self.tool = installed(self.kind, self.state, trust=self.documents["root 1"], **self._surroundings())
 
     def _surroundings(self) -> dict[str, Any]:
         """The device's clock and surroundings in tests. Entropy comes from ``os.urandom``, which the shim can break."""
         return {"policy": self.policy, "clock": lambda: self.now, "entropy": os.urandom, "machine": lambda: None}
 
-    def close(self) -> None:
-        if self.device is not None:
-            self.device.close()
-            self.device = None
+    def no_links(self) -> None:
+        """The file system has no hard links."""
+
+        def refused(*_: object) -> None:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+        os.link = refused
 
     def enrol(self) -> None:
         self.device.enrol(self.documents["campaign 1"])
@@ -199,13 +219,13 @@ class Life:
 
     def report(self) -> None:
         (campaign,) = self.device.campaigns()
-        self._tell("returned", campaign.id, self.device.report(campaign.id, RECORD, label="e"))
+        self.tell_answer("returned", campaign.id, self.device.report(campaign.id, RECORD, label="e"))
 
     def report_series(self) -> None:
         """Report to both campaigns of the series. One of them is answered, and stays so."""
         for campaign in self.device.campaigns():
             try:
-                self._tell("returned", campaign.id, self.device.report(campaign.id, RECORD, label="e"))
+                self.tell_answer("returned", campaign.id, self.device.report(campaign.id, RECORD, label="e"))
             except HearsayError as error:
                 if error.reason != "series_answered":
                     raise
@@ -217,7 +237,7 @@ class Life:
         """Someone comes by and takes a copy of every batch file."""
         for path in self.out.glob(f"*{self.suffix}"):
             for each in self.said_in_file(path.read_bytes()):
-                self._tell("received", each.campaign, each.raw)
+                self.tell_answer("received", each.campaign, each.raw)
 
     def ack(self) -> None:
         """Acknowledge the sent files. A file whose process died before noting the seal is unknown and sealed again."""
@@ -237,16 +257,8 @@ class Life:
     def change_by_half(self) -> None:
         """A process dies within a transaction larger than its page cache. Its journal must be rolled back."""
         self.close()
-        child = os.fork()
-        if child == 0:
-            connection = sqlite3.connect(self.state / "state.db", isolation_level=None)
-            for statement in ("PRAGMA journal_mode = TRUNCATE", "PRAGMA cache_size = 5", "BEGIN", "DELETE FROM meta"):
-                connection.execute(statement).fetchall()
-            for _ in range(20):
-                connection.execute("INSERT INTO evidence VALUES (NULL, 'root', zeroblob(8000), zeroblob(8000), x'')")
-            os.kill(os.getpid(), signal.SIGKILL)
-        os.waitpid(child, 0)
-        assert (self.state / "state.db-journal").stat().st_size > 0
+        insert = "INSERT INTO evidence VALUES (?, 'root', zeroblob(8000), zeroblob(8000), x'')"
+        die_within(self.state / "state.db", "meta", insert)
 
     def lose(self) -> None:
         """The card loses the state file."""
@@ -277,25 +289,13 @@ class Life:
 
     def sync(self) -> None:
         """Fetch new documents and send waiting batches. A refusal is raised as an error."""
-        outcome = sync(self.device, Folder(self.server), entropy=os.urandom)
+        outcome = sync(self.device, Folder(self.server), campaigns=["mushrooms"], entropy=os.urandom)
         for refusal in outcome.refusals:
             raise StorageError(refusal.reason, refusal.step)
 
 
-class Scenario(NamedTuple):
-    """An act after some preparation; steps of :class:`Life`, in order.
-
-    Attributes:
-        prepare: done without faults. The device is open from the step ``open`` on.
-        act: done by a new process while one thing breaks. Begins with the start of the program.
-        policy: the owner's limits, as in ``policy.toml``.
-    """
-
-    prepare: tuple[str, ...]
-    act: tuple[str, ...]
-    policy: Mapping[str, object] = MappingProxyType({})
-
-
+LIFE = Life
+WHOLE = ("open", "enrol", "report", "install", "drain", "send", "ack", "second_day", "rotate", "report")
 READY = ("open", "enrol", "report", "later")
 SCENARIOS = {
     "provision": Scenario((), ("open",)),
@@ -308,6 +308,7 @@ SCENARIOS = {
         ("open", "enrol", "report", "later", "report", "later"), ("open", "report"), {"spool_reports": 2}
     ),
     "drain": Scenario((*READY, "report"), ("open", "drain")),
+    "drain without links": Scenario((*READY, "report"), ("no_links", "open", "drain")),
     "drain again": Scenario((*READY, "report", "drain", "send", "ack", "later", "report"), ("open", "drain")),
     "ack": Scenario((*READY, "report", "drain", "send", "later", "report"), ("open", "ack")),
     "install": Scenario(("open", "enrol"), ("open", "install")),
@@ -320,9 +321,8 @@ SCENARIOS = {
     "restart after half a change": Scenario((*READY, "report", "change_by_half"), ("open", "drain")),
     "sync": Scenario((*READY, "report", "publish"), ("open", "sync")),
     "sync again": Scenario((*READY, "publish", "sync", "later", "report"), ("open", "sync")),
-    "a whole life": Scenario(
-        (), ("open", "enrol", "report", "install", "drain", "send", "ack", "second_day", "rotate", "report")
-    ),
+    "first sync": Scenario(("open", "publish"), ("open", "sync")),
+    "a whole life": Scenario((), WHOLE),
 }
 
 
@@ -336,18 +336,131 @@ def summary(status: Status) -> dict[str, object]:
     }
 
 
-def warm_up() -> None:
-    """Live one life before the first fork, so that late imports and caches are loaded."""
-    with tempfile.TemporaryDirectory() as folder:
-        life = Life(Path(folder), {})
-        folders(life)
-        for step in SCENARIOS["a whole life"].act:
-            getattr(life, step)()
-        summary(life.device.status())
-        life.close()
+# What must hold ---------------------------------------------------------------------------------------
 
 
-def folders(life: Life) -> None:
-    """Make the empty folders of a life."""
-    for folder in (life.world, life.out):
-        folder.mkdir(parents=True, exist_ok=True)
+def examine(life: Life, scenario: Scenario, before: dict, whole: dict, visible: set[Said]) -> list[str]:
+    """Restart the device, repeat the act, and live one ordinary day. Return the broken promises.
+
+    Args:
+        life: on the disk as the fault left it.
+        scenario: what was being done.
+        before: the device before the act; empty if there was none.
+        whole: the device after an act that was not broken.
+        visible: reports that others may have seen in files before the power went.
+    """
+    problems: list[str] = []
+    reset = "lose" in scenario.prepare
+    series = "enrol_series" in scenario.prepare
+    try:
+        life.open()
+    except HearsayError as error:
+        if not (reset and error.reason == "state_lost"):
+            return [f"can not be opened: {error.reason}"]
+    if life.device is not None:
+        status = life.device.status()
+        problems += _promises(life, status, visible, "after the restart", whole_ledger=not reset, series=series)
+        problems += _documents(summary(status), before, whole, several=len(scenario.act) > 3)
+    life.close()
+    life.do(scenario.act)
+    status = life.device.status()
+    if summary(status) != whole:
+        problems.append(f"done once more, it is {summary(status)}, not {whole}")
+    problems += _promises(
+        life, status, visible, "after the act was done once more", whole_ledger=not reset, series=series
+    )
+    return problems + _works_on(life, status, series=series)
+
+
+def _promises(
+    life: Life, status: Status, visible: set[Said], when: str, *, whole_ledger: bool, series: bool
+) -> list[str]:
+    """Privacy and reports, as far as this moment.
+
+    Args:
+        life: with its device open.
+        status: the device's status now.
+        visible: as in :func:`examine`.
+        when: for the message.
+        whole_ledger: false where the state was lost before, so that lines and reports of then are gone.
+        series: whether all campaigns are of one series, in which one answer may be given.
+    """
+    device = life.device
+    ledger = {(line.id, line.period): line.epsilon_micro for line in device.history()}
+    fresh = life.root / f"fresh {when}{life.suffix}"
+    device.drain(fresh)
+    kept = set(life.said_in_file(fresh.read_bytes())) if fresh.exists() else set()
+    life.seen_in(
+        {str(path): path.read_bytes() for path in life.out.glob(f"*{life.suffix}")}
+    )  # whole, whatever was lost
+    returned, received = life.answers_told("returned"), life.answers_told("received")
+    received |= life.seen_in({str(path): path.read_bytes() for path in _arrived(life)})
+    everything = visible | returned | received | kept
+    periods = {(each.campaign, each.period) for each in everything}
+    problems = []
+    if len(periods) * life.cost_micro > status.spent_micro:
+        problems.append(f"answered {len(periods)} periods and counts only {status.spent_micro} as spent")
+    if len(periods) * life.delta_pico > status.delta_spent_pico:
+        problems.append(f"answered {len(periods)} periods and counts only δ = {status.delta_spent_pico} as spent")
+    if series and len(periods) > 1:
+        problems.append(f"answered {len(periods)} periods of one series")
+    if len(everything) > len(periods) or len({each.id for each in everything}) < len(everything):
+        problems.append("answered one period with different bytes")
+    outbox = {path.name for path in (life.state / "outbox").glob("*")}
+    arrived = {path.name for path in _arrived(life) if kept & set(life.said_in_file(path.read_bytes()))}
+    if not arrived <= outbox:
+        problems.append("a file that has arrived and counts as unsent does not wait under its name")
+    if whole_ledger:
+        if sum(ledger.values()) != status.spent_micro:
+            problems.append("the ledger's lines are not what is spent")
+        if sum(line.delta_pico for line in device.history()) != status.delta_spent_pico:
+            problems.append("the δ of the ledger's lines is not what is spent")
+        if not periods <= set(ledger):
+            problems.append("something was said that is not in the ledger")
+        safe = {(each.campaign, each.period) for each in kept | received}
+        missing, dropped = len(set(ledger) - safe), sum(status.spool.dropped.values())
+        if not missing <= dropped <= missing + len(received - kept):
+            problems.append(f"{missing} reports are missing and {dropped} were dropped")
+        if not dropped and not returned <= kept | received:
+            problems.append("a report that was returned is gone")
+    return [f"{when}: {problem}" for problem in problems]
+
+
+def _arrived(life: Life) -> list[Path]:
+    """The files that have arrived at the server of ``sync``."""
+    return list((life.server / "reports").glob("*"))
+
+
+def _documents(now: dict, before: dict, whole: dict, *, several: bool) -> list[str]:
+    """Check that each document is the old or the new one, each by itself if the act installs several."""
+    if several or not before:
+        return []
+    return [f"{key} is {value}" for key, value in now.items() if value not in (before[key], whole[key])]
+
+
+def _works_on(life: Life, before: Status, *, series: bool) -> list[str]:
+    """Check the next day: a report, a batch, its arrival; the newest root and model. ``before``: the status so far.
+
+    In a series the next day's report is refused.
+    """
+    device, problems = life.device, []
+    life.later()
+    answers = bool(device.campaigns()) and not before.disabled and not series
+    if series:
+        life.report_series()
+    if answers:
+        life.report()
+        path = life.root / f"last{life.suffix}"
+        device.drain(path)
+        if device.ack(path) < 1:
+            problems.append("the next day's batch was not acknowledged")
+    life.rotate()
+    life.install_next()
+    status = device.status()
+    if status.spent_micro != before.spent_micro + life.cost_micro * answers:
+        problems.append("the next day's report was not counted")
+    if answers and status.spooled:
+        problems.append("the next day's batch was not acknowledged as a whole")
+    if status.root_version != 3 or device.model().predict({"odor": "n"}) != "e":
+        problems.append("the next day's documents were not installed")
+    return problems

@@ -14,7 +14,7 @@ import edge_sdk.storage.database
 import edge_sdk.storage.ledger
 import edge_sdk.transport.folder
 from edge_sdk import Device
-from support.faults.harness import with_less_synchronisation, without_journal, without_synchronisation
+from support.faults.harness import Mistake, with_less_synchronisation, without_journal, without_synchronisation
 
 
 def _two_transactions() -> None:
@@ -98,14 +98,14 @@ def _unsettled() -> None:
 
 
 MUTATIONS = {
-    "no synchronisation": without_synchronisation,
-    "less synchronisation": with_less_synchronisation,
-    "no journal": without_journal,
-    "two transactions": _two_transactions,
-    "series apart": _series_apart,
-    "no flush of folders": _no_flush_of_folders,
-    "no flush of files": _no_flush_of_files,
-    "batches in place": _in_place,
-    "drain forgets": _drain_forgets,
-    "unsettled": _unsettled,
+    "no synchronisation": Mistake("report", "kill", without_synchronisation),
+    "less synchronisation": Mistake("report", "kill", with_less_synchronisation),
+    "no journal": Mistake("report", "kill", without_journal),
+    "two transactions": Mistake("report", "kill", _two_transactions),
+    "series apart": Mistake("report in a series", "kill", _series_apart),
+    "no flush of folders": Mistake("sync again", "kill", _no_flush_of_folders),
+    "no flush of files": Mistake("drain", "kill", _no_flush_of_files),
+    "batches in place": Mistake("drain", "tear", _in_place),
+    "drain forgets": Mistake("drain", "kill", _drain_forgets),
+    "unsettled": Mistake("report", "restart", _unsettled),
 }

@@ -1,21 +1,19 @@
-"""The steps of a node in fault tests. What must hold is what must hold for a device (``support.faults.verdict``).
+"""The steps of a node in fault tests. What must hold is what must hold for a device.
 
 A node never releases two noises for one period, and never loses a summary that counts as sent.
 """
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edge_sdk import Node
 from edge_sdk.node.release import OfRecords
 from protocol.nodes.summary import read_summaries, read_summary
-from support.faults.harness import Harness
-from support.faults.lives import READY, RECORD, Life, Said, Scenario, documents, folders, summary
-from support.publisher import Publisher, installed
+from support.faults.harness import Mistake, Scenario
+from support.faults.lives import READY, RECORD, Life, Said, documents
+from support.publisher import Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +40,7 @@ def _documents() -> dict[str, bytes]:
 class NodeLife(Life):
     """A node and its folder. A step ``report`` is a summary of three records."""
 
+    kind = Node
     suffix = ".hsn"
     cost_micro = 2_000_000
 
@@ -62,63 +61,31 @@ class NodeLife(Life):
             found = read_summary(piece.envelope)[1]
             yield Summed(found.campaign, found.period, piece.envelope)
 
-    def open(self) -> None:
-        """A program starts."""
-        self.close()
-        self.device = installed(Node, self.state, trust=self.documents["root 1"], **self._surroundings())
-
     def report(self) -> None:
         (campaign,) = self.device.campaigns()
-        self._tell("returned", campaign.id, self.device.summarise(campaign.id, [RECORD] * 3, "e").raw)
+        self.tell_answer("returned", campaign.id, self.device.summarise(campaign.id, [RECORD] * 3, "e").raw)
 
 
-SCENARIOS = {
-    "node enrol": Scenario(("open",), ("open", "enrol")),
-    "node summarise": Scenario(READY, ("open", "report")),
-    "node first summary": Scenario(("open", "enrol"), ("open", "report")),
-    "node into a full spool": Scenario(
-        ("open", "enrol", "report", "later", "report", "later"), ("open", "report"), {"spool_reports": 2}
-    ),
-    "node drain": Scenario((*READY, "report", "drain", "send", "ack", "later", "report"), ("open", "drain")),
-    "node ack": Scenario((*READY, "report", "drain", "send", "later", "report"), ("open", "ack")),
-    "node sync": Scenario((*READY, "publish", "sync", "later", "report"), ("open", "sync")),
-    "node disable": Scenario((*READY, "drain", "send"), ("open", "disable")),
-    "node reset": Scenario((*READY, "report", "drain", "send", "lose"), ("reset",)),
-    "node after half a change": Scenario((*READY, "report", "change_by_half"), ("open", "drain")),
-}
+def scenarios(kind: str, answer: str, answering: str, more: Scenario) -> dict[str, Scenario]:
+    """The scenarios of a node or a party; ``more``: a scenario of its own, which is called ``answer``."""
+    full = ("open", "enrol", "report", "later", "report", "later")
+    found = {
+        answer: more,
+        answering: Scenario(READY, ("open", "report")),
+        "first answer": Scenario(("open", "enrol"), ("open", "report")),
+        "into a full spool": Scenario(full, ("open", "report"), {"spool_reports": 2}),
+        "drain": Scenario((*READY, "report", "drain", "send", "ack", "later", "report"), ("open", "drain")),
+        "ack": Scenario((*READY, "report", "drain", "send", "later", "report"), ("open", "ack")),
+        "sync": Scenario((*READY, "publish", "sync", "later", "report"), ("open", "sync")),
+        "disable": Scenario((*READY, "drain", "send"), ("open", "disable")),
+        "reset": Scenario((*READY, "report", "drain", "send", "lose"), ("reset",)),
+        "after half a change": Scenario((*READY, "report", "change_by_half"), ("open", "drain")),
+    }
+    return {f"{kind} {name}": scenario for name, scenario in found.items()}
 
 
-class NodeHarness(Harness):
-    """Breaks one scenario of a node."""
-
-    scenarios = SCENARIOS
-
-    lives = NodeLife
-
-    def _life(self) -> NodeLife:
-        return self.lives(self.root, self.scenario.policy)
-
-    @classmethod
-    def _warm_up(cls) -> None:
-        """Live one life before the first fork, so that late imports and caches are loaded."""
-        with tempfile.TemporaryDirectory() as folder:
-            life = cls.lives(Path(folder), {})
-            folders(life)
-            for step in (
-                "open",
-                "enrol",
-                "report",
-                "install",
-                "drain",
-                "send",
-                "ack",
-                "second_day",
-                "rotate",
-                "report",
-            ):
-                getattr(life, step)()
-            summary(life.device.status())
-            life.close()
+LIFE = NodeLife
+SCENARIOS = scenarios("node", "enrol", "summarise", Scenario(("open",), ("open", "enrol")))
 
 
 def _noise_anew() -> None:
@@ -137,4 +104,4 @@ def _noise_anew() -> None:
     Node.summarise = summarise
 
 
-MUTATIONS = {"node draws noise anew": _noise_anew}
+MUTATIONS = {"node draws noise anew": Mistake("node summarise", "restart", _noise_anew)}

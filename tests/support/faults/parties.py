@@ -16,8 +16,9 @@ from protocol.documents.campaign import DISCRETE
 from protocol.documents.masked_terms import DILUTED
 from protocol.masked.message import read_message
 from protocol.nodes.summary import read_summaries
-from support.faults.lives import READY, RECORD, Said, Scenario, documents
-from support.faults.nodes import NodeHarness, NodeLife
+from support.faults.harness import Mistake, Scenario
+from support.faults.lives import RECORD, Said, documents
+from support.faults.nodes import NodeLife, scenarios
 from support.masked import TERMS, book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import Publisher
@@ -82,30 +83,11 @@ class PartyLife(NodeLife):
     def report(self) -> None:
         self.accept()
         (campaign,) = self.device.campaigns()
-        self._tell("returned", campaign.id, self.device.encrypt(campaign.id, [RECORD] * 3, "e").raw)
+        self.tell_answer("returned", campaign.id, self.device.encrypt(campaign.id, [RECORD] * 3, "e").raw)
 
 
-SCENARIOS = {
-    "party keys": Scenario(("open", "enrol"), ("open", "accept")),
-    "party encrypt": Scenario(READY, ("open", "report")),
-    "party first message": Scenario(("open", "enrol"), ("open", "report")),
-    "party into a full spool": Scenario(
-        ("open", "enrol", "report", "later", "report", "later"), ("open", "report"), {"spool_reports": 2}
-    ),
-    "party drain": Scenario((*READY, "report", "drain", "send", "ack", "later", "report"), ("open", "drain")),
-    "party ack": Scenario((*READY, "report", "drain", "send", "later", "report"), ("open", "ack")),
-    "party sync": Scenario((*READY, "publish", "sync", "later", "report"), ("open", "sync")),
-    "party disable": Scenario((*READY, "drain", "send"), ("open", "disable")),
-    "party reset": Scenario((*READY, "report", "drain", "send", "lose"), ("reset",)),
-    "party after half a change": Scenario((*READY, "report", "change_by_half"), ("open", "drain")),
-}
-
-
-class PartyHarness(NodeHarness):
-    """Breaks one scenario of a party."""
-
-    scenarios = SCENARIOS
-    lives = PartyLife
+LIFE = PartyLife
+SCENARIOS = scenarios("party", "keys", "encrypt", Scenario(("open", "enrol"), ("open", "accept")))
 
 
 def _encrypts_anew() -> None:
@@ -145,4 +127,7 @@ def _delta_apart() -> None:
     plain_encrypt, Node.encrypt = Node.encrypt, encrypt
 
 
-MUTATIONS = {"party encrypts anew": _encrypts_anew, "party counts delta apart": _delta_apart}
+MUTATIONS = {
+    "party encrypts anew": Mistake("party encrypt", "restart", _encrypts_anew),
+    "party counts delta apart": Mistake("party encrypt", "kill", _delta_apart),
+}

@@ -59,10 +59,15 @@ def fast_folder() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-def break_scenario(library: Path, *options: str) -> dict[str, Any]:
-    """``python -m support.faults`` under the shim; see there."""
+def break_scenario(library: Path, name: str, *options: str) -> dict[str, Any]:
+    """What ``python -m support.faults`` under the shim finds in one scenario."""
     with fast_folder() as folder:
-        command = [sys.executable, "-m", "support.faults", *options, "--root", str(folder)]
+        command = [sys.executable, "-m", "support.faults", name, *options, "--root", str(folder)]
         found = subprocess.run(command, env=environment(library), cwd=TREE, capture_output=True, text=True, check=False)
     assert found.stdout, found.stderr
     return json.loads(found.stdout)
+
+
+def found_out(library: Path, mistake: str, scenario: str, way: str) -> bool:
+    """Whether software with a deliberate mistake breaks a promise in a scenario that is broken in one way."""
+    return bool(break_scenario(library, scenario, "--ways", way, "--first", "--mutate", mistake)["violations"])
