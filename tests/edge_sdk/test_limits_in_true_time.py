@@ -70,19 +70,6 @@ FOUR_A_DAY = Policy.of(epsilon_per_day="4", epsilon_lifetime="100000")
 ONE_A_WEEK = Policy.of(epsilon_per_day="100", epsilon_per_window="1", window_days=7, epsilon_lifetime="100000")
 
 
-def test_a_clock_that_was_behind_buys_no_second_day():
-    field = Field(FOUR_A_DAY)
-    field.off(10 * DAY, error=-9 * DAY)
-    field.run(4 * HOUR)
-    field.error = 0  # the network's time
-    field.run(HOUR)
-    field.off(0, error=0)
-    field.run(4 * HOUR)
-    assert field.most_within(DAY) == 4
-    field.run(2 * DAY)
-    assert len(field.answers) > 8
-
-
 @pytest.mark.parametrize("seen", [True, False])
 @pytest.mark.parametrize("error", [-9 * DAY, 9 * DAY])
 def test_a_clock_that_was_wrong_buys_no_second_window(error, seen):
@@ -98,16 +85,6 @@ def test_a_clock_that_was_wrong_buys_no_second_window(error, seen):
     assert field.most_within(7 * DAY) == 1
     field.run(16 * DAY, every=HOUR)
     assert len(field.answers) >= 2
-
-
-def test_several_names_share_the_limits_of_a_clock_that_is_behind_again_and_again():
-    field = Field(FOUR_A_DAY, names=("one", "two", "three"))
-    for days in range(1, 6):
-        field.off(DAY, error=-days * DAY)
-        field.run(3 * HOUR)
-        field.error = 0
-        field.run(2 * HOUR)
-    assert field.most_within(DAY) == 4
 
 
 @pytest.mark.parametrize("battery", [True, False])
@@ -207,7 +184,7 @@ def test_jumps_of_less_than_a_minute_do_not_add_up_within_a_boot():
     """The clock is a minute ahead and behind in turns, and each call that is news is stored."""
     stored, uptime = Track("a", 100, NOW, 0), 100
     line, answered_at = 1, NOW
-    for second in range(4_000):
+    for second in range(1_500):
         uptime += 1
         wall = stored.time + (-70 if second % 2 else 59)
         track = follow(stored, Reading(wall, "a", uptime), wall, line, DAY)

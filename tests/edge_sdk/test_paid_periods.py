@@ -10,7 +10,6 @@ from support.failures import failure, reason
 from support.publisher import DAY, NOW
 
 from edge_sdk import Device, Policy
-from edge_sdk.sync import sync
 
 RECORD = {"odor": "n", "width": 2}
 HOUR = 3_600
@@ -27,22 +26,6 @@ def test_a_hundred_versions_get_one_answer_in_a_period(device, publisher, clock)
     clock.now += DAY
     assert device.report(campaign.id, RECORD) not in said
     assert device.status().spent_micro == 2_000_000
-
-
-def test_sync_takes_versions_and_the_period_stays_paid(tmp_path, publisher, clock):
-    from support.sources import Source
-
-    with Device.provision(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
-        for version in range(1, 6):
-            source = Source({"campaigns/mushrooms.hsc": publisher.campaign(version=version)})
-            sync(device, source, campaigns=["mushrooms"])
-            (campaign,) = device.campaigns()
-            assert campaign.header.version == version
-            if version == 1:
-                device.report(campaign.id, RECORD)
-            else:
-                assert reason(device.report, campaign.id, RECORD) == "period_answered"
-        assert device.status().spent_micro == 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -74,19 +57,6 @@ def test_a_version_with_another_period_answers_only_what_begins_at_or_after_the_
     device.report(new.id, RECORD)
     assert device.status().campaigns[0].silent_until is None, "an answered period is not silence"
     assert [line.period_start for line in device.history()] == [NOW // first * first, opens]
-
-
-def test_what_is_paid_outlives_restarts_an_opt_out_and_an_older_version_that_comes_back(tmp_path, publisher, clock):
-    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
-        campaign = device.enrol(publisher.campaign())
-        device.report(campaign.id, RECORD)
-        device.disable()
-        device.enable()
-        assert reason(device.report, campaign.id, RECORD) == "period_answered"
-        device.enrol(publisher.campaign(version=2))
-    with Device.open(tmp_path, clock=clock) as device:
-        (campaign,) = device.campaigns()
-        assert reason(device.report, campaign.id, RECORD) == "period_answered"
 
 
 def test_a_leap_ahead_silences_a_name_until_then_and_status_says_so(device, publisher, clock):
@@ -151,32 +121,12 @@ def test_a_clock_that_is_set_back_by_hours_gets_no_second_day(device, publisher,
     assert {reason(device.report, campaign.id, RECORD) for campaign in enrolled[4:]} == {"budget_paused"}
 
 
-def test_sync_enrols_in_no_name_that_nobody_asked_for(tmp_path, publisher, clock):
-    from support.sources import Source
-
-    source = Source({f"campaigns/{name}.hsc": publisher.campaign(name=name) for name in ("mushrooms", "a", "b")})
-    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
-        sync(device, source, campaigns=["mushrooms"])
-        sync(device, source)
-        assert [campaign.header.name for campaign in device.campaigns()] == ["mushrooms"]
-
-
-def test_an_hourly_campaign_answers_four_hours_of_a_day_unless_its_owner_allows_more(tmp_path, publisher, clock):
+def test_a_day_has_four_unless_its_owner_allows_more():
     assert Policy().day_micro == Policy.of().day_micro == 4_000_000
     assert Policy.of(epsilon_per_period=16).day_micro == 16_000_000, (
         "whoever allows more in a period allows it in a day"
     )
     assert Policy.of(epsilon_per_period=16, epsilon_per_day=5).day_micro == 5_000_000
-    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
-        campaign = device.enrol(publisher.campaign(time_precision=HOUR))
-        text = device.explain(publisher.campaign(time_precision=HOUR))
-        assert "4 of the 24 periods of a day" in text
-        for hour in range(48):
-            if hour % 24 < 4:
-                device.report(campaign.id, RECORD)
-            else:
-                assert reason(device.report, campaign.id, RECORD) == "budget_paused"
-            clock.now += HOUR
 
 
 WEEKLY = {"epsilon_per_period": "1", "epsilon_per_window": "1", "window_days": 7, "epsilon_lifetime": "5"}
@@ -191,9 +141,7 @@ WEEKLY = {"epsilon_per_period": "1", "epsilon_per_window": "1", "window_days": 7
         (HOUR, {"epsilon_per_window": "6", "window_days": 3, "epsilon_lifetime": "15"}, 7,
          ["4 of the 24 periods of a day", "6 of the 72 periods of 3 days"]),
         (7 * HOUR, {"epsilon_lifetime": "10", "epsilon_per_day": "3"}, 4, ["3 of the 4 periods of a day"]),
-        (13 * HOUR, {"epsilon_lifetime": "10"}, 6, []),
         (13 * HOUR, {"epsilon_lifetime": "10", "epsilon_per_day": "1"}, 10, ["1 of the 2 periods of a day"]),
-        (23 * HOUR, {"epsilon_lifetime": "20"}, 20, []),
         (3 * DAY, {"epsilon_lifetime": "4"}, 12, []),
     ],
 )  # fmt: skip

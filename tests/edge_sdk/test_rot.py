@@ -69,6 +69,8 @@ def told(folder, out):
         found["model"] = model if isinstance(model, HearsayError) else (model.name, model.version)
         found["rollback"] = failing(device.enrol, Publisher().campaign(name="mushrooms"))
         found["drain"] = failing(device.drain, out)
+        failing(device.explain, Publisher().campaign(name="other"))
+        failing(device.install, Publisher().model(version=2))
         found["batch"] = out.read_bytes() if out.exists() else None
         found["ack"] = failing(device.ack, folder.parent / "sealed-5.hsr")
         if isinstance(found["ack"], int):  # else nothing was released, and the rest tells nothing

@@ -6,17 +6,14 @@ import random
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from itertools import count, pairwise, product
+from itertools import count, pairwise
 
 import pytest
 from support.failures import reason
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy
-from edge_sdk.sync import sync
-from protocol.batches.report import report_id
 from protocol.documents.campaign import WHOLE, Series
-from protocol.errors import DocumentError, PolicyError
 
 RECORD = {"odor": "n", "width": 2, "label": "e"}
 SERIES = Series("pilot", NOW)
@@ -264,27 +261,6 @@ def test_shares_divide_a_fleet(publisher, clock):
     assert min(totals[1:]) > 0
 
 
-def test_participation_and_question_do_not_depend_on_the_record(publisher, clock):
-    """Devices that differ in their records only: the same refusals, in the same order, and the same questions."""
-    odors, widths, labels = ("a", "f", "unheard of"), (0, float("nan")), ("e", None)
-    raws = [campaign(publisher, "quarter", high=WHOLE // 4), campaign(publisher, "rest", low=WHOLE // 4)]
-    for number in range(3):
-        seen = set()
-        for odor, width, label in product(odors, widths, labels):
-            with Device.open(None, publisher.root(), clock=clock, entropy=seeded(number)) as device:
-                outcome = []
-                for raw in raws:
-                    asked = device.enrol(raw)
-                    record = {"odor": odor, "width": width, "label": label}
-                    outcome.append(reason(device.report, asked.id, record))
-                secret = device._state.meta("secret")
-                period = asked.period_at(NOW)
-                outcome.append(asked.assignment.question_for(report_id(secret, asked.id, period, 0), 0))
-                outcome.append(device.status().spent_micro)
-            seen.add(tuple(outcome))
-        assert len(seen) == 1
-
-
 def test_an_evaluation_may_be_of_a_series(device, publisher, clock):
     from protocol import canonical
 
@@ -297,18 +273,6 @@ def test_an_evaluation_may_be_of_a_series(device, publisher, clock):
     body |= {"series": {**SERIES.to_dict(), "name": "quality"}, "version": 2}
     device.report(device.enrol(publisher.sign("campaign", canonical.pack(body))).id, RECORD)
     assert answers(device) == 2
-
-
-def test_sync_takes_campaigns_of_series_without_a_refusal(tmp_path, publisher, clock):
-    from support.sources import Source
-
-    with Device.provision(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
-        for version in range(1, 4):
-            source = Source({"campaigns/mushrooms.hsc": campaign(publisher, version=version, high=1)})
-            assert sync(device, source, campaigns=["mushrooms"]).refusals == ()
-            assert reason(device.report, "mushrooms", RECORD) == "series_not_member"
-            (status,) = device.status().campaigns
-            assert (status.version, status.silent_until) == (version, None)
 
 
 def test_explain_says_what_a_series_costs_and_whether_this_device_takes_part(device, publisher, clock):
@@ -335,103 +299,6 @@ def test_the_owners_limits_hold_in_a_series_too(tmp_path, publisher, clock):
         asked = device.enrol(campaign(publisher))
         assert reason(device.report, asked.id, RECORD) == "budget_exhausted"
         assert answers(device) == 0
-
-
-class Walk:
-    """A machine at random: power cuts, empty batteries, opting out and in, lost states, resets, new campaigns.
-
-    Its clock is right, or shows 1970 and is set right at times. Its owner allows more ε after every reset.
-    """
-
-    def __init__(self, folder, seed, refused):
-        self.refused = refused
-        self.draw = random.Random(seed)
-        self.entropy = random.Random(f"entropy {seed}").randbytes
-        self.folder = folder
-        self.true, self.boot, self.up, self.right = NOW, 1, 60, True
-        self.lifetime = 10**9
-        self.publisher = Publisher(now=NOW)
-        self.versions = dict.fromkeys(("a", "b", "c"), 0)
-        self.begins = {}
-        self.answered = {}
-        self.device = Device.provision(folder, trust=Publisher(now=NOW - 900 * DAY).root(), **self.options())
-
-    def options(self):
-        return {
-            "clock": lambda: self.true if self.right else self.up,
-            "uptime": lambda: (f"boot {self.boot}", self.up),
-            "entropy": self.entropy,
-            "policy": Policy(lifetime_micro=self.lifetime, day_micro=10**9),
-        }
-
-    def opened(self):
-        self.device = Device.open(self.folder, **self.options())
-
-    def passes(self):
-        seconds = self.draw.randrange(1, 3 * DAY)
-        self.true, self.up = self.true + seconds, self.up + seconds
-
-    def restart(self):
-        self.device.close()
-        self.true += self.draw.randrange(1, 20 * DAY)
-        self.boot, self.up, self.right = self.boot + 1, 60, self.draw.random() < 0.7
-        self.opened()
-
-    def set_right(self):
-        self.right = True
-
-    def sign(self):
-        name = self.draw.choice("abc")
-        series = self.draw.choice(("first", "second", f"of {self.true // (30 * DAY)}"))
-        low = self.draw.choice((0, WHOLE // 2))
-        self.versions[name] += 1
-        self.publisher.now = self.true
-        begins = self.begins.setdefault(series, self.true)
-        raw = self.publisher.campaign(
-            name=name,
-            version=self.versions[name],
-            series=Series(series, begins, low, self.draw.choice((low + WHOLE // 2, WHOLE))),
-        )
-        reason(self.device.enrol, raw)
-
-    def report(self):
-        for found in self.device.campaigns():
-            try:
-                said = self.device.report(found.id, {"odor": self.draw.choice("anf")})
-            except (PolicyError, DocumentError) as error:
-                self.refused[error.reason] += 1
-            else:
-                self.answered.setdefault(found.series.name, set()).add((found.id, said))
-
-    def out_and_in(self):
-        self.device.disable()
-        self.device.enable()
-
-    def reset(self):
-        self.device.close()
-        if self.draw.random() < 0.7:
-            (self.folder / "state.db").unlink()
-        options = self.options()
-        del options["uptime"]
-        Device.reset(self.folder, Publisher(now=NOW - 900 * DAY).root(), **options)
-        self.lifetime += 10**9
-        self.opened()
-
-    def live(self, steps):
-        acts = [self.passes, self.restart, self.set_right, self.sign, self.report, self.out_and_in, self.reset]
-        for act in self.draw.choices(acts, weights=(8, 4, 4, 8, 16, 2, 1), k=steps):
-            act()
-            assert all(len(answers) == 1 for answers in self.answered.values()), self.answered.keys()
-        self.device.close()
-        return len(self.answered)
-
-
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 20), marks=pytest.mark.slow)])
-def test_a_machine_at_random_answers_at_most_once_in_each_series(tmp_path, seeds):
-    """Counted at the receiver's side: the answers of one machine, over restarts, re-enrolments and resets."""
-    refused = Counter()
-    assert sum(Walk(tmp_path / str(seed), seed, refused).live(80) for seed in seeds) >= len(seeds)
-    assert {"series_answered", "series_begun", "series_not_member"} <= set(refused)
 
 
 def test_a_state_of_before_the_first_release_is_refused(tmp_path, publisher, clock):

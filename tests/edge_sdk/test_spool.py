@@ -72,7 +72,8 @@ def test_an_acknowledgement_may_come_late_twice_or_for_a_file_that_moved(enrolle
 def test_what_was_never_sealed_here_is_not_acknowledged(enrolled, clock, tmp_path):
     answer(enrolled, clock, 1)
     (tmp_path / "strange.hsr").write_bytes(b"of another device")
-    for path in ("strange.hsr", "absent.hsr", "."):
+    os.mkfifo(tmp_path / "pipe.hsr")
+    for path in ("strange.hsr", "absent.hsr", ".", "pipe.hsr", "/dev/zero"):  # what is no plain file is not read
         assert reason(enrolled.ack, tmp_path / path) == "batch_unknown"
     assert reason(enrolled.ack, 7) == "argument_invalid"
     enrolled.drain(tmp_path / "a.hsr")
@@ -149,10 +150,3 @@ def test_one_wrong_clock_does_not_cost_what_waits(tmp_path, publisher):
         device.report(campaign.id, RECORD)
         assert device.status().spool.dropped == {}
         assert device.status().spooled == 21
-
-
-def test_what_is_no_plain_file_is_not_read_to_be_acknowledged(enrolled, clock, tmp_path):
-    answer(enrolled, clock, 1)
-    os.mkfifo(tmp_path / "pipe.hsr")
-    for path in (tmp_path / "pipe.hsr", "/dev/zero"):
-        assert reason(enrolled.ack, path) == "batch_unknown"

@@ -12,17 +12,15 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from support.examples import examples
 from support.failures import failing, failure, refusal
 from support.publisher import DAY, NOW, Publisher
 
-from edge_sdk import Device, HearsayError
+from edge_sdk import Device
 from edge_sdk.storage.database import State
 from edge_sdk.storage.ledger import Ledger, Line
 from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SPOOL, Rows, seal
 
 RECORD = {"odor": "n", "width": 3.2}
-FLIPS = examples(400).max_examples
 
 
 @pytest.fixture(scope="module")
@@ -50,47 +48,6 @@ def change(folder, statement, *values):
 
 def opened(folder):
     return Device.open(folder, clock=lambda: NOW)
-
-
-def whole_life(folder, out):
-    """All actions of a device. Each is tried, even if the one before was refused."""
-    publisher = Publisher()
-    for trust in (None, publisher.root()):
-        device = failing(Device.provision, folder, trust, clock=lambda: NOW)
-        if not isinstance(device, Device):
-            continue
-        with device:
-            enrolled = failing(device.campaigns)
-            for campaign in enrolled if isinstance(enrolled, list) else []:
-                failing(device.report, campaign.id, RECORD, label="e")
-            failing(device.status)
-            failing(device.explain, publisher.campaign(name="other"))
-            failing(device.enrol, publisher.campaign(name="other"))
-            model = failing(device.model)
-            if not isinstance(model, HearsayError):
-                model.predict(RECORD)
-            failing(device.install, publisher.model(version=2))
-            failing(device.drain, out)
-            assert "Device" in repr(device)
-
-
-def test_no_flipped_bit_of_the_state_raises_anything_but_our_errors(lived, tmp_path):
-    whole = (lived / "state.db").read_bytes()
-    used = [place for place, byte in enumerate(whole) if byte]  # most of a page is empty
-    folder = tmp_path / "state"
-    folder.mkdir()
-    refusals = 0
-    for number in range(FLIPS):
-        draw = int.from_bytes(sha256(b"flip %d" % number).digest()[:8], "big")
-        bit = 8 * used[draw // 8 % len(used)] + draw % 8
-        damaged = bytearray(whole)
-        damaged[bit // 8] ^= 1 << bit % 8
-        (folder / "state.db").write_bytes(damaged)
-        whole_life(folder, tmp_path / f"{number}.hsr")
-        refusals += isinstance(failing(opened, folder), HearsayError)
-        for path in folder.iterdir():
-            path.unlink()
-    assert refusals > 0
 
 
 @pytest.mark.parametrize("column", ["envelope", "digest"])
