@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from support.faults.lives import said_in_batches
 from support.killed import left_before_death
 from support.publisher import NOW, Publisher, installed
+from support.reports import records_in
 
 import edge_sdk.storage.database
 from edge_sdk import Device
@@ -42,7 +42,7 @@ def live(folder, tell):
 
 def reports_in(folder):
     """The reports in sealed files, which must be whole."""
-    return {each.raw for path in folder.glob("*.hsr") for each in said_in_batches(path.read_bytes())}
+    return {raw for path in folder.glob("*.hsr") for _, raw in records_in(path.read_bytes())}
 
 
 @pytest.mark.parametrize("kills", [(150, 400, 560, 800), (580,) * 4, (640, 560, 520, 500)])

@@ -10,9 +10,9 @@ import time
 
 import pytest
 from support.faults.disk import read_log
-from support.faults.lives import RECORD_BYTES, said_in_batches
 from support.faults.shim import TREE, build, environment
 from support.publisher import Publisher
+from support.reports import records_in
 
 pytestmark = pytest.mark.slow
 
@@ -92,8 +92,7 @@ def test_every_command_may_be_killed_and_typed_again(shell, tmp_path):
             assert spent(shell, broken) == whole, (name, kill_at)
             shutil.rmtree(broken)
         shutil.rmtree(before)
-    (only,) = said_in_batches((world / "today.hsr").read_bytes())
-    assert len(only.raw) == RECORD_BYTES
+    assert len(records_in((world / "today.hsr").read_bytes())) == 1
     assert spent(shell, world)[0] == "1"
 
 

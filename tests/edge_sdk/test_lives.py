@@ -44,10 +44,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.failures import reason
 from support.killed import killed_before, left_before_death
 from support.masked import TERMS, book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import DAY, NOW, Publisher
+from support.reports import records_in
 from support.sources import Source
 
 import edge_sdk.opening
@@ -59,7 +61,6 @@ from edge_sdk.storage.database import State
 from edge_sdk.storage.ledger import Ledger, Lines
 from edge_sdk.sync import sync
 from edge_sdk.timekeeping import Timekeeper
-from protocol.batches import batch
 from protocol.documents.campaign import DISCRETE, Series
 from protocol.documents.masked_terms import DILUTED
 from protocol.documents.provisioning import Provisioning, build_provisioning
@@ -234,7 +235,6 @@ def test_a_second_reset_remembers_the_delta_that_the_first_one_counted(tmp_path)
 
 HOUR = 3_600
 RECORD = {"odor": "n", "width": 3.2, "label": "e"}
-REPORT_BYTES = 18
 ID_BYTES = 10
 FILES = ("state.db", "state.db-journal", "highest", "installed", "policy.toml", "fetched.json")
 DAILY, WEEKLY = 2, 6
@@ -272,15 +272,6 @@ class Answer:
     @property
     def key(self):
         return self.campaign, self.period
-
-
-def refused(act, *arguments, **options):
-    """Why an act was refused; None if it was done."""
-    try:
-        act(*arguments, **options)
-    except HearsayError as error:
-        return error.reason
-    return None
 
 
 class Outside(Source):
@@ -394,10 +385,8 @@ class Life:
                 read = read_message if self.kind == "party" else read_summary
                 self.leave(read(piece.envelope)[1].campaign, piece.envelope)
             return
-        for found in batch.read_batches(content):
-            for position, count in found.spans:
-                for start in range(position, position + REPORT_BYTES * count, REPORT_BYTES):
-                    self.leave(found.header.campaign, content[start : start + REPORT_BYTES])
+        for campaign, raw in records_in(content):
+            self.leave(campaign, raw)
 
     def compare(self):
         """The ledger against the book."""
@@ -474,9 +463,9 @@ class Life:
         """The owner of a closed fleet's device tries an old file first."""
         if self.kind == "fleet":
             for used in sorted(self.used)[-3:]:
-                assert refused(self.device.enable, self.file(used)) in ("enrolment_used", "state_damaged")
+                assert reason(self.device.enable, self.file(used)) in ("enrolment_used", "state_damaged")
             fresh = self.next_file()
-            if refused(self.device.enable, self.file(fresh)) is None:
+            if reason(self.device.enable, self.file(fresh)) is None:
                 self.used.add(fresh)
             else:
                 self.device.enable(leave_fleet=True)
@@ -495,7 +484,7 @@ class Life:
         options = {name: value for name, value in self.options().items() if name != "uptime"}
         if self.kind == "fleet":
             for used in sorted(self.used)[-3:]:
-                found = refused(self.type.reset, self.home, root, enrolment=self.file(used), **options)
+                found = reason(self.type.reset, self.home, root, enrolment=self.file(used), **options)
                 assert found in ("enrolment_used", "state_damaged"), found
         fresh = self.next_file() if self.kind == "fleet" and self.draw.random() < 0.7 else 0
 
@@ -506,7 +495,7 @@ class Life:
         if self.draw.random() < 0.3:
             self.kill(lambda: again(fresh), self.draw.randrange(1, 200), opens=False)
             fresh = fresh and self.next_file()
-        if refused(again, fresh) is not None:
+        if reason(again, fresh) is not None:
             # The marker or the policy is damaged: the owner does what the message says.
             self.allow(self.allowed[0] // 1_000_000, self.allowed[1] // 1_000_000)
             (self.home / "installed").unlink(missing_ok=True)
@@ -531,7 +520,7 @@ class Life:
         new, line = place.read_bytes(), newest_line(place)
         self.put(self.draw.choice(self.backups), place.name)
         if newest_line(place) != line:  # after two resets alike, in one second, no line is missing from a copy
-            assert refused(self.open_only) == "state_lost", "a reset was undone"
+            assert reason(self.open_only) == "state_lost", "a reset was undone"
             self.note("undone")
         place.write_bytes(new)
 
@@ -558,7 +547,7 @@ class Life:
                 name=name, version=self.next_version(name), lifetime=versions, time_precision=seconds,
                 epsilon_micro=micro, series=series,
             )  # fmt: skip
-        if refused(self.device.enrol, raw) is None:
+        if reason(self.device.enrol, raw) is None:
             (campaign,) = [each for each in self.device.campaigns() if each.header.name == name]
             self.terms[campaign.id] = Terms(name, seconds, micro, pico, series.name if series else "")
 
@@ -592,10 +581,10 @@ class Life:
 
     def drain(self):
         path = self.folder / f"out{self.draw.randrange(1 << 30)}"
-        if refused(self.device.drain, path) is None and path.exists():
+        if reason(self.device.drain, path) is None and path.exists():
             self.leave_in_file(path.read_bytes())
             if self.draw.random() < 0.6:
-                refused(self.device.ack, path)
+                reason(self.device.ack, path)
 
     def send(self):
         sync(self.device, self.server, entropy=self.entropy)
@@ -657,7 +646,7 @@ class Life:
         self.device = self.type.open(self.home, **self.options())
 
     def try_open(self):
-        found = refused(self.open_only)
+        found = reason(self.open_only)
         assert found in (None, "state_lost", "state_damaged")
         self.note(found)
         return found is None
@@ -735,11 +724,11 @@ class Life:
         """The folder on another machine, or under another id."""
         self.close()
         own, self.machine = self.machine, {b"m" * 32: b"o" * 32, b"o" * 32: b"m" * 32}[self.machine]
-        found = refused(self.open_only)
+        found = reason(self.open_only)
         assert found in (None, "state_copied")
         if found is None:
             for campaign in self.device.campaigns():
-                assert refused(self.answer, campaign) == "state_copied"
+                assert reason(self.answer, campaign) == "state_copied"
             self.close()
         self.device = None
         if self.draw.random() < 0.7:
@@ -817,7 +806,7 @@ class Life:
         for name in self.draw.choices(list(self.ACTS), weights=self.ACTS.values(), k=steps):
             self.trace.append(name)
             self.note(name)
-            found = refused(getattr(self, name)) or refused(self.compare)
+            found = reason(getattr(self, name)) or reason(self.compare)
             assert found in (None, "state_damaged", "state_lost"), found
             if found is not None:
                 self.reset()
@@ -954,9 +943,9 @@ def test_an_older_copy_stays_refused_when_the_file_of_the_highest_line_is_lost_t
         device.report("mushrooms", RECORD)
     newest = state.read_bytes()
     state.write_bytes(older)
-    assert refused(Device.open, folder, **later) == "state_lost"
+    assert reason(Device.open, folder, **later) == "state_lost"
     (folder / "highest").unlink()
-    assert refused(Device.open, folder, **later) == "state_lost"
+    assert reason(Device.open, folder, **later) == "state_lost"
     refused_copy = state.read_bytes()
     state.write_bytes(newest)  # the copy was a mistake
     with Device.open(folder, **later) as device:
@@ -982,7 +971,7 @@ def test_an_opt_out_is_not_undone_by_an_older_copy(tmp_path, later):
     for _ in range(2):
         with Device.open(folder, clock=lambda: NOW + HOUR) as device:
             assert (device.status().disabled, device.status().spool.reports) == (True, 0)
-            assert refused(device.report, "mushrooms", RECORD) == "disabled"
+            assert reason(device.report, "mushrooms", RECORD) == "disabled"
     (folder / "state.db").write_bytes(newest)
     with Device.open(folder, clock=lambda: NOW + HOUR) as device:
         assert device.status().disabled == (later == "opted out")
@@ -1011,13 +1000,13 @@ def test_a_reset_is_not_undone_by_an_older_copy_wherever_it_is_killed(tmp_path, 
         present = (folder / "state.db").read_bytes() if (folder / "state.db").exists() else None
         (folder / "state.db").write_bytes(older)
         begun = (folder / "highest").exists()  # else two files were lost, and the reset has not written one
-        assert refused(Device.open, folder, **later) == ("state_lost" if begun else None), number
+        assert reason(Device.open, folder, **later) == ("state_lost" if begun else None), number
         if present is not None and begun:
             (folder / "state.db").write_bytes(present)
             with Device.open(folder, **later) as device:
                 opened.add(device.status().spent_micro)
             (folder / "state.db").write_bytes(newest)
-            undone = refused(Device.open, folder, **later)
+            undone = reason(Device.open, folder, **later)
             assert (undone == "state_lost") == (present != newest), number
     assert begun
     assert 100_000_000 in opened
@@ -1037,7 +1026,7 @@ def test_an_older_copy_without_a_missing_line_learns_from_the_marker_which_files
     (folder / "installed").unlink()
     with Device.open(folder, clock=lambda: NOW) as device:
         device.disable()
-        assert [refused(device.enable, file) for file in files] == ["enrolment_used", "enrolment_used", None]
+        assert [reason(device.enable, file) for file in files] == ["enrolment_used", "enrolment_used", None]
 
 
 @pytest.mark.parametrize("how", ["lost", "older"])
@@ -1058,9 +1047,9 @@ def test_a_marker_learns_from_the_state_what_it_no_longer_says(tmp_path, how):
         (folder / "installed").write_bytes(older)
     with Device.open(folder, clock=lambda: NOW + HOUR) as device:
         for used in files[:2]:
-            assert refused(device.enable, used) == "enrolment_used"
+            assert reason(device.enable, used) == "enrolment_used"
         device.enable(files[2])
     (folder / "state.db").unlink()
     for used in files[:3]:
-        assert refused(Device.reset, folder, publisher.root(), enrolment=used) == "enrolment_used"
+        assert reason(Device.reset, folder, publisher.root(), enrolment=used) == "enrolment_used"
     assert Device.reset(folder, publisher.root(), enrolment=files[3]) >= 2_000_000

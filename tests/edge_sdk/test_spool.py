@@ -8,22 +8,16 @@ import shutil
 import pytest
 from support.failures import reason
 from support.publisher import DAY
+from support.reports import records_in
 
 from edge_sdk import Device
-from protocol.batches.batch import read_batches
 
 RECORD = {"odor": "n"}
 
 
 def sealed(path):
     """The reports in a sealed file, in order."""
-    raw = path.read_bytes()
-    return [
-        raw[start : start + 18]
-        for found in read_batches(raw)
-        for position, count in found.spans
-        for start in range(position, position + 18 * count, 18)
-    ]
+    return [raw for _, raw in records_in(path.read_bytes())]
 
 
 def answer(device, clock, days):

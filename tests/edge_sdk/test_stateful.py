@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from support.failures import failure
 from support.publisher import DAY, NOW, Publisher, installed
+from support.reports import records_in
 
 from edge_sdk import Device
 from edge_sdk.policy import Policy
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.spool import Spool
 from edge_sdk.timekeeping import Present
-from protocol.batches import batch
 from protocol.documents import trust
 from protocol.errors import HearsayError
 
@@ -38,7 +38,6 @@ RECORD = {"odor": "n", "width": 3.2}
 EPSILON = 1_000_000
 LIFETIME = 25 * EPSILON
 SPOOL = 6
-RECORD_BYTES = 18
 SECONDS_OF_SLACK = 60
 DRIFT = 5000
 DISK_BYTES = 384 << 10
@@ -272,13 +271,7 @@ class World(RuleBasedStateMachine):
 
     @staticmethod
     def _inside(path):
-        content = path.read_bytes()
-        return {
-            (found.header.campaign, content[start : start + RECORD_BYTES])
-            for found in batch.read_batches(content)
-            for position, count in found.spans
-            for start in range(position, position + RECORD_BYTES * count, RECORD_BYTES)
-        }
+        return set(records_in(path.read_bytes()))
 
     @rule(which=st.integers(0, 2), gone=st.booleans())
     def ack(self, which, gone):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.batches.batch import Header, write_batch
+from protocol.batches.batch import Batch, Header, read_batches, write_batch
 from protocol.batches.report import decode_answer, decode_report, encode_answer, encode_report, layout_for, report_id
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
@@ -66,6 +66,19 @@ def header(campaign: Campaign) -> Header:
 def batch(campaign: Campaign, records: Iterable[bytes]) -> bytes:
     """Encode a complete batch."""
     return write_batch(header(campaign), list(records))
+
+
+def records_in(content: bytes) -> list[tuple[bytes, bytes]]:
+    """Campaign and bytes of each report in a batch file, which must be whole."""
+    found = []
+    for item in read_batches(content):
+        assert isinstance(item, Batch), "a batch file is damaged"
+        assert item.proven, "a batch file is torn"
+        length = item.header.record_length
+        for start, count in item.spans:
+            places = range(start, start + count * length, length)
+            found += [(item.header.campaign, content[place : place + length]) for place in places]
+    return found
 
 
 def summand(mechanism, answer):

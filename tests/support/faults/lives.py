@@ -21,11 +21,11 @@ from edge_sdk import Device
 from edge_sdk.policy import Policy
 from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
-from protocol.batches import batch
 from protocol.documents.campaign import Series
 from protocol.errors import HearsayError, StorageError
 from support.faults.harness import FolderLife, Scenario, die_within
 from support.publisher import DAY, NOW, Publisher, installed
+from support.reports import records_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,26 +47,6 @@ class Said(NamedTuple):
     @property
     def id(self) -> bytes:
         return self.raw[2:10]
-
-
-def said(campaign: bytes, raw: bytes) -> Iterator[Said]:
-    """The reports in these bytes."""
-    for start in range(0, len(raw), RECORD_BYTES):
-        record = raw[start : start + RECORD_BYTES]
-        yield Said(campaign, int.from_bytes(record[10:14]), record)
-
-
-def said_in_batches(content: bytes) -> Iterator[Said]:
-    """The reports in a batch file. A batch file with its final name must be complete.
-
-    Raises:
-        AssertionError: it is incomplete.
-    """
-    for found in batch.read_batches(content):
-        assert isinstance(found, batch.Batch), "a batch file is damaged"
-        assert found.proven, "a batch file is torn"
-        for position, count in found.spans:
-            yield from said(found.header.campaign, content[position : position + RECORD_BYTES * count])
 
 
 @cache
@@ -158,12 +138,13 @@ class Life(FolderLife):
     @staticmethod
     def said(campaign: bytes, raw: bytes) -> Iterator[Said]:
         """The answers in the bytes that the device returned."""
-        return said(campaign, raw)
+        for start in range(0, len(raw), RECORD_BYTES):
+            record = raw[start : start + RECORD_BYTES]
+            yield Said(campaign, int.from_bytes(record[10:14]), record)
 
-    @staticmethod
-    def said_in_file(content: bytes) -> Iterator[Said]:
+    def said_in_file(self, content: bytes) -> Iterator[Said]:
         """The answers in a sealed file; AssertionError if the file is not whole."""
-        return said_in_batches(content)
+        return (each for campaign, raw in records_in(content) for each in self.said(campaign, raw))
 
     def seen_in(self, tree: Mapping[str, bytes | None]) -> set[Said]:
         """The answers in finished files. Another program may have copied these files.
