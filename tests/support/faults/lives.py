@@ -409,7 +409,7 @@ def _promises(
 
 def _arrived(life: Life) -> list[Path]:
     """The files that have arrived at the server of ``sync``."""
-    return list((life.server / "reports").glob("*"))
+    return list((life.server / "reports").glob(f"*{life.suffix}"))
 
 
 def _documents(now: dict, before: dict, whole: dict, *, several: bool) -> list[str]:
