@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.commands import mushrooms
+from support.failures import failure, reason_of
 from support.publisher import NOW
 
 from aggregator.planning.feature_selection.schema_text import ask_text
@@ -35,20 +36,12 @@ def asked(text):
     return parse_schema_text(mushrooms(label="label", bins=2) + text).ask
 
 
-def test_a_file_without_the_table_asks_about_everything():
-    assert asked("") == {}
-    whole = resolve(SCHEMA, {})
-    assert whole.stated is SCHEMA
-    assert whole.schema is SCHEMA
+def test_the_table_is_written_as_it_is_read_and_without_it_everything_is_asked_about():
+    whole = resolve(SCHEMA, asked(""))
+    assert whole.stated is whole.schema is SCHEMA
     assert list(whole.shares) == [0, 1, 2, 3]
-
-
-def test_the_table_is_written_as_it_is_read():
-    ask = {
-        "odor": AskedFeature(groups=(("a", 'q"\\'), ("n",)), share=3),
-        'a "name"': AskedFeature(bins=(2, 1)),
-        "plain": AskedFeature(),
-    }
+    odor = AskedFeature(groups=(("a", 'q"\\'), ("n",)), share=3)
+    ask = {"odor": odor, 'a "name"': AskedFeature(bins=(2, 1)), "plain": AskedFeature()}
     assert dict(asked(ask_text(ask))) == ask
     assert ask_text({}) == ""
 
@@ -59,11 +52,8 @@ def test_values_that_no_group_names_are_the_last_group():
     assert found.schema.observed[0].labels() == ["{a, f}", "{l, (missing)}", "n"]
     alone = resolve(SCHEMA, {"odor": AskedFeature(groups=(("(missing)",), ("a", "f")))})
     assert alone.schema.observed[0].labels() == ["{a, f}", "{l, n}", "(missing)"]
-
-
-def test_a_listed_value_comes_before_the_code_of_its_name():
     found = resolve(SCHEMA, {"(missing)": AskedFeature(groups=(("x", "(missing)"),))})
-    assert found.stated.groups[1] == (0, 0, 1)
+    assert found.stated.groups[1] == (0, 0, 1)  # a listed value comes before the code of its name
 
 
 def test_bins_are_runs_and_missing_numbers_stay_alone():
@@ -75,51 +65,44 @@ def test_bins_are_runs_and_missing_numbers_stay_alone():
     assert [feature.name for feature in component.schema.features] == ["height"]
 
 
+def groups(*members):
+    return AskedFeature(groups=members)
+
+
 @pytest.mark.parametrize(
-    ("schema", "ask", "says"),
+    ("schema", "name", "ask", "says"),
     [
-        (SCHEMA, {"odr": AskedFeature()}, "near: 'odor'"),
-        (SCHEMA, {"zzz": AskedFeature()}, "there are 'odor', '(missing)', 'width', 'height'"),
-        (SCHEMA, {"label": AskedFeature()}, "is the label"),
-        (PROJECTED, {"height": AskedFeature()}, "input of the projection"),
-        (SCHEMA, {"odor": AskedFeature(groups=(("a", "ll"),))}, "lists no value 'll'; near: 'l'"),
-        (SCHEMA, {"odor": AskedFeature(groups=(("a",), ("a",)))}, "in two groups"),
-        (SCHEMA, {"odor": AskedFeature(groups=(("a", "l", "n", "f", "(missing)"),))}, "only one group"),
-        (SCHEMA, {"odor": AskedFeature(groups=(("a",), ("l",), ("n",), ("f",)))}, "a group of its own"),
-        (SCHEMA, {"odor": AskedFeature(bins=(1, 4))}, "divided by groups"),
-        (SCHEMA, {"width": AskedFeature(groups=(("a",),))}, "divided by bins"),
-        (SCHEMA, {"width": AskedFeature(bins=(1, 2))}, "has 4 bins"),
-        (SCHEMA, {"width": AskedFeature(bins=(1, 1, 1, 1))}, "a group of its own"),
+        (SCHEMA, "odr", AskedFeature(), "near: 'odor'"),
+        (SCHEMA, "zzz", AskedFeature(), "there are 'odor', '(missing)', 'width', 'height'"),
+        (SCHEMA, "label", AskedFeature(), "is the label"),
+        (PROJECTED, "height", AskedFeature(), "input of the projection"),
+        (SCHEMA, "odor", groups(("a", "ll")), "lists no value 'll'; near: 'l'"),
+        (SCHEMA, "odor", groups(("a",), ("a",)), "in two groups"),
+        (SCHEMA, "odor", groups(("a", "l", "n", "f", "(missing)")), "only one group"),
+        (SCHEMA, "odor", groups(("a",), ("l",), ("n",), ("f",)), "a group of its own"),
+        (SCHEMA, "odor", AskedFeature(bins=(1, 4)), "divided by groups"),
+        (SCHEMA, "width", groups(("a",)), "divided by bins"),
+        (SCHEMA, "width", AskedFeature(bins=(1, 2)), "has 4 bins"),
+        (SCHEMA, "width", AskedFeature(bins=(1, 1, 1, 1)), "a group of its own"),
     ],
 )
-def test_what_does_not_fit_the_schema_is_refused(schema, ask, says):
-    with pytest.raises(InputError, match="ask_invalid") as error:
-        resolve(schema, ask)
-    assert says in str(error.value)
+def test_what_does_not_fit_the_schema_is_refused(schema, name, ask, says):
+    error = failure(resolve, schema, {name: ask})
+    assert error.reason == "ask_invalid"
+    assert says in error.detail
+
+
+WRONG = ["values = []", "groups = ['a']", "groups = [[]]", "groups = [[1.5]]", "bins = [0, 1]", "bins = [true]"]
+WRONG += ["bins = [1]\ngroups = [['a']]", "share = 0", "share = 1000001", "share = 1.5"]
 
 
 @pytest.mark.parametrize(
-    "lines",
-    [
-        "[ask]\n",
-        "[ask]\nodor = 1\n",
-        "[ask.odor]\nvalues = []\n",
-        "[ask.odor]\ngroups = ['a']\n",
-        "[ask.odor]\ngroups = [[]]\n",
-        "[ask.odor]\ngroups = [[1.5]]\n",
-        "[ask.odor]\nbins = [0, 1]\n",
-        "[ask.odor]\nbins = [true]\n",
-        "[ask.odor]\nbins = [1]\ngroups = [['a']]\n",
-        "[ask.odor]\nshare = 0\n",
-        "[ask.odor]\nshare = 1000001\n",
-        "[ask.odor]\nshare = 1.5\n",
-        "ask = 1\n",
-    ],
+    "lines", ["[ask]\n", "[ask]\nodor = 1\n", "ask = 1\n", *(f"[ask.odor]\n{key}\n" for key in WRONG)]
 )
 def test_tables_that_are_none(lines):
     text = mushrooms(label="label", bins=2)
-    with pytest.raises(InputError, match="schema_invalid"):
-        parse_schema_text(lines + text if lines.startswith("ask =") else text + lines)
+    text = lines + text if lines.startswith("ask =") else text + lines
+    assert reason_of(InputError, parse_schema_text, text) == "schema_invalid"
 
 
 def test_names_on_the_command_line():
@@ -129,8 +112,7 @@ def test_names_on_the_command_line():
     assert ask_of("odor", table) == {"odor": AskedFeature()}
     assert ask_of(["a, b"], {}) == {"a, b": AskedFeature()}
     for wrong in ("", "odor,,width", "odor,odor", [], [3]):
-        with pytest.raises(InputError, match="ask_invalid"):
-            ask_of(wrong, {})
+        assert reason_of(InputError, ask_of, wrong, {}) == "ask_invalid"
 
 
 def built(ask, **options):
@@ -148,16 +130,13 @@ def test_shares_weigh_the_questions():
 
 def test_a_gaussian_campaign_asks_about_some_numbers():
     made = built({"width": AskedFeature(share=2), "odor": AskedFeature()}, family="gaussian", mechanism="bits")
-    assert [(question.kind, question.feature) for question in made.questions] == [
-        ("class", None),
-        ("cell", 0),
-        ("present", 1),
-        ("moment", 1),
-        ("moment", 1),
-    ]
+    assert [one.kind for one in made.questions] == ["class", "cell", "present", "moment", "moment"]
+    assert [one.feature for one in made.questions] == [None, 0, 1, 1, 1]
     shares = [made.assignment.interval(place, 0) for place in range(5)]
-    widths = [high - low for low, high in shares]
-    assert [round(12 * width / 2**32) for width in widths] == [3, 3, 2, 2, 2]
+    assert [round(12 * (high - low) / 2**32) for low, high in shares] == [3, 3, 2, 2, 2]
+    whole = built({"width": AskedFeature(), "height": AskedFeature()}, family="gaussian", mechanism="duchi")
+    assert whole.questions[-1].kind == "moments"
+    assert [feature.name for feature in whole.schema.features] == ["width", "height"]
 
 
 @pytest.mark.parametrize(
@@ -170,11 +149,4 @@ def test_a_gaussian_campaign_asks_about_some_numbers():
     ],
 )
 def test_what_a_gaussian_campaign_can_not_ask(ask, options, reason):
-    with pytest.raises(InputError, match=reason):
-        built(ask, family="gaussian", **options)
-
-
-def test_all_numbers_at_once_with_all_numbers():
-    made = built({"width": AskedFeature(), "height": AskedFeature()}, family="gaussian", mechanism="duchi")
-    assert made.questions[-1].kind == "moments"
-    assert [feature.name for feature in made.schema.features] == ["width", "height"]
+    assert reason_of(InputError, built, ask, family="gaussian", **options) == reason

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shlex
 import tomllib
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from support.commands import invoke
+from support.commands import invoke, run, told
 
-from aggregator.cli.app import hearsay
 from aggregator.common.tables import COMMA_OF_THOUSANDS, DECIMAL_COMMA, EITHER_COMMA, advice_on_commas
 from aggregator.operations.campaigns import plan_campaign
 from aggregator.publishing.schemas.schema_doubts import doubt, doubts, large_marker, look_alike, marker, misleading
@@ -72,9 +69,9 @@ def test_what_is_no_feature_is_doubted(columns, word):
         assert word in (said(cells) or ""), cells
 
 
-@pytest.mark.parametrize("cells", FEATURES, ids=range(len(FEATURES)))
-def test_a_feature_is_not(cells):
-    assert said(cells) is None
+def test_a_feature_is_not():
+    for cells in FEATURES:
+        assert said(cells) is None, cells
 
 
 @given(st.lists(st.text(max_size=8) | st.text("0123456789-:T. ", max_size=20), max_size=40))
@@ -83,23 +80,21 @@ def test_no_cell_breaks_it_or_is_quoted(cells):
     assert why is None or why.startswith(("it ", "no text"))
 
 
-@pytest.mark.parametrize(
-    "texts", [["0.0", "1.0"], ["1", "02"], ["1e2", "a"], ["-0", "1"], ["False", "True"], ["TRUE", "x"]]
-)
-def test_spellings_that_no_number_and_no_truth_value_has_are_doubted(texts):
-    assert "matches that text alone" in misleading(texts)
+def test_spellings_that_no_number_and_no_truth_value_has_are_doubted():
+    for texts in (["0.0", "1.0"], ["1", "02"], ["1e2", "a"], ["-0", "1"], ["False", "True"], ["TRUE", "x"]):
+        assert "matches that text alone" in misleading(texts), texts
+    for texts in (["0", "1"], ["-1", "1"], ["a", "b"], ["0.5", "1"], ["1.2.3", "x"], ["false", "true"]):
+        assert misleading(texts) is None, texts
 
 
-@pytest.mark.parametrize(
-    "texts", [["0", "1"], ["-1", "1"], ["a", "b"], ["0.5", "1"], ["1.2.3", "x"], ["false", "true"]]
-)
-def test_spellings_that_devices_write_are_not(texts):
-    assert misleading(texts) is None
+def named(frame, word="", missing=("",)):
+    """The columns that are doubted in lines with this word."""
+    return [line.split("'")[1] for line in doubts(frame, "y", missing, ()) if word in line]
 
 
 def test_truth_values_are_doubted_in_features_too_and_numbers_only_in_labels():
     frame = pd.DataFrame({"flag": ["True", "False"] * 30, "size": ["1.0", "2.0"] * 30, "y": ["e", "p"] * 30})
-    assert [line.split("'")[1] for line in doubts(frame, "y", (), ())] == ["flag"]
+    assert named(frame) == ["flag"]
 
 
 @pytest.mark.parametrize(
@@ -116,20 +111,13 @@ def test_texts_that_look_alike_are_told(texts):
     assert not any(text in line for line in said for text in texts if len(text) > 2 and text != "yes")
 
 
-def test_spaces_around_cells_and_names_are_told_since_devices_keep_them():
-    frame = pd.DataFrame(
-        {"kind ": ["a", "b"] * 30, "odor": [" n", "f"] * 30, "y": ["e ", "p"] * 30, "z": ["1", "2"] * 30}
-    )
-    said = doubts(frame, "y", ("",), ())
-    assert [(line.split("'")[1], "spaces around" in line) for line in said] == [
-        ("kind ", True), ("odor", True), ("y", True),
-    ]  # fmt: skip
-
-
-def test_numbers_that_begin_with_zeros_may_be_codes():
-    cells = {"zip": ["01234", "1234", "99999"], "odor": ["n", "f", "01"], "y": ["e", "p", "p"]}
+def test_spaces_around_cells_and_names_are_told_and_numbers_that_begin_with_zeros():
+    """Devices keep the spaces, and zeros may be those of codes."""
+    cells = {"kind ": ["a", "b", "a"], "odor": [" n", "f", "01"], "y": ["e ", "p", "p"], "z": ["1", "2", "3"]}
     frame = pd.DataFrame({name: column * 20 for name, column in cells.items()})
-    assert [line.split("'")[1] for line in doubts(frame, "y", (), ()) if "begin with zeros" in line] == ["zip"]
+    assert named(frame) == named(frame, "spaces around") == ["kind ", "odor", "y"]
+    frame = frame.assign(zip=["01234", "1234", "99999"] * 20)
+    assert named(frame, "begin with zeros") == ["zip"]
 
 
 @pytest.mark.parametrize(
@@ -137,26 +125,21 @@ def test_numbers_that_begin_with_zeros_may_be_codes():
 )
 def test_a_campaign_of_texts_that_look_alike_is_warned_of(texts):
     """Latin and Cyrillic ja went from draft to campaign without a word."""
-    assert look_alike(texts)
-    plain = Categorical("odor", ["n", "f"])
+    plain, label = Categorical("odor", ["n", "f"]), Label("y", ["e", "p"])
     for schema, what in (
         (build_schema(Label("y", texts), [plain]), "its label's classes"),
-        (build_schema(Label("y", ["e", "p"]), [Categorical("x", texts)]), "values of 'x'"),
-        (
-            build_schema(Label("y", ["e", "p"]), [Categorical(name, ["n", "f"]) for name in texts]),
-            "names of its features",
-        ),
+        (build_schema(label, [Categorical("x", texts)]), "values of 'x'"),
+        (build_schema(label, [Categorical(name, ["n", "f"]) for name in texts]), "names of its features"),
+        (build_schema(label, [plain]), None),
     ):
         planned = plan_campaign(schema, epsilon=1, mechanism="direct", name="n")
-        assert [what in warning for warning in planned.warnings if "look alike" in warning] == [True]
-    schema = build_schema(Label("y", ["e", "p"]), [plain])
-    planned = plan_campaign(schema, epsilon=1, mechanism="direct", name="n")
-    assert not any("look alike" in warning for warning in planned.warnings)
+        alike = [warning for warning in planned.warnings if "look alike" in warning]
+        assert [what in warning for warning in alike] == [True] * (what is not None)
 
 
-@pytest.mark.parametrize("texts", [["yes", "no"], ["a", "b", "ab"], ["1", "10", "01"], [], ["x"], ["-", "_"]])
-def test_other_texts_do_not(texts):
-    assert not look_alike(texts)
+def test_other_texts_do_not():
+    for texts in (["yes", "no"], ["a", "b", "ab"], ["1", "10", "01"], [], ["x"], ["-", "_"]):
+        assert not look_alike(texts), texts
 
 
 MARKED = [
@@ -189,27 +172,29 @@ def test_a_number_that_means_missing_is_told(cells):
     assert line.endswith(f"if so: hearsay schema --missing={cells[0]}")
 
 
-@pytest.mark.parametrize("cells", NOT_MARKED, ids=range(len(NOT_MARKED)))
-def test_a_number_that_may_be_one_is_not(cells):
-    assert marker(pd.Series(cells, dtype=object, name="age"), ("", "?")) is None
-
-
-def test_the_advice_repeats_what_was_said_about_missing_values():
+def test_a_number_that_may_be_one_is_not_and_the_advice_repeats_what_was_said():
+    for cells in NOT_MARKED:
+        assert marker(pd.Series(cells, dtype=object, name="age"), ("", "?")) is None, cells
     frame = pd.DataFrame({"age": ["-1", "31", "42"] * 3, "y": ["e", "p", "p"] * 3})
     (line,) = doubts(frame, "y", ("", "gone"), ())
     assert line.endswith("if so: hearsay schema --not-missing='?' --missing=gone --missing=-1")
 
 
+def drafted(tmp_path, rows, *options):
+    """The result of the command on a table with the label ``y``, and the features of its draft."""
+    (tmp_path / "p.csv").write_text("\n".join(rows) + "\n")
+    asked = ["schema", tmp_path / "p.csv", "--label", "y", "-o", tmp_path / "s.toml", "--force"]
+    found = run(*asked, *options)
+    return found, tomllib.loads((tmp_path / "s.toml").read_text("utf-8"))["features"]
+
+
 def test_the_advice_about_a_marker_is_a_command_that_helps(tmp_path):
     rows = [f"{'ep'[i % 2]},{-1 if i % 5 == 0 else 20 + i % 40},{'' if i % 7 == 0 else 'ab'[i % 2]}" for i in range(90)]
-    (tmp_path / "p.csv").write_text("\n".join(["y,age,kind", *rows]) + "\n")
-    asked = ["schema", str(tmp_path / "p.csv"), "--label", "y", "-o", str(tmp_path / "s.toml"), "--force"]
-    first = CliRunner().invoke(hearsay, asked)
+    first, _ = drafted(tmp_path, ["y,age,kind", *rows])
     (line,) = [line for line in first.stderr.splitlines() if line.startswith("warning: ")]
     options = shlex.split(line.split("if so: hearsay schema ")[1])
-    again = invoke(*asked, *options)
-    assert (again.exit_code, "warning" in again.stderr) == (0, False)
-    age, kind = tomllib.loads((tmp_path / "s.toml").read_text("utf-8"))["features"]
+    again, (age, kind) = drafted(tmp_path, ["y,age,kind", *rows], *options)
+    assert "warning" not in again.stderr
     assert float(age["low"]) >= 20
     assert kind["values"] == ["a", "b"]
 
@@ -238,44 +223,34 @@ def test_commas_are_told_with_what_they_may_mean(text, beside, advice):
 @pytest.mark.parametrize("word", ["NaN", "NA", "N/A", "None", "null", "<NA>", "none"])
 def test_words_for_missing_values_are_told_and_the_advice_helps(word, tmp_path):
     """They became a value, or a class, without a word."""
-    rows = [
-        f"{'ep'[i % 2]},{word if i % 5 == 0 else 'abc'[i % 3]},{word if i % 9 == 0 else i % 40 / 2}" for i in range(90)
-    ]
-    (tmp_path / "p.csv").write_text("\n".join(["y,kind,size", *rows]) + "\n")
-    frame = pd.read_csv(tmp_path / "p.csv", dtype=str, keep_default_na=False)
+    pairs = [(word if i % 5 == 0 else "abc"[i % 3], word if i % 9 == 0 else i % 40 / 2) for i in range(90)]
+    rows = ["y,kind,size", *(f"{'ep'[i % 2]},{kind},{size}" for i, (kind, size) in enumerate(pairs))]
+    frame = pd.DataFrame(pairs, columns=["kind", "size"], dtype=str)
     told = [line for line in doubts(frame, "kind", ("", "?"), ("size",)) if "may mean missing" in line]
     assert [line.split("'")[1] for line in told] == ["kind"]
-    options = shlex.split(told[0].split("if so: hearsay schema ")[1])
-    asked = ["schema", str(tmp_path / "p.csv"), "--label", "y", "-o", str(tmp_path / "s.toml")]
-    found = invoke(*asked, *options)
-    assert (found.exit_code, "warning" in found.stderr) == (0, False), found.output
-    kind, size = tomllib.loads((tmp_path / "s.toml").read_text("utf-8"))["features"]
+    found, (kind, size) = drafted(tmp_path, rows, *shlex.split(told[0].split("if so: hearsay schema ")[1]))
+    assert "warning" not in found.stderr
     assert (kind["values"], kind["missing"], size["missing"]) == (["a", "b", "c"], "code", "code")
 
 
-@pytest.mark.parametrize(
-    "texts", [["5.31 mm", "4.2 mm", "17 mm"], ["12%", "3%", "0.5%"], ["$ 5", "$ 7.50", "$ 12"], ["7kg", "8kg", "9,5kg"]]
-)
-def test_numbers_with_a_unit_are_told(texts, tmp_path):
-    frame = pd.DataFrame({"width": texts * 9, "y": ["e", "p", "p"] * 9})
-    (line,) = doubts(frame, "y", ("", "?"), ())
-    assert line == (
-        "column 'width': its texts are numbers with a unit (write the number alone, and the unit into the column's "
-        "name), so each is a value of its own"
-    )
+def test_numbers_with_a_unit_are_told(tmp_path):
+    for texts, is_told in (
+        (["5.31 mm", "4.2 mm", "17 mm"], True),
+        (["12%", "3%", "0.5%"], True),
+        (["$ 5", "$ 7.50", "$ 12"], True),
+        (["7kg", "8kg", "9,5kg"], True),
+        (["1st", "2nd", "3rd"], False),
+        (["18-25", "26-40", "41-60"], False),
+        (["a1", "a2", "a3"], False),
+        (["5 mm", "x", "y"], False),
+        (["1", "2", "3"], False),
+    ):
+        frame = pd.DataFrame({"width": texts * 9, "y": ["e", "p", "p"] * 9})
+        assert named(frame, "numbers with a unit (write the number alone") == ["width"] * is_told, texts
     rows = "".join(f"{'ep'[i % 2]},{i / 4} mm\n" for i in range(300))
     (tmp_path / "p.csv").write_text(f"y,width\n{rows}")
     found = invoke("schema", tmp_path / "p.csv", "--label", "y", "-o", tmp_path / "s")
     assert "has 300 different texts, numbers with a unit (write the number alone" in found.stderr
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [["1st", "2nd", "3rd"], ["18-25", "26-40", "41-60"], ["a1", "a2", "a3"], ["5 mm", "x", "y"], ["1", "2", "3"]],
-)
-def test_texts_that_are_no_numbers_with_a_unit_are_not(texts):
-    frame = pd.DataFrame({"width": texts * 9, "y": ["e", "p", "p"] * 9})
-    assert not any("unit" in line for line in doubts(frame, "y", ("", "?"), ()))
 
 
 @pytest.mark.parametrize(
@@ -309,34 +284,25 @@ def test_points_between_thousands_are_told_beside_decimal_commas(texts, told):
     assert not told or "if it means 1234, write 1234" in said[0]
 
 
-@pytest.mark.parametrize("texts", [["1, 2", "3"], ["a,b"], ["1.5"], ["1,2,3"], ["3,5", "a"], [], [None, 3.5]])
-def test_other_commas_are_not(texts):
-    assert advice_on_commas(texts) == ""
+def test_other_commas_are_not():
+    for texts in (["1, 2", "3"], ["a,b"], ["1.5"], ["1,2,3"], ["3,5", "a"], [], [None, 3.5]):
+        assert advice_on_commas(texts) == "", texts
 
 
-@pytest.fixture
-def pilot(tmp_path):
-    path = tmp_path / "pilot.csv"
+def test_the_draft_and_the_command_say_it_where_the_author_looks(tmp_path):
+    pilot = tmp_path / "pilot.csv"
     rows = [f"{i},2026-11-{i % 28 + 1:02d},{'nfa'[i % 3]},{i % 2}.0" for i in range(60)]
-    path.write_text("\n".join(["serial,when,odor,label", *rows]) + "\n")
-    return path
-
-
-def test_the_draft_and_the_command_say_it_where_the_author_looks(pilot, tmp_path):
-    run = invoke("schema", pilot, "--label", "label", "-o", tmp_path / "s.toml")
-    assert run.exit_code == 0, run.output
-    warned = [line.split(";")[0] for line in run.stderr.splitlines() if line.startswith("warning: ")]
+    pilot.write_text("\n".join(["serial,when,odor,label", *rows]) + "\n")
+    made = run("schema", pilot, "--label", "label", "-o", tmp_path / "s.toml")
+    warned = [line.split(";")[0] for line in made.stderr.splitlines() if line.startswith("warning: ")]
     assert [line.split("'")[1] for line in warned] == ["serial", "when", "label"]
     text = (tmp_path / "s.toml").read_text("utf-8")
     doubted = [each.split("name = ")[1].split("\n")[0] for each in text.split("# Leave it out? ")[1:]]
     assert doubted == ['"serial"', '"when"']
     assert [each["name"] for each in tomllib.loads(text)["features"]] == ["serial", "when", "odor"]
-    asked = ["--drop", "serial", "--drop", "when", "--json", "--force"]
-    again = invoke("schema", pilot, "--label", "label", "-o", tmp_path / "s.toml", *asked)
-    assert [line.split("'")[1] for line in json.loads(again.stdout)["doubts"]] == ["label"]
-
-
-def test_a_draft_of_plain_features_holds_no_comment():
+    asked = ["--drop", "serial", "--drop", "when", "--force"]
+    again = told("schema", pilot, "--label", "label", "-o", tmp_path / "s.toml", *asked)
+    assert [line.split("'")[1] for line in again["doubts"]] == ["label"]
     frame = pd.DataFrame({"odor": ["n", "f"] * 20, "age": FEATURES[0][:40], "y": ["e", "p"] * 20})
     assert "Leave it out" not in draft_schema(frame, "y", name="s")
 
@@ -359,8 +325,7 @@ def test_nines_far_above_all_other_numbers_may_mean_missing(cells, found):
     assert large_marker(column, ("", "?")) == found
     frame = pd.DataFrame({"age": column, "y": column})
     said = [text for text in doubts(frame, "y", ("", "?"), ()) if "largest number" in text]
-    assert len(said) == (found is not None)
-    assert found is None or "--missing=999" in said[0]
+    assert ["--missing=999" in text for text in said] == [True] * (found is not None)
 
 
 def test_a_number_far_from_all_others_is_told():

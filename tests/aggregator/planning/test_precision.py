@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.plans import schema
+from support.pilots import PLAN
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.models.population import assumed
@@ -12,10 +12,11 @@ from aggregator.planning.power_analysis.precision import CLASSES, devices_for_wi
 from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulated
 from aggregator.planning.power_analysis.study import Design
 from aggregator.publishing.mechanisms.choice import forms
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 from protocol import mechanisms
 
 CAMPAIGNS = 200
-SCHEMA = schema()
+SCHEMA = parse_schema_text(PLAN).schema
 """A simulated standard deviation has the relative error 1/√(2·200) = 5 %; 5 of these are allowed, at 6e-7 each."""
 ALLOWED = 0.25
 
@@ -45,26 +46,28 @@ def simulated_errors(campaign, fleet, people):
     return np.std(shares, axis=0), np.std(classes, axis=0)
 
 
-@pytest.mark.parametrize("name", mechanisms.names())
-def test_expected_standard_errors_are_those_of_simulated_campaigns(name):
-    campaign, fleet, people = campaign_of(name), Fleet(6000), population()
+def agree(campaign, fleet, people):
+    """The expected errors, which must be near the simulated ones; and the ratios of these for all shares and means."""
     found = precisions(campaign, fleet, people)
     shares, classes = simulated_errors(campaign, fleet, people)
     expected = np.concatenate([one.errors for one in found if one.question != CLASSES])
     np.testing.assert_allclose(shares, expected, rtol=ALLOWED)
     np.testing.assert_allclose(classes, found[-1].errors, rtol=ALLOWED)
-    assert np.median(shares / expected) == pytest.approx(1, abs=0.06)
+    return found, shares / expected
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_expected_standard_errors_are_those_of_simulated_campaigns(name):
+    _, ratios = agree(campaign_of(name), Fleet(6000), population())
+    assert np.median(ratios) == pytest.approx(1, abs=0.06)
+    unknown = precisions(campaign_of(name), Fleet(1000), None)  # equal shares and uniform numbers
+    assert all(np.isfinite(one.errors).all() and (one.errors > 0).all() for one in unknown)
 
 
 def test_devices_that_answer_every_day_add_noise_but_no_people():
-    campaign, fleet, people = campaign_of("direct", 6_000_000), Fleet(300, 20), population()
-    found = precisions(campaign, fleet, people)
-    shares, classes = simulated_errors(campaign, fleet, people)
-    expected = np.concatenate([one.errors for one in found if one.question != CLASSES])
-    np.testing.assert_allclose(shares, expected, rtol=ALLOWED)
-    np.testing.assert_allclose(classes, found[-1].errors, rtol=ALLOWED)
-    different = precisions(campaign, Fleet(6000), people)
-    assert found[0].worst > 1.5 * different[0].worst
+    campaign, people = campaign_of("direct", 6_000_000), population()
+    found, _ = agree(campaign, Fleet(300, 20), people)
+    assert found[0].worst > 1.5 * precisions(campaign, Fleet(6000), people)[0].worst
 
 
 def test_a_wrong_variance_would_be_seen():
@@ -75,14 +78,7 @@ def test_a_wrong_variance_would_be_seen():
         np.testing.assert_allclose(shares, np.concatenate([one.errors for one in wrong[:-1]]), rtol=ALLOWED)
 
 
-@pytest.mark.parametrize("name", ["oue", "bits", "laplace"])
-def test_without_records_the_worst_case_is_of_equal_shares_and_uniform_numbers(name):
-    found = precisions(campaign_of(name), Fleet(1000), None)
-    assert all(np.isfinite(one.errors).all() and (one.errors > 0).all() for one in found)
-
-
 def test_the_number_of_devices_for_a_width_gives_that_width():
     campaign, people = campaign_of("oue"), population()
     needed = devices_for_width(precisions(campaign, Fleet(1000), people), 1000, 0.05)
-    assert widest(precisions(campaign, Fleet(needed), people)).width == pytest.approx(0.05, rel=0.01)
-    assert widest(precisions(campaign, Fleet(needed), people)).width <= 0.05
+    assert 0.0495 <= widest(precisions(campaign, Fleet(needed), people)).width <= 0.05
