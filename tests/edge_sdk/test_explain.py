@@ -1,4 +1,7 @@
-"""The text for the owner before a campaign is accepted: every question with its chance, and odds never too low."""
+"""The text for the owner before a campaign is accepted: every question with its chance, and odds never too low.
+
+It names the features and groups that are asked, and the owner's list is about these.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,35 @@ import math
 import re
 
 import pytest
+from support.failures import reason
 from support.publisher import DAY, Publisher
 
 import edge_sdk.explaining
+from edge_sdk import Device, Policy
 from edge_sdk.explaining import _odds, _percent
 from protocol import SCALE, canonical, mechanisms
 from protocol.documents import campaign as campaigns
+from protocol.documents.asked import groups_to_list
 from protocol.features import Categorical, Numeric
 from protocol.questions import Question, Subject, build_questions, discrete_subjects
 from protocol.schema import Component, Label, Projection, build_schema
 
 FEATURES = [f"f{number}" for number in range(30)]
+WIDE = Publisher(schema=build_schema(Label("label", ["e", "p"]), [Categorical(name, ["a", "n"]) for name in FEATURES]))
+SUBJECTS = discrete_subjects(WIDE.schema)
 
 
-def wide_publisher():
-    return Publisher(
-        schema=build_schema(Label("label", ["e", "p"]), [Categorical(name, ["a", "n"]) for name in FEATURES])
-    )
-
-
-def with_weights(publisher, subjects, weights, answers=1):
-    """A signed campaign that asks these subjects, one per weight."""
+def with_weights(weights, *more, answers=1):
+    """A signed campaign that asks for the label, thirty features and ``more`` of them, with these weights."""
     questions = build_questions(
-        subjects, answers, lambda subject: mechanisms.from_micro("direct", 1_000_000 // answers, subject.size), weights
+        [*SUBJECTS, *more],
+        answers,
+        lambda subject: mechanisms.from_micro("direct", 1_000_000 // answers, subject.size),
+        weights,
     )
-    entries = [question.to_dict() for question in questions]
-    payload = canonical.unpack(publisher.campaign_payload(answers=answers))
-    return publisher.sign("campaign", canonical.pack({**payload, "questions": entries}))
+    payload = canonical.unpack(WIDE.campaign_payload(answers=answers))
+    asked = [question.to_dict() for question in questions]
+    return WIDE.sign("campaign", canonical.pack({**payload, "questions": asked}))
 
 
 def listed(text):
@@ -41,58 +46,32 @@ def listed(text):
 
 
 def test_the_question_that_is_really_asked_comes_first(device):
-    publisher = wide_publisher()
-    subjects = discrete_subjects(publisher.schema)
-    weights = [1] * len(subjects)
-    weights[-1] = 10_000  # the last of thirty
-    text = device.explain(with_weights(publisher, subjects, weights))
-    assert listed(text)[0] == ("99.7%", "'f29'")
+    assert listed(device.explain(with_weights([1] * 30 + [10_000])))[0] == ("99.7%", "'f29'")
+    pieces = [SUBJECTS[30]] * 300  # a question in many small pieces, a third of a percent each, is not rare
+    assert listed(device.explain(with_weights([1] * 331, *pieces)))[0] == ("90.9%", "'f29'")
+    certain = listed(device.explain(WIDE.campaign(answers=31, epsilon_micro=3_100_000)))
+    assert ([chance for chance, _ in certain], len(certain)) == (["100%"] * 31, 31)
+    assert [_percent(width) for width in (1, 1 << 20, 1 << 31, 1 << 32)] == ["under 0.1%", "under 0.1%", "50%", "100%"]
 
 
 @pytest.mark.parametrize("most", [1, 13, 31])
 def test_nothing_above_one_percent_is_hidden_and_every_name_is_there(device, most):
-    publisher = wide_publisher()
-    subjects = discrete_subjects(publisher.schema)
-    weights = [1] * (len(subjects) - most) + [1000] * most
-    text = device.explain(with_weights(publisher, subjects, weights))
+    text = device.explain(with_weights([1] * (31 - most) + [1000] * most))
     shown = [subject for _, subject in listed(text)]
     assert len(shown) == max(most, 12)
     assert set(shown) >= {f"'{name}'" for name in FEATURES[-most:]}
-    for name in FEATURES:
-        assert f"'{name}'" in text
+    assert all(f"'{name}'" in text for name in FEATURES)
     assert "its 'label'" in text
     assert ("together, " in text) == (most < 31)
 
 
-def test_a_question_in_many_small_pieces_is_not_rare(device):
-    publisher = wide_publisher()
-    plain = discrete_subjects(publisher.schema)
-    pieces = [plain[30]] * 300  # f29, a third of a percent each
-    text = device.explain(with_weights(publisher, [*plain, *pieces], [1] * 331))
-    assert listed(text)[0] == ("90.9%", "'f29'")
-
-
 def test_each_answer_has_its_own_chances(device):
-    publisher = wide_publisher()
-    subjects = discrete_subjects(publisher.schema)
-    weights = [1] * 16 + [1] * 14 + [9986]
-    text = device.explain(with_weights(publisher, subjects, weights, answers=2))
+    text = device.explain(with_weights([1] * 30 + [9986], answers=2))
     first, second = text.split("  answer 1, one of\n")[1].split("  answer 2, one of\n")
     assert listed(first)[0] == ("6.3%", "its 'label'")
     assert "'f29'" not in first
     assert listed(second)[0] == ("99.9%", "'f29'")
     assert "'f14'" not in second.split("Cost")[0]
-
-
-def test_all_questions_are_certain_where_all_are_answered(device):
-    publisher = wide_publisher()
-    text = device.explain(publisher.campaign(answers=31, epsilon_micro=3_100_000))
-    assert {chance for chance, _ in listed(text)} == {"100%"}
-    assert len(listed(text)) == 31
-
-
-def test_what_may_be_asked_is_never_zero_percent():
-    assert [_percent(width) for width in (1, 1 << 20, 1 << 31, 1 << 32)] == ["under 0.1%", "under 0.1%", "50%", "100%"]
 
 
 @pytest.mark.parametrize("epsilon", [0.001, 0.01, 0.5, 1.0, 3.3, 6.9, 7.0, 20.0, 300.0, 700.0])
@@ -102,8 +81,7 @@ def test_odds_are_rounded_up_and_not_far(epsilon):
 
 
 def test_no_epsilon_is_too_large_to_explain(device):
-    publisher = wide_publisher()
-    text = device.explain(publisher.campaign(answers=31, epsilon_micro=31 * 16_000_000))
+    text = device.explain(WIDE.campaign(answers=31, epsilon_micro=31 * 16_000_000))
     odds = float(re.search(r"by at most (\S+)\.\n", text)[1])
     assert 495 < math.log(odds) <= 496.001
     assert _odds(900.0) == "7.329e+390"
@@ -197,3 +175,75 @@ def test_a_period_that_is_paid_for_is_not_a_remaining_one(device, publisher, clo
     expires = campaigns.parse_campaign(publisher.campaign_payload(version=2, time_precision=10 * DAY)).header.expires
     begin = -(-(clock.now // DAY + 1) // 10)
     assert remaining(longer) == -(-expires // (10 * DAY)) - begin
+
+
+LABEL = Label("label", ["e", "p"])
+ODORS_AND_SIZES = [
+    Categorical("odor", ["almond", "anise", "none", "foul"]),
+    Categorical("cap", ["x", "y"]),
+    *(Numeric(name, "0", "10", [0]) for name in ("width", "height")),
+]
+SCHEMA = build_schema(LABEL, ODORS_AND_SIZES)
+
+
+def asking_about(schema, places):
+    """A signed campaign about some observed features of a schema with groups."""
+    publisher = Publisher(schema=schema._replace(groups=()))
+    subjects = [one for one in discrete_subjects(schema) if one.feature is None or one.feature in places]
+    questions = build_questions(subjects, 1, lambda one: mechanisms.from_micro("direct", 1_000_000, one.size))
+    body = canonical.unpack(publisher.campaign_payload())
+    body["questions"] = [question.to_dict() for question in questions]
+    if schema.groups:
+        body |= {"groups": groups_to_list(schema), "crit": ["groups"]}
+    return publisher.sign("campaign", canonical.pack(body))
+
+
+def test_only_what_is_asked_is_named_as_asked(device):
+    asked, _, rest = device.explain(asking_about(SCHEMA, {1, 2})).partition("It does not ask about ")
+    assert [name for name in ("odor", "cap", "width", "height") if f"'{name}'" in asked] == ["cap", "width"]
+    assert rest.splitlines()[0] == "'odor', 'height'."
+    assert "does not ask" not in device.explain(asking_about(SCHEMA, {0, 1, 2, 3}))
+    found = device.enrol(asking_about(SCHEMA, {1})).check({"cap": "x", "odor": "zz", "label": "e"})
+    assert (found.missing, found.unlisted) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("values", "groups", "said"),
+    [
+        (
+            ["almond", "anise", "none", "foul"],
+            (0, 0, 1, 2, 2),
+            "{'almond', 'anise'} / {'none'} / {'foul', '(missing)'}",
+        ),
+        ([f"v{number}" for number in range(20)], (0, 0, *[1] * 19), "{'v0', 'v1'} / {all other values}"),
+        (["a'} / {'b", "c", "d"], (0, 0, 1, 1), r"{'a\'} / {\'b', 'c'} / {'d', '(missing)'}"),
+    ],
+)
+def test_groups_are_named_in_words_and_no_value_pretends_to_end_its_group(device, values, groups, said):
+    schema = build_schema(LABEL, [Categorical("odor", values)])
+    text = device.explain(asking_about(schema._replace(groups=(groups,)), {0}))
+    count = 2 * (max(groups) + 1)
+    assert f"which group 'odor' is in (one of {said}), together with its 'label': one of {count} values" in text
+
+
+@pytest.mark.parametrize(("allowed", "refused"), [(["cap", "label"], None), (["odor", "label"], "policy_refused")])
+def test_the_owners_list_is_about_what_is_asked(clock, allowed, refused):
+    raw = asking_about(SCHEMA, {1})
+    with Device.open(None, trust=Publisher().root(), policy=Policy.of(features=allowed), clock=clock) as device:
+        assert reason(device.enrol, raw) == refused
+        assert refused or device.report("mushrooms", {"cap": "x"}, "e")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "refused"), [(["width", "height", "label"], None), (["width", "label"], "policy_refused")]
+)
+def test_of_a_component_every_input_is_asked(clock, allowed, refused):
+    parts = [Component(name, -65536, 65536, [0]) for name in ("first", "second")]
+    schema = build_schema(LABEL, ODORS_AND_SIZES, Projection([2, 3], [[1, 0], [0, 1]], [0, 0], 0, parts))
+    raw = asking_about(schema, {2})  # the component that weighs width alone
+    with Device.open(None, trust=Publisher().root(), policy=Policy.of(features=allowed), clock=clock) as device:
+        text = device.explain(raw)
+        assert "'first' (a component)" in text
+        assert "Each component is computed from 'width', 'height'" in text
+        assert "does not ask about 'odor', 'cap'." in text
+        assert reason(device.enrol, raw) == refused
