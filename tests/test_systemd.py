@@ -40,10 +40,13 @@ def commands():
     return [line.split(" #")[0] for line in (*units, *guide) if PROGRAM + " " in line]
 
 
-def test_there_are_the_units_that_the_guide_names():
+def test_there_are_the_units_and_commands_that_the_guide_names():
     named = re.findall(r"`docs/systemd/([^`]+)`|systemd/(hearsay[\w@.-]+)", GUIDE.read_text("utf-8"))
     assert {a or b for a, b in named} == {path.name for path in UNITS.iterdir()}
     assert (len(SERVICES), len(TIMERS)) == (3, 2)
+    assert len(commands()) >= 6
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(arguments_of(f"{PROGRAM} --state /var/lib/hearsay synchronise x"))
 
 
 @pytest.mark.parametrize("line", commands())
@@ -53,35 +56,16 @@ def test_a_command_takes_the_arguments_that_it_is_given(line):
     assert options.state == Path("/var/lib/hearsay")
 
 
-def test_the_commands_are_not_few_and_a_wrong_one_is_seen():
-    assert len(commands()) >= 6
-    with pytest.raises(SystemExit):
-        build_parser().parse_args(arguments_of(f"{PROGRAM} --state /var/lib/hearsay synchronise x"))
-
-
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
-def test_a_service_is_the_devices_own_user_in_its_own_folder(path):
-    found = entries(path)
-    assert found["Service", "User"] == found["Service", "Group"] == found["Service", "StateDirectory"] == ["hearsay"]
-    assert found["Service", "StateDirectoryMode"] == ["0700"]
-    assert found["Service", "Type"] == ["oneshot"]
-    assert entries_of_sysusers()[:2] == ["u", "hearsay"]
-
-
-def entries_of_sysusers():
-    (line,) = [
-        line for line in (UNITS / "hearsay.sysusers").read_text("utf-8").splitlines() if not line.startswith("#")
-    ]
-    return shlex.split(line)
-
-
-@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
-def test_the_sandbox_is_closed_but_for_what_a_device_needs(path):
+def test_a_service_is_the_devices_own_user_in_its_own_folder_and_a_closed_sandbox(path):
     found = {key: values for (section, key), values in entries(path).items() if section == "Service"}
+    assert found["User"] == found["Group"] == found["StateDirectory"] == ["hearsay"]
+    assert (found["StateDirectoryMode"], found["Type"]) == (["0700"], ["oneshot"])
+    lines = (UNITS / "hearsay.sysusers").read_text("utf-8").splitlines()
+    assert [line.split()[:2] for line in lines if not line.startswith("#")] == [["u", "hearsay"]]
     for key in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "ProtectClock", "RestrictNamespaces"):
         assert found[key] == ["yes"], key
-    assert found["ProtectSystem"] == ["strict"]
-    assert found["CapabilityBoundingSet"] == [""]
+    assert (found["ProtectSystem"], found["CapabilityBoundingSet"]) == (["strict"], [""])
     assert "ProcSubset" not in found  # the boot's id is read from /proc/sys
 
 
@@ -131,24 +115,21 @@ def test_a_measuring_program_that_fails_is_a_report_of_the_empty_record(enrolled
     assert done.stderr.endswith("the empty record is reported\n")
 
 
-@pytest.mark.parametrize("first", ["works", "fails"])
+WORKS = '#!/bin/sh\necho \'{"odor": "n", "width": 2, "label": "e"}\'\n'
+
+
+@pytest.mark.parametrize("first", [WORKS, BROKEN["crashes"]], ids=["works", "fails"])
 def test_a_measuring_program_that_fails_after_the_answer_is_no_failure_of_the_report(enrolled, first):
     """The answer of the period stays, of whatever record it was, and the message says so."""
-    works, fails = '#!/bin/sh\necho \'{"odor": "n", "width": 2, "label": "e"}\'\n', BROKEN["crashes"]
-    before = json.loads(report(enrolled, works if first == "works" else fails)[0].stdout)
-    done, waiting = report(enrolled, fails)
+    done, waiting = report(enrolled, first)
+    assert (waiting, done.returncode, done.stderr == "") == ((1, 0, True) if first == WORKS else (1, 1, False))
+    before = json.loads(done.stdout)
+    done, waiting = report(enrolled, BROKEN["crashes"])
     said = json.loads(done.stdout)
     assert (waiting, done.returncode, said["report"], said["answered_before"]) == (1, 0, before["report"], True)
     assert [(each["reason"], each["status"]) for each in said["refusals"]] == [("measure_failed", 0)]
     assert "is reported" not in done.stderr
     assert "answered before" in done.stderr
-
-
-def test_a_measuring_program_that_works_is_reported_once(enrolled):
-    works = '#!/bin/sh\necho \'{"odor": "n", "width": 2, "label": "e"}\'\n'
-    done, waiting = report(enrolled, works)
-    assert (waiting, done.returncode, done.stderr) == (1, 0, "")
-    assert report(enrolled, works)[1] == 1
 
 
 def test_a_program_that_hangs_or_never_ends_printing_is_ended(tmp_path):

@@ -191,16 +191,6 @@ def test_the_test_rejects_a_device_that_answers_a_period_with_fresh_noise():
     assert right > high
 
 
-def test_asking_again_in_one_period_brings_nothing_new():
-    now = [NOW]
-    with Device.open(None, trust=Publisher().root(), clock=lambda: now[0], entropy=entropy_of(0)) as device:
-        campaign = device.enrol(label_campaign())
-        said = {device.report(campaign.id, record, label=label) for record, label in LABELS * 5}
-        assert len(said) == 1
-        assert device.status().spent_micro == EPSILON
-        assert reason(device.report, bytes(32), {}) == "campaign_unknown"
-
-
 def test_no_turn_of_clock_restart_or_new_version_makes_a_device_say_more_than_its_lifetime(tmp_path):
     """The attacker moves the clock, cuts the power, replaces the campaign; the owner opts out and in again."""
     publisher, now, heard = Publisher(), [NOW], set()

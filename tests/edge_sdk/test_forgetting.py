@@ -25,24 +25,19 @@ def names(tree, disk):
     return {path.removeprefix(f"{disk.root}/"): content for path, content in tree.items()}
 
 
-def test_nothing_counts_that_was_not_flushed(disk):
-    new = f"{disk.root}/new"
+def test_nothing_counts_that_was_not_flushed_and_a_name_may_stand_without_its_contents(disk):
+    new, folder = f"{disk.root}/new", str(disk.root)
     disk.replay([call(CREATE, new), call(WRITE, new, data=b"content")])
     assert names(disk.seen(), disk) == {"old": b"old", "new": b"content"}
     assert names(disk.after_power_cut(), disk) == {"old": b"old"}
     disk.replay([call(SYNC, new)])
     assert names(disk.after_power_cut(), disk) == {"old": b"old"}
-    disk.replay(
-        [call(SYNC_FOLDER, str(disk.root)), call(WRITE, new, offset=7, data=b"!"), call(TRUNCATE, new, offset=2)]
-    )
+    disk.replay([call(SYNC_FOLDER, folder), call(WRITE, new, offset=7, data=b"!"), call(TRUNCATE, new, offset=2)])
     assert names(disk.seen(), disk)["new"] == b"co"
     assert names(disk.after_power_cut(), disk)["new"] == b"content"
-
-
-def test_a_name_may_stand_without_its_contents(disk):
-    new = f"{disk.root}/new"
-    disk.replay([call(CREATE, new), call(WRITE, new, data=b"content"), call(SYNC_FOLDER, str(disk.root))])
-    assert names(disk.after_power_cut(), disk)["new"] == b""
+    other = f"{disk.root}/other"
+    disk.replay([call(CREATE, other, inode=8), call(WRITE, other, inode=8, data=b"x"), call(SYNC_FOLDER, folder)])
+    assert names(disk.after_power_cut(), disk)["other"] == b""
 
 
 def test_a_rename_is_whole_or_not_at_all_and_links_are_names(disk):

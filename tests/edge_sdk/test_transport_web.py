@@ -6,7 +6,6 @@ import contextlib
 import re
 import socket
 import ssl
-import subprocess
 import threading
 import time
 import tracemalloc
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import failure, refusal
 from support.failures import reason as reason_of
-from support.servers import drip, reply, scripted
+from support.servers import certificate, drip, reply, scripted
 
 from edge_sdk.carriers import open_transport, read_token
 from edge_sdk.transport.http import MAX_REDIRECTS, RetryPolicy, Web, _why_untrusted, parse_url
@@ -419,23 +418,24 @@ def test_a_server_that_reads_slowly_is_left_at_the_deadline(web, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
-    subprocess.run([*command.split(), *names], cwd=folder, check=True, capture_output=True)
-    return folder
+def tls_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("tls")
+
+
+@pytest.fixture(scope="module")
+def trusting(tls_folder):
+    """What trusts the server's certificate."""
+    return certificate(tls_folder)
 
 
 @pytest.fixture
-def tls(certificate):
+def tls(trusting, tls_folder):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    context.load_cert_chain(tls_folder / "cert.pem", tls_folder / "key.pem")
     return lambda plain: context.wrap_socket(plain, server_side=True)
 
 
-def test_https_with_an_authority_that_is_trusted(web, tls, certificate, batch):
-    trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+def test_https_with_an_authority_that_is_trusted(web, tls, trusting, batch):
     with scripted(reply(200, b"content"), reply(200), wrap=tls) as server:
         source = web(f"https://127.0.0.1:{server.port}", context=trusting, token="secret")
         assert source.fetch(PLACE, 100).content == b"content"
@@ -443,8 +443,7 @@ def test_https_with_an_authority_that_is_trusted(web, tls, certificate, batch):
     assert server.requests[1].body == batch.read_bytes()
 
 
-def test_never_from_https_to_http(web, tls, certificate):
-    trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+def test_never_from_https_to_http(web, tls, trusting):
     with scripted(reply(200, b"content")) as plain, scripted(reply(302, Location=plain.url), wrap=tls) as server:
         source = web(f"https://127.0.0.1:{server.port}", context=trusting)
         assert refusal(source.fetch, PLACE, 100) == "redirect_refused"

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from itertools import repeat
@@ -103,6 +104,27 @@ class RunningBroker:
     def log(self) -> str:
         """The broker's log so far."""
         return (self._folder / "log").read_text("utf-8")
+
+
+def start_gateway(
+    broker: RunningBroker, inbox: Path, source: Path, program: Path = EXAMPLE / "gateway.py"
+) -> subprocess.Popen[str]:
+    """Start the example's gateway, and wait until the broker keeps what comes for it."""
+    command = [sys.executable, "-W", "error", program, "--broker", f"127.0.0.1:{broker.port}"]
+    command += ["--inbox", inbox, "--source", source, "--login", broker.logins["gateway"]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLE), str(EXAMPLE.parents[1])])}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "listening\n"
+    return process
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a gateway, and close the pipe of its output."""
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 class HostileBroker(threading.Thread):

@@ -6,6 +6,8 @@ import contextlib
 import http.server
 import os
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
@@ -115,6 +117,15 @@ def scripted(*steps: bytes | Callable[[socket.socket, Request], None], wrap=lamb
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", server.port), 1).close()
             thread.join(10)
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    """Make ``cert.pem`` of this machine and ``key.pem`` in a folder; return what trusts this certificate alone."""
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    names = "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout key.pem -out cert.pem"
+    folder.mkdir(exist_ok=True)
+    subprocess.run([*command.split(), *names.split()], cwd=folder, check=True, capture_output=True)
+    return ssl.create_default_context(cafile=str(folder / "cert.pem"))
 
 
 def drip(data: bytes, seconds: float = 0.02) -> Callable[[socket.socket, Request], None]:

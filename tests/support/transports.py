@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
 import sys
 from abc import abstractmethod
 from contextlib import AbstractContextManager, ExitStack
@@ -15,10 +13,12 @@ from zipfile import ZipFile
 
 from edge_sdk.transport.folder import Folder
 from edge_sdk.transport.http import RetryPolicy, Web
-from support.broker import EXAMPLE, RunningBroker
+from support.broker import EXAMPLE, RunningBroker, kill, start_gateway
 from support.servers import tree_server
 
 if TYPE_CHECKING:
+    import subprocess
+
     from edge_sdk.transport import Transport
 
 
@@ -144,7 +144,7 @@ class MqttWorld(World):
         from device import Broker
 
         if self._gateway is None:
-            self._start_gateway()
+            self._gateway = start_gateway(self._broker, self.folder / "inbox", self.folder / "tree")
         connection = Broker("127.0.0.1", self._broker.port, seconds=5, login=self._broker.logins["device"])
         self.stack.enter_context(connection)
         return connection
@@ -155,21 +155,9 @@ class MqttWorld(World):
     def vanish(self) -> None:
         self._broker.stop(signal.SIGKILL)
 
-    def _start_gateway(self) -> None:
-        command = [sys.executable, str(EXAMPLE / "gateway.py"), "--broker", f"127.0.0.1:{self._broker.port}"]
-        command += ["--inbox", str(self.folder / "inbox"), "--source", str(self.folder / "tree")]
-        command += ["--login", str(self._broker.logins["gateway"])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLE), str(EXAMPLE.parents[1])])}
-        self._gateway = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        assert self._gateway.stdout is not None
-        assert self._gateway.stdout.readline() == "listening\n"
-
     def _stop_gateway(self) -> None:
         if self._gateway is not None:
-            self._gateway.kill()
-            self._gateway.wait()
-            assert self._gateway.stdout is not None
-            self._gateway.stdout.close()
+            kill(self._gateway)
             self._gateway = None
 
 
