@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.publisher import NOW, Publisher
-from support.reports import CAMPAIGN, RAW, batch, header, opened, report
+from support.reports import CAMPAIGN, RAW, batch, header, moved, opened, report
+from support.stores import files_of, reports
 
 from aggregator.operations.report_store import create_store
 from aggregator.reports import gateway as merge
@@ -30,26 +31,10 @@ RAW_UNARY = Publisher().campaign(mechanism="oue")
 UNARY = opened(RAW_UNARY)
 
 
-def reports(devices, campaign=CAMPAIGN):
-    return [report(campaign, device, device) for device in devices]
-
-
-def files_of(folder: Path, *contents: bytes) -> list[Path]:
-    paths = []
-    for number, content in enumerate(contents):
-        paths.append(folder / f"{number:03d}.hsr")
-        paths[-1].write_bytes(content)
-    return paths
-
-
 def tally_of(folder: Path, paths, raw=RAW) -> bytes:
     store = create_store(folder, raw)
     store.ingest(paths, now=NOW)
     return store.tally().to_bytes()
-
-
-def found_in(path: Path, campaign=CAMPAIGN):
-    return list(read_batches(path.read_bytes(), {campaign.id: campaign.layout}))
 
 
 def records_in(path: Path, *, proven: bool) -> list[bytes]:
@@ -84,26 +69,20 @@ def test_neither_order_nor_division_nor_names_of_the_inputs_are_in_the_output(tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2", "out0", "out1", "out2"]
 
 
-def test_identical_records_become_one_and_conflicting_ones_stay(tmp_path):
-    records = reports(range(10))
-    other = report(CAMPAIGN, 3, 3)
-    other = other[:17] + bytes([other[17] ^ 1])
-    paths = files_of(tmp_path, batch(CAMPAIGN, records), batch(CAMPAIGN, [*records[5:], other, other]))
-    summary = merge_files(paths, tmp_path / "out")
-    assert (summary.proven, summary.repeated) == (11, 6)
-    assert records_in(tmp_path / "out", proven=True) == sorted([*records, other])
-
-
-def test_a_gateway_makes_nothing_proven_that_was_not(tmp_path):
+def test_a_gateway_keeps_conflicts_leaves_copies_out_and_makes_nothing_proven_that_was_not(tmp_path):
     whole, damaged = reports(range(20)), reports(range(15, 40))
-    paths = files_of(tmp_path, batch(CAMPAIGN, whole), batch(CAMPAIGN, damaged)[:-44])
-    summary = merge_files(paths, tmp_path / "out")
-    assert (summary.proven, summary.unproven, summary.repeated) == (20, 20, 5)
-    assert records_in(tmp_path / "out", proven=True) == sorted(whole)
+    other = moved(CAMPAIGN, whole[3], 1)
+    contents = batch(CAMPAIGN, whole), batch(CAMPAIGN, [*whole[5:], other, other]), batch(CAMPAIGN, damaged)[:-44]
+    summary = merge_files(files_of(tmp_path, *contents), tmp_path / "out")
+    assert (summary.proven, summary.unproven, summary.repeated) == (21, 20, 16 + 5)
+    assert records_in(tmp_path / "out", proven=True) == sorted([*whole, other])
     assert records_in(tmp_path / "out", proven=False) == sorted(damaged[5:])
-    again = merge_files([tmp_path / "out"], tmp_path / "again")
-    assert (again.proven, again.unproven) == (20, 20)
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "out").read_bytes()
+    with pytest.raises(InputError, match=r"^output_exists"):
+        merge_files([tmp_path / "out"], tmp_path / "out")
+    before = (tmp_path / "out").read_bytes()
+    again = merge_files([tmp_path / "out"], tmp_path / "out", force=True)
+    assert (again.proven, again.unproven) == (21, 20)
+    assert (tmp_path / "out").read_bytes() == before
 
 
 def test_a_damaged_copy_of_a_whole_batch_is_left_out_even_where_an_id_changed(tmp_path):
@@ -138,22 +117,9 @@ def test_every_campaign_has_batches_of_its_own_and_one_can_be_kept_alone(tmp_pat
     summary = merge_files(paths, tmp_path / "mine", campaign=CAMPAIGN)
     assert summary[1:] == (1, 20, 0, 0, 0, {"truncated": 1, "unrecognized_campaign": 20})
     assert (tmp_path / "mine").read_bytes() == batch(CAMPAIGN, sorted(mine))
-
-
-def test_a_header_of_another_layout_is_not_taken_for_the_campaigns(tmp_path):
     wrong = write_batch(Header(CAMPAIGN.id, 3, 25), [b"\xc7\x16\3" + bytes(22)] * 2)
-    paths = files_of(tmp_path, wrong + batch(CAMPAIGN, reports([1])))
+    paths = files_of(tmp_path, wrong + batch(CAMPAIGN, mine))
     assert merge_files(paths, tmp_path / "o", campaign=CAMPAIGN).rejected == {"invalid_message": 2}
-
-
-@pytest.mark.parametrize("at", [2, 20, 42])
-def test_with_the_campaign_a_header_is_read_although_a_bit_of_it_changed(tmp_path, at):
-    damaged = bytearray(batch(CAMPAIGN, reports(range(5))))
-    damaged[at] ^= 4
-    paths = files_of(tmp_path, bytes(damaged))
-    summary = merge_files(paths, tmp_path / "out", campaign=CAMPAIGN)
-    assert (summary.proven, summary.unproven) == (0, 5)
-    assert tally_of(tmp_path / "a", [tmp_path / "out"]) == tally_of(tmp_path / "b", paths)
 
 
 damage = st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(["flip", "cut", "insert"])), max_size=3)
@@ -180,13 +146,8 @@ def test_the_tally_of_the_merged_is_that_of_the_inputs_byte_for_byte(
 ):
     """Inputs with repeats, damage of every kind, and conflicts: device 7 answers differently in every file."""
     folder = tmp_path_factory.mktemp("merge")
-    paths = files_of(
-        folder,
-        *(
-            damaged(batch(campaign, [report(campaign, d, n if d == 7 else d) for d in devices]), changes)
-            for n, (devices, changes) in enumerate(files)
-        ),
-    )
+    sent = ([report(campaign, d, n if d == 7 else d) for d in devices] for n, (devices, _) in enumerate(files))
+    paths = files_of(folder, *(damaged(batch(campaign, r), how) for r, (_, how) in zip(sent, files, strict=True)))
     try:
         merge_files(data.draw(st.permutations(paths)), folder / "out", campaign=campaign, memory_bytes=memory)
     except InputError as error:
@@ -264,14 +225,6 @@ def test_nothing_is_written_if_a_file_can_not_be_read(tmp_path):
         with pytest.raises(InputError, match=r"^no_reports"):
             merge_files(paths, tmp_path / "out")
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_an_output_that_exists_is_replaced_only_by_force(tmp_path):
-    paths = files_of(tmp_path, batch(CAMPAIGN, reports([5, 3])))
-    with pytest.raises(InputError, match=r"^output_exists"):
-        merge_files(paths, paths[0])
-    merge_files(paths, paths[0], force=True)
-    assert records_in(paths[0], proven=True) == sorted(reports([3, 5]))
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.publisher import DAY, NOW
-from support.reports import CAMPAIGN, RAW, batch, digest, report
-from support.stores import files_of
+from support.reports import CAMPAIGN, RAW, batch, report
+from support.stores import files_of, kept_pieces, roster
 
 from aggregator.operations import report_store as store
 from aggregator.operations import retry
 from aggregator.operations.report_store import create_store
 from aggregator.operations.retry import retry as judge_again
 from aggregator.reports.decoding import decode, rules
-from aggregator.reports.fleet import IdReader, Roster, fleet_ids, write_ids
+from aggregator.reports.fleet import IdReader, fleet_ids, write_ids
 from aggregator.reports.intake import reader
 from aggregator.reports.intake.enrolment import enrolled_from_file, enrolled_from_rosters
 from aggregator.reports.intake.transaction import IngestTransaction
@@ -35,10 +35,6 @@ def early(devices, ahead=3):
     return [report(CAMPAIGN, device, device, period=PRESENT + device % (ahead + 1)) for device in devices]
 
 
-def kept(made):
-    return [piece for file in Quarantine(made.path / "quarantine").files() for piece in file.pieces]
-
-
 def rejected(made):
     """Refused records by reason. The manifest and the index of input files must agree."""
     manifest = read_manifest(made.path)
@@ -50,19 +46,31 @@ def rejected(made):
     return totals
 
 
+def late(folder, paths, **options):
+    """A store that ingests all files after the last period has begun."""
+    made = create_store(folder / "t", RAW)
+    made.ingest(paths, now=NOW + 9 * DAY, **options)
+    return made
+
+
+def judge_and_crash(made, patch, **options):
+    """Let a retry end after its commit and before the quarantine is cleared."""
+    patch.setattr(retry._Retry, "clear", _crash)
+    with pytest.raises(KeyboardInterrupt):
+        judge_again(made, **options)
+
+
 def test_reports_that_were_too_early_are_added_when_their_period_has_begun(tmp_path):
     made = create_store(tmp_path / "s", RAW)
     made.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
     assert judge_again(made, now=NOW) == (30, 0, 0, 0, {retry.STILL: 30})
     assert judge_again(made, now=NOW + DAY) == (30, 10, 0, 0, {retry.STILL: 20})
     assert rejected(made) == {"report_too_early": 20}
-    assert len(kept(made)) == 20
+    assert len(kept_pieces(made)) == 20
     assert judge_again(made, now=NOW + 9 * DAY)[:4] == (20, 20, 0, 0)
-    assert (rejected(made), kept(made)) == ({}, [])
+    assert (rejected(made), kept_pieces(made)) == ({}, [])
     assert judge_again(made, now=NOW + 9 * DAY) == (0, 0, 0, 0, {})
-    direct = create_store(tmp_path / "t", RAW)
-    direct.ingest([tmp_path / "0.hsr"], now=NOW + 9 * DAY)
-    assert made.tally_report() == direct.tally_report()
+    assert made.tally_report() == late(tmp_path, [tmp_path / "0.hsr"]).tally_report()
 
 
 @examples(25)
@@ -89,16 +97,14 @@ def test_any_mixture_of_retries_ingests_and_crashes_ends_in_the_tally_of_one_lat
             judge_again(made, now=now)
         else:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(retry._Retry, "clear", _crash)
-                with pytest.raises(KeyboardInterrupt):
-                    judge_again(made, now=now)
+                judge_and_crash(made, patch, now=now)
         rejected(made)
     direct = create_store(folder / "t", RAW)
     direct.ingest(paths, now=now)
     assert made.tally().to_bytes() == direct.tally().to_bytes()
     found, wanted = made.tally_report(), direct.tally_report()
     assert (found.reports, found.unproven) == (wanted.reports, wanted.unproven)
-    early_left = [piece for piece in kept(made) if piece.reason == "report_too_early"]
+    early_left = [piece for piece in kept_pieces(made) if piece.reason == "report_too_early"]
     assert len(early_left) == found.rejected.get("report_too_early", 0) == wanted.rejected.get("report_too_early", 0)
 
 
@@ -114,28 +120,17 @@ def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, monke
     made = create_store(tmp_path / "s", RAW)
     made.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
     before = made.tally().to_bytes()
-    for where, what in ((retry._Retry, "judge"), (IngestTransaction, "commit"), (store, "write_manifest")):
+    steps = (retry._Retry, "judge"), (IngestTransaction, "commit"), (store, "write_manifest"), (retry._Retry, "clear")
+    for where, what in steps:
         with monkeypatch.context() as patch:
             patch.setattr(where, what, _crash)
             with pytest.raises(KeyboardInterrupt):
                 judge_again(made, now=NOW + 9 * DAY)
-        assert made.tally().to_bytes() == before
-        assert len(kept(made)) == 30
-    assert judge_again(made, now=NOW + 9 * DAY).proven == 30
-
-
-def test_after_a_crash_before_the_quarantine_was_cleared_nothing_is_added_twice(tmp_path, monkeypatch):
-    made = create_store(tmp_path / "s", RAW)
-    made.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
-    with monkeypatch.context() as patch:
-        patch.setattr(retry._Retry, "clear", _crash)
-        with pytest.raises(KeyboardInterrupt):
-            judge_again(made, now=NOW + 9 * DAY)
-    report_of = made.tally_report()
-    assert len(kept(made)) == 30
+        assert (made.tally().to_bytes() == before) is (what != "clear")
+        assert len(kept_pieces(made)) == 30
+    after = made.tally_report()
     assert judge_again(made, now=NOW + 9 * DAY) == (30, 0, 0, 30, {})
-    assert made.tally_report() == report_of
-    assert (kept(made), rejected(made)) == ([], {})
+    assert (made.tally_report(), kept_pieces(made), rejected(made)) == (after, [], {})
 
 
 def test_reports_of_damaged_files_stay_unproven_and_a_whole_copy_replaces_them(tmp_path):
@@ -149,9 +144,7 @@ def test_reports_of_damaged_files_stay_unproven_and_a_whole_copy_replaces_them(t
     assert (found.proven, found.unproven) == (0, 6)
     assert made.tally_report().unproven == 8
     made.ingest(paths[1:], now=NOW + 9 * DAY)
-    direct = create_store(tmp_path / "t", RAW)
-    direct.ingest(paths[1:], now=NOW + 9 * DAY)
-    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    assert made.tally().to_bytes() == late(tmp_path, paths[1:]).tally().to_bytes()
 
 
 def test_what_can_not_be_judged_again_is_said(tmp_path, monkeypatch):
@@ -161,7 +154,7 @@ def test_what_can_not_be_judged_again_is_said(tmp_path, monkeypatch):
     made.ingest(files_of(tmp_path, content), now=NOW)
     found = judge_again(made, now=NOW + 9 * DAY)
     assert (found.tried, found.proven, found.left) == (5, 3, {retry.NO_RECORD: 1, retry.STILL: 1})
-    assert {piece.reason for piece in kept(made)} == {"invalid_message", "question_unknown"}
+    assert {piece.reason for piece in kept_pieces(made)} == {"invalid_message", "question_unknown"}
     monkeypatch.setattr(decode, "MAX_PIECES", 5)
     other = create_store(tmp_path / "t", RAW)
     other.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
@@ -179,43 +172,41 @@ def test_pieces_of_a_file_whose_ingest_was_never_committed_are_left(tmp_path):
     assert made.tally_report().reports == 0
 
 
-def test_a_mended_rule_lets_its_victims_in_once(tmp_path, monkeypatch):
-    made = create_store(tmp_path / "s", RAW)
-    records = early(range(0, 40, 4))
-    with monkeypatch.context() as patch:
+@contextlib.contextmanager
+def a_wrong_rule():
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rules.Rules, "is_sound", lambda *_: False)
         patch.setattr(rules.Rules, "faults", lambda _, fields, now: (fields.question + 1) * 0 + 3)
+        yield
+
+
+def test_a_mended_rule_lets_its_victims_in_once(tmp_path):
+    made = create_store(tmp_path / "s", RAW)
+    records = early(range(0, 40, 4))
+    with a_wrong_rule():
         made.ingest(files_of(tmp_path, batch(CAMPAIGN, records[:6]), batch(CAMPAIGN, records[4:])), now=NOW)
     assert rejected(made) == {"value_out_of_domain": 12}
     assert judge_again(made, now=NOW, reason="report_too_early").tried == 0
     found = judge_again(made, now=NOW, reason="value_out_of_domain")
     assert (found.tried, found.proven + found.repeated) == (12, 12)
-    direct = create_store(tmp_path / "t", RAW)
-    direct.ingest(files_of(tmp_path, batch(CAMPAIGN, records)), now=NOW)
-    assert made.tally().to_bytes() == direct.tally().to_bytes()
-    assert (rejected(made), kept(made)) == ({}, [])
+    assert made.tally().to_bytes() == late(tmp_path, files_of(tmp_path, batch(CAMPAIGN, records))).tally().to_bytes()
+    assert (rejected(made), kept_pieces(made)) == ({}, [])
 
 
 def test_a_file_of_one_report_that_a_mended_rule_lets_in_is_added_once(tmp_path, monkeypatch):
     """The batch that retry makes equals the known input file, of which no record was added."""
     made = create_store(tmp_path / "s", RAW)
     records = early(range(0, 12, 4))
-    with monkeypatch.context() as patch:
-        patch.setattr(rules.Rules, "is_sound", lambda *_: False)
-        patch.setattr(rules.Rules, "faults", lambda _, fields, now: (fields.question + 1) * 0 + 3)
+    with a_wrong_rule():
         contents = [batch(CAMPAIGN, records), *(batch(CAMPAIGN, [each]) for each in records)]
         made.ingest(files_of(tmp_path, *contents), now=NOW)
     assert rejected(made) == {"value_out_of_domain": 6}
     with monkeypatch.context() as patch:
-        patch.setattr(retry._Retry, "clear", _crash)
-        with pytest.raises(KeyboardInterrupt):
-            judge_again(made, now=NOW)
+        judge_and_crash(made, patch, now=NOW)
     assert (made.tally_report().reports, rejected(made)) == (3, {})
     judge_again(made, now=NOW)
-    direct = create_store(tmp_path / "t", RAW)
-    direct.ingest(files_of(tmp_path, batch(CAMPAIGN, records)), now=NOW)
-    assert made.tally().to_bytes() == direct.tally().to_bytes()
-    assert (rejected(made), kept(made)) == ({}, [])
+    assert made.tally().to_bytes() == late(tmp_path, files_of(tmp_path, batch(CAMPAIGN, records))).tally().to_bytes()
+    assert (rejected(made), kept_pieces(made)) == ({}, [])
 
 
 def test_a_foreign_report_of_a_period_that_is_forgotten_is_counted_as_forgotten(tmp_path):
@@ -229,12 +220,8 @@ def test_a_foreign_report_of_a_period_that_is_forgotten_is_counted_as_forgotten(
     made.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
     judge_again(again, now=NOW + 9 * DAY, enrolled=wide)
     for each in (made, again):
-        assert (foreign(each), rejected(each), kept(each)) == (0, {"period_forgotten": 2}, [])
+        assert (foreign(each), rejected(each), kept_pieces(each)) == (0, {"period_forgotten": 2}, [])
         assert each.tally_report().reports == 6
-
-
-def roster(devices):
-    return Roster("f", tuple(map(str, devices)), b"".join(digest("secret", device) for device in devices))
 
 
 def test_a_closed_fleet_takes_its_own_and_more_when_more_are_enrolled(tmp_path):
@@ -247,7 +234,7 @@ def test_a_closed_fleet_takes_its_own_and_more_when_more_are_enrolled(tmp_path):
     summary = made.ingest(paths, now=NOW, enrolled=small)
     assert (summary.proven, summary.rejected) == (6, {"id_not_enrolled": 5})
     assert made.tally_report().rejected == {"id_not_enrolled": 5, "report_replayed": 1}
-    assert [piece.data for piece in kept(made)] == records[5:]
+    assert [piece.data for piece in kept_pieces(made)] == records[5:]
     for action in (lambda: made.ingest(paths, now=NOW), lambda: judge_again(made, now=NOW)):
         with pytest.raises(PolicyError, match=r"^enrolment_needed"):
             action()
@@ -278,7 +265,7 @@ def test_ids_that_were_too_narrow_lose_nothing(tmp_path, monkeypatch):
     narrow = ids_for(tmp_path / "n", range(40), range(PRESENT, PRESENT + 1))
     wide = ids_for(tmp_path / "w", range(40), range(PRESENT, PRESENT + 4))
     paths = files_of(tmp_path, batch(CAMPAIGN, early(range(50))), batch(CAMPAIGN, early(range(5))))
-    made, direct = create_store(tmp_path / "s", RAW), create_store(tmp_path / "t", RAW)
+    made = create_store(tmp_path / "s", RAW)
     later = NOW + 9 * DAY
     made.ingest(paths, now=later, enrolled=narrow)
     assert foreign(made) == 50 + 5 - 12
@@ -286,33 +273,29 @@ def test_ids_that_were_too_narrow_lose_nothing(tmp_path, monkeypatch):
     assert made.ingest(paths, now=later, enrolled=wide).proven == 30 + 3
     assert foreign(made) == 10
     assert made.ingest(paths, now=later, enrolled=wide).files_repeated == 2
-    direct.ingest(paths, now=later, enrolled=wide)
-    assert made.tally().to_bytes() == direct.tally().to_bytes()
-    assert made.tally_report() == direct.tally_report()
+    assert made.tally_report() == late(tmp_path, paths, enrolled=wide).tally_report()
 
 
 def test_a_clock_that_was_put_back_takes_nothing_twice(tmp_path):
     narrow, wide = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (10, 40))
     paths = files_of(tmp_path, batch(CAMPAIGN, early(range(50))))
-    made, direct = create_store(tmp_path / "s", RAW), create_store(tmp_path / "t", RAW)
+    made = create_store(tmp_path / "s", RAW)
     made.ingest(paths, now=NOW + 2 * DAY, enrolled=narrow)
     made.ingest(paths, now=NOW, enrolled=wide)
     made.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
-    direct.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
-    assert made.tally_report() == direct.tally_report()
+    assert made.tally_report() == late(tmp_path, paths, enrolled=wide).tally_report()
 
 
 def test_what_was_too_early_and_is_not_enrolled_once_its_period_begins_is_counted_as_that(tmp_path):
     small, large = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (20, 30))
     paths = files_of(tmp_path, batch(CAMPAIGN, early(range(40))))
-    made, direct = create_store(tmp_path / "s", RAW), create_store(tmp_path / "t", RAW)
+    made = create_store(tmp_path / "s", RAW)
     made.ingest(paths, now=NOW, enrolled=large)
     assert judge_again(made, now=NOW + DAY, enrolled=small) == (32, 5, 0, 0, {retry.STILL: 27})
     assert (foreign(made), rejected(made)) == (7, {"report_too_early": 20, "id_not_enrolled": 7})
-    assert sorted(piece.reason for piece in kept(made)) == ["id_not_enrolled"] * 7 + ["report_too_early"] * 20
+    assert sorted(piece.reason for piece in kept_pieces(made)) == ["id_not_enrolled"] * 7 + ["report_too_early"] * 20
     assert judge_again(made, now=NOW + 9 * DAY, enrolled=large).proven == 3 + 7 + 7
-    direct.ingest(paths, now=NOW + 9 * DAY, enrolled=large)
-    assert made.tally_report() == direct.tally_report()
+    assert made.tally_report() == late(tmp_path, paths, enrolled=large).tally_report()
 
 
 STEP = st.tuples(
@@ -373,20 +356,11 @@ def test_any_mixture_of_ids_retries_and_crashes_ends_in_the_tally_of_one_ingest_
     judge_again(made, now=now, enrolled=fleets[0])
     again = made.tally_report()
     assert (again.reports, _but(again.rejected, differs)) == (wanted.reports, _but(wanted.rejected, differs))
-    assert all(piece.reason != "report_too_early" for piece in kept(made))
+    assert all(piece.reason != "report_too_early" for piece in kept_pieces(made))
 
 
 def _but(counts, without):
     return {reason: count for reason, count in counts.items() if reason not in without}
-
-
-def test_many_small_files_of_a_closed_fleet(tmp_path):
-    enrolled = enrolled_from_rosters(CAMPAIGN, [roster(range(50))])
-    paths = files_of(tmp_path, *(batch(CAMPAIGN, [report(CAMPAIGN, d, d)]) for d in range(100)))
-    made = create_store(tmp_path / "s", RAW)
-    summary = made.ingest(paths, now=NOW, enrolled=enrolled)
-    assert (summary.proven, summary.rejected) == (50, {"id_not_enrolled": 50})
-    assert len(kept(made)) == 50
 
 
 def test_a_store_that_took_reports_of_anybody_is_not_closed_afterwards(tmp_path):

@@ -28,8 +28,7 @@ from aggregator.reports.storage import parts as writing
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import Part, read_manifest
 from aggregator.reports.storage.parts import Stored, by_bucket, read_part
-from aggregator.reports.tally.counting import Counted, count_partition, load, partitions, settle_partition
-from aggregator.reports.tally.scope import Scope
+from aggregator.reports.tally.counting import partitions
 from protocol.batches.framing import digest_of
 
 LENGTH = CAMPAIGN.layout.record_length
@@ -249,30 +248,6 @@ def test_a_mapped_file_is_the_same_after_its_memory_was_given_back(tmp_path, mon
     assert piecewise_digest(data, 3, 999_999) == digest_of(raw, 3, 999_999) == digest_of(data, 3, 999_999)
     give_back(raw, 0, len(raw))
     give_back(data, 5, 5)
-
-
-@given(st.lists(st.integers(0, 60), max_size=200), st.integers(1, 50), st.sampled_from([1, 64 << 20]))
-@examples(15)
-def test_repeats_that_do_not_fit_into_memory_together_are_settled_in_lots(chosen, most, memory):
-    """Each report as often as it was chosen."""
-    pool = honest(CAMPAIGN, 60, PERIOD, 9)
-    with tempfile.TemporaryDirectory() as folder:
-        made = store.create_store(Path(folder, "s"), RAW, buckets=2)
-        made.workers, made.memory_bytes = 1, memory
-        paths = []
-        for number, start in enumerate(range(0, len(chosen), 50)):
-            paths.append(Path(folder, f"{number}.hsr"))
-            paths[-1].write_bytes(sealed(CAMPAIGN, pool[[min(each, 59) for each in chosen[start : start + 50]]]))
-        made.ingest(paths, now=NOW)
-        manifest = read_manifest(made.path)
-        ids = partitions(manifest, CAMPAIGN.layout.answer_bytes, memory, 1, ids_only=True)
-        counted = Counted.zero(CAMPAIGN)
-        for which in ids:
-            counted = counted.merge(count_partition(made.path, CAMPAIGN, manifest, which._replace(most=most), Scope()))
-        whole = [settle_partition(load(made.path, CAMPAIGN, manifest, which), manifest, which) for which in ids]
-        assert sum(counted.tally.n) == len({min(each, 59) for each in chosen})
-        assert counted.tally == made.tally()
-        assert counted.replayed == sum(each.replayed for each in whole)
 
 
 def test_slices_for_ids_alone_are_fewer(tmp_path):
