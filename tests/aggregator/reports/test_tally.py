@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from hashlib import sha256
 
 import numpy as np
@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.failures import refusal
+from support.fleets import honest, sealed
 from support.publisher import DAY, NOW, Publisher
-from support.reports import CAMPAIGN, batch, made, moved, opened
+from support.reports import CAMPAIGN, PERIOD, RAW, batch, made, moved, opened
 from support.stores import reports, stored
 
+from aggregator.operations.report_store import create_store
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.decoding.decode import decode_batches
 from aggregator.reports.storage.manifest import read_manifest
@@ -26,6 +28,7 @@ from aggregator.reports.tally.duplicates import IdSet, Lots, Members, repeated_r
 from aggregator.reports.tally.scope import EVERYTHING, Scope
 from aggregator.reports.tally.tally import Tally, count, settle
 from protocol import canonical
+from protocol.batches.batch import TRAILER_BYTES
 from protocol.errors import StorageError
 
 UNARY = made(mechanism="oue")
@@ -174,7 +177,7 @@ def test_it_is_told_early_whether_most_ids_repeat(copies, many):
     assert gathered.has_many() is many
 
 
-RAW = {name: Publisher().campaign(mechanism=name) for name in ("direct", "oue", "she")}
+RAWS = {name: Publisher().campaign(mechanism=name) for name in ("direct", "oue", "she")}
 
 
 def twice(folder, raw, copies=300):
@@ -199,9 +202,9 @@ def counted(store, most, divisions=1, scope=EVERYTHING):
     ]
 
 
-@pytest.fixture(params=sorted(RAW))
+@pytest.fixture(params=sorted(RAWS))
 def store(request, tmp_path):
-    return twice(tmp_path / "in", RAW[request.param])
+    return twice(tmp_path / "in", RAWS[request.param])
 
 
 @pytest.mark.parametrize("scope", [Scope(), Scope(proven_only=True), Scope(last=1)])
@@ -212,7 +215,7 @@ def test_counts_are_the_same_however_little_fits(store, scope):
 
 @pytest.mark.parametrize("copies", [30, 300])
 def test_repeats_taken_for_few_that_do_not_fit_are_read_once_more_as_well(tmp_path, monkeypatch, copies):
-    store = twice(tmp_path / "in", RAW["direct"], copies)
+    store = twice(tmp_path / "in", RAWS["direct"], copies)
     expected = counted(store, 1 << 20)
     assert sum(found.replayed for found in expected) == copies
     monkeypatch.setattr(counting.IdSet, "has_many", lambda _: False)
@@ -259,3 +262,72 @@ def test_a_temporary_file_that_was_cut_is_noticed():
         lots._file.truncate(1000)
         with pytest.raises(StorageError, match="shorter"):
             list(lots)
+
+
+REPORTS, REPEATS, DAMAGED, CONFLICTS = 1_000_000, 50_000, 10_000, 1_000
+
+
+def tallied(records):
+    """n and counts if all of these records are counted."""
+    sizes = [question.mechanism.answers for question in CAMPAIGN.questions]
+    n = np.bincount(records["question"], minlength=len(sizes))
+    counts = [
+        np.bincount(records["value"][records["question"] == question], minlength=size)
+        for question, size in enumerate(sizes)
+    ]
+    return tuple(n.tolist()), tuple(tuple(cells.tolist()) for cells in counts)
+
+
+def fleet():
+    """Records, and files with these records, with repeats in other files, conflicts and truncated batches."""
+    made = honest(CAMPAIGN, REPORTS, PERIOD, 1)
+    assert len(np.unique(made["id"])) == REPORTS
+    rng = np.random.default_rng(2)
+    order = rng.permutation(REPORTS)
+    repeats, lies = order[:REPEATS], order[REPEATS : REPEATS + CONFLICTS]
+    other = made[lies].copy()
+    sizes = np.array([question.mechanism.answers for question in CAMPAIGN.questions])
+    other["value"] = (other["value"] + 1) % sizes[other["question"]]
+    unproven = order[-DAMAGED:]
+    whole = np.setdiff1d(np.arange(REPORTS), unproven, assume_unique=True)
+    files = [sealed(CAMPAIGN, made[part]) for part in np.array_split(whole, 7)]
+    files += [sealed(CAMPAIGN, made[part])[:-TRAILER_BYTES] for part in np.array_split(unproven, 5)]
+    files += [sealed(CAMPAIGN, made[part]) for part in np.array_split(repeats, 50)]
+    files += [sealed(CAMPAIGN, other)]
+    counted = np.delete(made, lies)
+    return counted, files
+
+
+@pytest.mark.slow
+def test_a_million_reports_have_the_counts_that_are_known_beforehand_in_any_split(tmp_path):
+    counted, files = fleet()
+    paths = []
+    for number, data in enumerate(files):
+        paths.append(tmp_path / f"{number:03d}.hsr")
+        paths[-1].write_bytes(data)
+    joined = tmp_path / "joined.hsr"
+    joined.write_bytes(b"".join(reversed(files)))
+    one = create_store(tmp_path / "one", RAW)
+    summary = one.ingest(paths, now=NOW)
+    assert (summary.proven, summary.unproven) == (REPORTS - DAMAGED + REPEATS + CONFLICTS, DAMAGED)
+    assert summary.rejected == {}
+    found = one.tally_report()
+    assert (found.tally.n, found.tally.counts) == tallied(counted)
+    assert found.reports == REPORTS - CONFLICTS
+    assert (found.unproven, found.superseded) == (DAMAGED, 0)
+    assert found.rejected == {"report_replayed": REPEATS, "report_conflict": 2 * CONFLICTS}
+    assert one.tally_report(Scope(proven_only=True)).reports == REPORTS - CONFLICTS - DAMAGED
+
+    other = create_store(tmp_path / "other", RAW, buckets=2)
+    other.memory_bytes = 1 << 20  # each bucket in partitions
+    other.workers = 1
+    for start in range(0, len(paths), 13):
+        other.ingest(paths[::-1][start : start + 13], now=NOW)
+    other.ingest(paths, now=NOW)
+    assert other.tally_report() == found
+
+    third = create_store(tmp_path / "third", RAW, buckets=64)
+    third.ingest([joined], now=NOW)
+    last = third.tally_report()
+    assert last.tally.to_bytes() == found.tally.to_bytes()
+    assert Counter(last.rejected) == Counter(found.rejected)
