@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import stores
 from support.commands import invoke, run
 from support.dying import Replacing, count_partition_and_die, read_share_and_die
 from support.failures import refusal
@@ -98,9 +99,9 @@ def state(store):
     return found.tally.to_bytes(), found, entries, quarantine, counted
 
 
-def ingested(path, files, cluster=None, now=TODAY, **options):
+def ingested(path, files, cluster=None, **options):
     store = on(create_store(path, RAW), cluster)
-    return store, store.ingest(files, now=now, **options)
+    return store, store.ingest(files, now=TODAY, **options)
 
 
 # --- the same bytes ---
@@ -119,6 +120,10 @@ def test_two_workers_make_what_one_process_makes(tmp_path, workers):
         status(on(alone, None)).to_json(), default=bytes.hex
     )
     check_whole(on(together, workers))
+    urls = [file.as_uri() if "\0" not in str(file) else file for file in files]
+    by_url, summary = ingested(tmp_path / "urls", urls, workers)
+    assert (summary.proven, summary.unproven) == (expected.proven, expected.unproven)
+    assert state(by_url) == state(alone)
     # Later, one of them once more: only what has begun since is added.
     again = together.ingest(files, now=TODAY + DAY)
     assert again == alone.ingest(files, now=TODAY + DAY)
@@ -126,17 +131,10 @@ def test_two_workers_make_what_one_process_makes(tmp_path, workers):
     assert state(together) == state(alone)
     scope = scope_of(range(PERIOD + 1, PERIOD + 3), proven_only=True)
     assert together.tally_report(scope) == alone.tally_report(scope)
-    urls = [file.as_uri() if "\0" not in str(file) else file for file in files]
-    by_url, summary = ingested(tmp_path / "urls", urls, workers, now=TODAY + DAY)
-    assert (summary.proven, summary.unproven) == (expected.proven + 50, expected.unproven)
-    assert state(by_url) == state(alone)
 
 
 def test_the_parts_of_many_tasks_are_joined(tmp_path, workers):
-    files = []
-    for number in range(40):
-        files.append(tmp_path / f"{number}.hsr")
-        files[-1].write_bytes(sealed(CAMPAIGN, honest(CAMPAIGN, 300, PERIOD, number)))
+    files = stores.files_of(tmp_path, *(sealed(CAMPAIGN, honest(CAMPAIGN, 300, PERIOD, n)) for n in range(40)))
     for some in (files[:30], files[30:]):
         store, _ = ingested(tmp_path / "s", some, workers)
         check_whole(store)
