@@ -57,7 +57,6 @@ BY_DEVICE, BY_DRAW = 2000, 6000
 DEVIATIONS = 7
 SEED = bytes(range(32))
 
-
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 every_mechanism = pytest.mark.parametrize("name", EVERY)
@@ -86,7 +85,9 @@ def test_a_document_says_all_there_is(name, epsilon):
         ):
             assert again == mechanism
             assert hash(again) == hash(mechanism)
-        assert mechanism != mechanisms.from_epsilon(name, "2", size)
+        assert mechanism not in (mechanisms.from_epsilon(name, "2", size), stated)
+        assert repr(mechanism).endswith(f"(epsilon={epsilon}, size={size})")
+        assert mechanism.epsilon == float(epsilon)
 
 
 @every_mechanism
@@ -246,33 +247,30 @@ def check_estimates(mechanism, value, sampled):
         assert abs(mean - n * true) <= DEVIATIONS * sqrt(variance) + 1e-3
 
 
-def check_device(mechanism, perturb):
-    """Compare the answers of ``perturb`` with the exact distribution, if there is one, and with the estimator."""
+def check(mechanism, sample):
+    """Compare the answers of ``sample(value)`` with the exact distribution, if there is one, and with the estimator."""
     for value in inputs_of(mechanism):
-        sampled = [perturb(value, seed) for seed in seeds(f"contract/{mechanism.name}/{value}", BY_DEVICE)]
+        sampled = sample(value)
         if is_exact(mechanism.distribution(value)):
             check_samples(mechanism, value, sampled, mechanism.name)
         check_estimates(mechanism, value, sampled)
+
+
+def check_device(mechanism, perturb):
+    name = mechanism.name
+    check(mechanism, lambda value: [perturb(value, seed) for seed in seeds(f"contract/{name}/{value}", BY_DEVICE)])
 
 
 def check_draw(mechanism, draw_all):
-    """The same for a vectorised draw."""
     rng = np.random.default_rng(3)
-    for value in inputs_of(mechanism):
-        sampled = as_answers(mechanism, draw_all(mechanism, np.array([value] * BY_DRAW, np.int64), rng))
-        if is_exact(mechanism.distribution(value)):
-            check_samples(mechanism, value, sampled, mechanism.name)
-        check_estimates(mechanism, value, sampled)
+    check(
+        mechanism, lambda value: as_answers(mechanism, draw_all(mechanism, np.array([value] * BY_DRAW, np.int64), rng))
+    )
 
 
 @every_mechanism
-def test_a_device_answers_by_the_stated_distribution(name):
-    mechanism = made(name)
-    check_device(mechanism, mechanism.perturb)
-
-
-@every_mechanism
-def test_the_vectorised_draw_follows_the_same_distribution(name):
+def test_a_device_answers_by_the_stated_distribution_and_so_does_the_vectorised_draw(name):
+    check_device(made(name), made(name).perturb)
     check_draw(made(name), draw)
 
 
@@ -397,11 +395,6 @@ def check_pairs(name, stated):
                 assert exact == pytest.approx(pairs.at_one if value in (one, other) else pairs.at_zero, abs=1e-9)
 
 
-@of_values
-def test_the_covariances_are_those_of_the_exact_distribution_or_there_are_none(name):
-    check_pairs(name, pairs_of)
-
-
 def check_marginal(name, stated):
     """Estimates of groups are unbiased; their variance is the law, or at most the law if there are no covariances."""
     for size in sizes(name, 6):
@@ -420,11 +413,6 @@ def check_marginal(name, stated):
                     assert limit / 2 <= exact <= limit * (1 + 1e-9)
                 else:
                     assert exact == pytest.approx(limit, rel=1e-6)
-
-
-@of_values
-def test_estimates_of_groups_are_unbiased_and_vary_by_their_law(name):
-    check_marginal(name, marginal)
 
 
 # Reports --------------------------------------------------------------------------------------------
@@ -483,13 +471,9 @@ def test_nothing_is_missing_and_each_size_and_mechanism_has_its_own_description(
 
 
 @of_the_table
-def test_the_help_of_the_command_names_it(name):
+def test_help_pages_and_vectors_have_it(name):
+    """Another language needs the formulas of the integers, their place in a campaign, and cases."""
     assert re.search(rf"\b{name}\b", campaign.help)
-
-
-@of_the_table
-def test_the_pages_of_mathematics_and_of_formats_have_its_integers(name):
-    """Another language needs both: the formulas of the integers, and their place in a campaign."""
     own = set(made(name).to_dict()) - {"name", "size", "epsilon_micro"}
     formats = (DOCUMENTS / "formats.md").read_text("utf-8")
     rows = [line for line in formats.splitlines() if re.match(rf"\| [^|]*`{name}`[^|]*\|", line)]
@@ -499,9 +483,6 @@ def test_the_pages_of_mathematics_and_of_formats_have_its_integers(name):
     headings = re.findall(r"^###? (.*)$", mathematics, re.MULTILINE)
     assert any(f"`{name}`" in heading for heading in headings), f"docs/math.md has no section on {name}"
 
-
-@of_the_table
-def test_vectors_hold_its_parameters_and_its_answers(name):
     kinds = {case["kind"] for _, case in runner.load_all() if case.get("mechanism") == name}
     assert any(kind.startswith("parameters") for kind in kinds), f"tests/vectors has no parameters of {name}"
     assert any(kind.startswith(("perturb", "accumulated")) for kind in kinds), f"tests/vectors has no answers of {name}"
@@ -524,8 +505,9 @@ def constant(mechanism, inputs, rng):
 
 
 @of_values
-def test_a_wrong_estimator_of_groups_is_seen(name):
-    """Twice the sum of a group, or the law of single values."""
+def test_estimates_of_groups_are_unbiased_and_vary_by_their_law_and_wrong_ones_are_seen(name):
+    """Wrong: twice the sum of a group, or the law of single values."""
+    check_marginal(name, marginal)
 
     def twice(mechanism, n, counts, groups):
         right = marginal(mechanism, n, counts, groups)
@@ -540,7 +522,8 @@ def test_a_wrong_estimator_of_groups_is_seen(name):
 
 
 @of_values
-def test_wrong_covariances_are_seen(name):
+def test_the_covariances_are_those_of_the_exact_distribution_and_wrong_ones_are_seen(name):
+    check_pairs(name, pairs_of)
     pairs = pairs_of(made(name)) or Pairs(0.0, 0.0)
     for wrong in (pairs._replace(at_zero=pairs.at_zero + 0.1), pairs._replace(at_one=pairs.at_one + 0.1)):
         with pytest.raises(AssertionError):
@@ -549,21 +532,16 @@ def test_wrong_covariances_are_seen(name):
 
 @pytest.mark.parametrize("name", [name for name in EVERY if has_whole_table(made(name))])
 def test_a_device_that_prefers_the_truth_is_seen(name):
-    """The likeliest answer of the others is the middle of their noise: less spread, which the next test is about."""
     mechanism = made(name)
     with pytest.raises(AssertionError):
         check_device(mechanism, truthful(mechanism))
 
 
 @every_mechanism
-def test_a_draw_without_noise_is_seen(name):
-    with pytest.raises(AssertionError):
-        check_draw(made(name), constant)
-
-
-@every_mechanism
-def test_an_input_that_is_moved_is_seen(name):
+def test_a_draw_without_noise_and_an_input_that_is_moved_are_seen(name):
     mechanism = made(name)
+    with pytest.raises(AssertionError):
+        check_draw(mechanism, constant)
     values = inputs_of(mechanism)
     moved = {value: values[(place + 1) % len(values)] for place, value in enumerate(values)}
     with pytest.raises(AssertionError):

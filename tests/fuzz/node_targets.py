@@ -1,70 +1,67 @@
-"""Properties of the parsers for lists of nodes, summaries and files of summaries. Signatures are not verified here."""
+"""Properties of the parsers of what nodes and dealers write, and of files of it. Signatures are not verified here."""
 
 from __future__ import annotations
 
 import itertools
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from fuzz.refusing import refused
+from fuzz.refusing import PAYLOAD_REASONS, taken_by
+from support.masked import masked_campaign, message_of
 from support.nodes import node_campaign, summary_of
 
 from protocol import canonical
 from protocol.document import SPEC
 from protocol.documents.envelope import keyid, read_envelope
-from protocol.nodes.summary import SummarySet, build_node_list, parse_node_list, parse_summary, read_summaries
+from protocol.masked.fields import write_numbers
+from protocol.masked.message import MessageSet
+from protocol.masked.release import build_request, parse_request
+from protocol.nodes.summary import SummarySet, build_node_list, parse_node_list, read_summaries
 from protocol.schema import integer_array
 
-LIST_REASONS = {"malformed", "invalid_nodes"}
-SUMMARY_REASONS = {"malformed", "unsupported_version"}
-GOOD = summary_of(node_campaign())
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.masked.keys import KeyBook
+    from protocol.masked.message import Message
+    from protocol.masked.release import Release, Request
+    from protocol.nodes.summary import NodeList, Summary
+
+SUMMARY = summary_of(node_campaign())
+MESSAGE = message_of(masked_campaign())
+WORD = 1 << 32
 
 
-def nodes(data: bytes) -> str:
+@taken_by("parse_node_list", {"malformed", "invalid_nodes"})
+def nodes(found: NodeList, data: bytes) -> None:
     """An accepted list has one key per key id, and is written in one way apart from keys that nobody reads."""
-    reason = refused(parse_node_list, data, reasons=LIST_REASONS)
-    if reason is not None:
-        return reason
-    found = parse_node_list(data)
     assert all(keyid(public) == hint for hint, public in found.nodes.items())
     again = build_node_list(found.header, found.nodes.values())
     assert parse_node_list(again) == found
     stated = canonical.unpack(data)
     assert all(stated[key] == value for key, value in canonical.unpack(again).items())
-    return "accepted"
 
 
-def node(data: bytes) -> str:
+@taken_by("parse_summary", PAYLOAD_REASONS)
+def node(found: Summary, data: bytes) -> None:
     """An accepted summary is written in one way only."""
-    reason = refused(parse_summary, data, reasons=SUMMARY_REASONS)
-    if reason is not None:
-        return reason
-    found = parse_summary(data)
     assert found.identity == sha256(data).digest()
-    body = {
-        "campaign": found.campaign,
-        "epsilon_micro": found.epsilon_micro,
-        "node": found.node,
-        "period": found.period,
-        "spec": SPEC,
-        "sums": integer_array("<i8", found.sums, [len(found.sums)]),
-    }
-    assert canonical.pack(body) == data
-    return "accepted"
+    body = {name: getattr(found, name) for name in ("campaign", "epsilon_micro", "node", "period")}
+    sums = integer_array("<i8", found.sums, [len(found.sums)])
+    assert canonical.pack({**body, "spec": SPEC, "sums": sums}) == data
 
 
 def summaries(data: bytes) -> str:
     """Every byte belongs to one stretch, an intact envelope behind the file is found, and a set is a fixed point."""
-    return file_of(data, SummarySet, GOOD)
+    return _file_of(data, SummarySet, SUMMARY)
 
 
-def file_of(data: bytes, kind: type[SummarySet], good: bytes) -> str:
-    """The property of :func:`summaries` for a file of envelopes.
+def messages(data: bytes) -> str:
+    """The property of :func:`summaries` for a file of masked messages."""
+    return _file_of(data, MessageSet, MESSAGE)
 
-    Args:
-        data: the file.
-        kind: of the sets of such envelopes.
-        good: an envelope that the reader must find after whatever ``data`` is.
-    """
+
+def _file_of(data: bytes, kind: type[SummarySet], good: bytes) -> str:
     pieces = list(read_summaries(data, kind.role))
     place = 0
     for piece in pieces:
@@ -83,3 +80,54 @@ def file_of(data: bytes, kind: type[SummarySet], good: bytes) -> str:
     assert again == found
     assert again.to_bytes() == found.to_bytes()
     return "some" if len(found) else "none"
+
+
+@taken_by("parse_message", PAYLOAD_REASONS)
+def masked(found: Message, data: bytes) -> None:
+    """An accepted message is written in one way only."""
+    assert found.identity == sha256(data).digest()
+    assert found.place == (found.campaign, found.period, found.node)
+    body = {name: getattr(found, name) for name in ("campaign", "node", "period", "serial")}
+    assert canonical.pack({**body, "ciphertexts": write_numbers(found.ciphertexts), "spec": SPEC}) == data
+
+
+@taken_by("parse_key_book", PAYLOAD_REASONS | {"invalid_keys"})
+def book(found: KeyBook, data: bytes) -> None:
+    """An accepted key book has distinct serial numbers, every u in its half, and is written in one way only."""
+    assert found.identity == sha256(data).digest()
+    count = len(found.parties)
+    assert count >= 2
+    assert len({party.serial for party in found.parties.values()}) == count
+    assert all(count < 2 * party.u <= 2 * count for party in found.parties.values())
+    body = {
+        "campaign": found.campaign,
+        "list": found.list_version,
+        "parties": {party.hex(): list(entry) for party, entry in found.parties.items()},
+        "spec": SPEC,
+        "version": found.version,
+    }
+    assert canonical.pack(body) == data
+
+
+def _are_sorted(parties: Sequence[bytes]) -> bool:
+    return list(parties) == sorted(set(parties)) and all(len(party) == 8 for party in parties)
+
+
+@taken_by("parse_request", {"malformed", "too_large"})
+def request(found: Request, data: bytes) -> None:
+    """An accepted request names each party once, and is written in one way only."""
+    assert _are_sorted(found.parties)
+    assert 0 <= found.period < WORD
+    assert 1 <= found.version < WORD
+    assert build_request(*found) == data
+
+
+@taken_by("parse_release", PAYLOAD_REASONS)
+def release(found: Release, data: bytes) -> None:
+    """An accepted release names each party once, and is written in one way only."""
+    assert found.identity == sha256(data).digest()
+    assert _are_sorted(found.parties)
+    assert found.request == parse_request(build_request(*found.request))
+    body = {name: getattr(found, name) for name in ("campaign", "period", "version")}
+    body |= {"elements": write_numbers(found.elements), "parties": b"".join(found.parties), "spec": SPEC}
+    assert canonical.pack(body) == data

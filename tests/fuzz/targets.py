@@ -11,15 +11,15 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from fuzz.masked_targets import book, masked, messages, release, request
-from fuzz.node_targets import node, nodes, summaries
-from fuzz.refusing import refused
+from fuzz.node_targets import book, masked, messages, node, nodes, release, request, summaries
+from fuzz.refusing import PAYLOAD_REASONS, refused, taken_by
+from support.batches import account
 from support.publisher import NOW, ROOT_KEY, Publisher
 from support.watched import Watched
 
 from edge_sdk.classifier import Classifier
 from protocol import canonical
-from protocol.batches.batch import END, TRAILER_BYTES, Batch, Header, read_batches, write_batch
+from protocol.batches.batch import Batch, Header, read_batches, write_batch
 from protocol.batches.report import Layout, decode_answer, decode_report, encode_answer, encode_report
 from protocol.document import read_payload
 from protocol.documents import trust
@@ -37,7 +37,7 @@ from protocol.documents.envelope import (
 from protocol.documents.masked_terms import MAX_CIPHERTEXTS
 from protocol.documents.model import build_payload as build_model
 from protocol.documents.model import parse_model
-from protocol.documents.provisioning import build_provisioning, parse_provisioning
+from protocol.documents.provisioning import build_provisioning
 from protocol.documents.trust import parse_root
 from protocol.masked.costs import ciphertexts_of, ranges_of
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, from_micro
@@ -45,12 +45,12 @@ from protocol.nodes.terms import MAX_NUMBERS, ranges, released_vectors, shares
 
 if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
+    from protocol.documents.model import Model
+    from protocol.documents.provisioning import Provisioning
 
-ENVELOPE_REASONS = {"too_large", "malformed", "unsupported_version", "wrong_role"}
-ROOT_REASONS = {"malformed", "bad_signature", "unsupported_version", "unknown_crit", "expired", "not_yet_valid"}
+ENVELOPE_REASONS = PAYLOAD_REASONS | {"too_large", "wrong_role"}
+ROOT_REASONS = PAYLOAD_REASONS | {"bad_signature", "unknown_crit", "expired", "not_yet_valid"}
 NEXT_ROOT_REASONS = ROOT_REASONS | {"rollback", "equivocation"}
-CAMPAIGN_REASONS = {"malformed", "invalid_campaign", "epsilon_understated"}
-MODEL_REASONS = {"malformed", "invalid_model"}
 STEPS_PER_BYTE = 12
 STEPS_AT_LEAST = 2_000
 REPEATED = 8
@@ -99,12 +99,9 @@ def root(data: bytes) -> str:
     return "accepted"
 
 
-def campaign(data: bytes) -> str:
+@taken_by("parse_campaign", {"malformed", "invalid_campaign", "epsilon_understated"})
+def campaign(found: Campaign, data: bytes) -> str:
     """An accepted campaign spends no more than it says, and asks nothing that a record has no answer for."""
-    reason = refused(parse_campaign, data, reasons=CAMPAIGN_REASONS)
-    if reason is not None:
-        return reason
-    found = parse_campaign(data)
     assert found.id == sha256(data).digest()
     again = _built_again(found, data)
     assert _built_again(parse_campaign(again), again) == again
@@ -200,27 +197,18 @@ def _sums_every_record(found: Campaign) -> None:
         assert 1 <= ciphertexts_of(found) <= MAX_CIPHERTEXTS
 
 
-def model(data: bytes) -> str:
+@taken_by("parse_model", {"malformed", "invalid_model"})
+def model(found: Model, data: bytes) -> None:
     """An accepted model classifies every record, with probabilities that sum to one."""
-    reason = refused(parse_model, data, reasons=MODEL_REASONS)
-    if reason is not None:
-        return reason
-    found = parse_model(data)
     again = build_model(found)
     assert build_model(parse_model(again)) == again
     assert _says_no_more(canonical.unpack(again), canonical.unpack(data))
     classifier = Classifier(found, lambda: NOW)
     names = [feature.name for feature in found.schema.features]
-    for record in (
-        {},
-        dict.fromkeys(names, 0),
-        dict.fromkeys(names, -(10**400)),
-        dict.fromkeys(names, "no such value"),
-    ):
+    for record in ({}, *(dict.fromkeys(names, value) for value in (0, -(10**400), "no such value"))):
         shares = classifier.predict_proba(record)
         assert abs(sum(shares.values()) - 1) < 1e-9
         assert shares[classifier.predict(record)] == max(shares.values())
-    return "accepted"
 
 
 KNOWN = Header(sha256(b"campaign").digest(), SINGLE, 18)
@@ -247,40 +235,12 @@ def batch(data: bytes) -> str:
     return "proven" if any(isinstance(item, Batch) and item.proven for item in items[:-1]) else "nothing proven"
 
 
-def _overlaps_a_proven_batch(items: list[Any], border: int) -> bool:
-    """Whether the file's own last batch goes on into what was appended, by a digest that is right."""
-    last = [item for item in items if isinstance(item, Batch) and item.proven and item.spans]
-    return any(
-        start < border < start + count * item.header.record_length for item in last for start, count in item.spans
-    )
-
-
 def _accounts_for_all(data: bytes, layouts: dict[bytes, Layout]) -> list[Any]:
     """What the reader found, after checking that it adds up to the file."""
     items, steps = _read(data, layouts)
     if steps > STEPS_AT_LEAST + STEPS_PER_BYTE * len(data):
         assert _read(data * REPEATED, layouts)[1] < 1.2 * REPEATED * steps, "work grows faster than the file"
-    taken, headers = [], []
-    for item in items:
-        if isinstance(item, Batch):
-            headers.append(item.header)
-            taken += [(start, count * item.header.record_length) for start, count in item.spans]
-        else:
-            assert item.length > 0
-            assert item.reason in ("truncated", "invalid_message")
-            taken.append((item.position, item.length))
-    position = 0
-    for start, length in [*sorted(taken), (len(data), 0)]:
-        assert start >= position, "bytes were read twice"
-        while position < start:
-            if headers and _is_header(data, position, headers[0]):
-                position += len(headers.pop(0).to_bytes())
-            else:
-                assert data.startswith(END, position), "bytes of no kind were passed over"
-                position += TRAILER_BYTES
-        assert position == start, "a header or trailer runs into a record"
-        position += length
-    assert not headers
+    account(data, items, layouts)
     return items
 
 
@@ -291,12 +251,12 @@ def _read(data: bytes, layouts: dict[bytes, Layout]) -> tuple[list[Any], int]:
     return items, Watched.steps
 
 
-def _is_header(data: bytes, position: int, header: Header) -> bool:
-    """Whether this header stands here, or one of a known campaign with one wrong bit."""
-    wanted = header.to_bytes()
-    found = data[position : position + len(wanted)]
-    wrong = (int.from_bytes(found, "big") ^ int.from_bytes(wanted, "big")).bit_count()
-    return len(found) == len(wanted) and wrong <= (header.campaign in LAYOUTS)
+def _overlaps_a_proven_batch(items: list[Any], border: int) -> bool:
+    """Whether the file's own last batch goes on into what was appended, by a digest that is right."""
+    last = [item for item in items if isinstance(item, Batch) and item.proven and item.spans]
+    return any(
+        start < border < start + count * item.header.record_length for item in last for start, count in item.spans
+    )
 
 
 _REPORTS = [
@@ -328,15 +288,11 @@ def report(data: bytes) -> str:
     return "accepted"
 
 
-def provisioning(data: bytes) -> str:
+@taken_by("parse_provisioning", PAYLOAD_REASONS | {"too_large"})
+def provisioning(found: Provisioning, data: bytes) -> None:
     """A provisioning file that is taken is spelled in just one way, and shows its secret to nobody."""
-    reason = refused(parse_provisioning, data, reasons={"too_large", "malformed", "unsupported_version"})
-    if reason is not None:
-        return reason
-    found = parse_provisioning(data)
     assert build_provisioning(found) == data
     assert repr(found.secret) not in repr(found)
-    return "accepted"
 
 
 TARGETS = {
@@ -356,21 +312,7 @@ TARGETS = {
     "request": request,
     "release": release,
 }
-LARGEST = {
-    "envelope": 8192,
-    "root": 8192,
-    "campaign": 32_768,
-    "model": 32_768,
-    "batch": 4096,
-    "report": 64,
-    "provisioning": 4200,
-    "nodes": 8192,
-    "node": 4096,
-    "summaries": 4096,
-    "masked": 4096,
-    "messages": 4096,
-    "keys": 8192,
-    "request": 4096,
-    "release": 4096,
-}
+LARGEST = dict.fromkeys(TARGETS, 4096)
+LARGEST |= {"report": 64, "provisioning": 4200, "campaign": 32_768, "model": 32_768}
+LARGEST |= dict.fromkeys(("envelope", "root", "nodes", "keys"), 8192)
 """Longest input that the fuzzer makes: more is checked by tests of its own and only slows it down."""

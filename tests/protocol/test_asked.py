@@ -6,14 +6,14 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from support.publisher import NOW, Publisher, small_schema
+from support.failures import refusal
+from support.publisher import NOW, small_schema
 
 from protocol import mechanisms
 from protocol.document import Header, check_understood
 from protocol.documents import campaign
 from protocol.documents.asked import canonical_groups, restricted, ungroupable
 from protocol.documents.campaign import parse_campaign
-from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical, Numeric
 from protocol.questions import build_questions, discrete_subjects
 from protocol.schema import Component, Label, Projection, build_schema
@@ -49,32 +49,35 @@ def three_features():
     return build_schema(LABEL, [refusing, ODOR, Numeric("width", "0", "10", [0], substitute=None)])
 
 
+def names(schema):
+    return [feature.name for feature in schema.features]
+
+
+def indices(made):
+    return [question.feature for question in made.questions]
+
+
 def test_a_campaign_of_all_features_has_one_schema():
     made = asking(small_schema(), {0, 1})
     assert made.schema is made.stated
-    assert [question.feature for question in made.questions] == [None, 0, 1]
+    assert indices(made) == [None, 0, 1]
+    assert made.header.crit == ()
 
 
-def test_questions_are_about_the_asked_features_by_their_indices():
-    made = asking(three_features(), {1, 2})
-    assert [feature.name for feature in made.schema.features] == ["odor", "width"]
-    assert [feature.name for feature in made.stated.features] == ["cap", "odor", "width"]
-    assert [question.feature for question in made.questions] == [None, 0, 1]
-
-
-def test_an_unasked_feature_is_not_read():
+def test_questions_are_about_the_asked_features_by_their_indices_and_others_are_not_read():
+    two = asking(three_features(), {1, 2})
+    assert (names(two.schema), names(two.stated), indices(two)) == (
+        ["odor", "width"],
+        ["cap", "odor", "width"],
+        [None, 0, 1],
+    )
     made = asking(three_features(), {1})
     for record in ({"odor": "n"}, {"odor": "n", "cap": "x"}, {"odor": "n", "cap": ["no value"], "width": "?"}):
         assert made.schema.observe(record).codes == (1,)
     assert made.check({"odor": "n"}, "e").missing == ()
-    with pytest.raises(InputError, match="value_refused"):
-        made.stated.observe({"odor": "n", "cap": ["no value"]})
-
-
-def test_a_campaign_may_ask_the_class_alone():
-    made = asking(three_features(), set())
-    assert made.schema.features == ()
-    assert made.schema.observe({"cap": 7}).codes == ()
+    assert refusal(made.stated.observe, {"odor": "n", "cap": ["no value"]}) == "value_refused"
+    class_alone = asking(three_features(), set())
+    assert class_alone.schema.features == class_alone.schema.observe({"cap": 7}).codes == ()
 
 
 @pytest.mark.parametrize(("name", "least"), [("direct", 27182), ("oue", 27182), ("sue", 27182), ("the", 24000)])
@@ -99,19 +102,17 @@ def test_answers_about_groups_are_private_by_enumeration(name, least):
     assert float(made.privacy_loss()) <= 1.0
 
 
-def test_records_of_one_group_have_one_input():
+def test_records_of_one_group_have_one_input_and_its_words():
     made = asking(build_schema(LABEL, [ODOR])._replace(groups=(GROUPS,)), {0})
     codes = [made.schema.observe({"odor": value}).codes[0] for value in ("a", "n", "f", None, "zz")]
     assert codes == list(GROUPS)
     assert [made.schema.recognise({"odor": value})[0] for value in ("a", None, "zz")] == [(0, None), None, (1, None)]
-
-
-def test_groups_in_words():
-    observed = build_schema(LABEL, [ODOR])._replace(groups=(GROUPS,)).observed[0]
-    assert observed.labels() == ["{a, f}", "{n, (other)}", "(missing)"]
-    assert observed.missing_code == 2
-    shared = build_schema(LABEL, [ODOR])._replace(groups=((0, 1, 1, 1, 1),)).observed[0]
-    assert shared.missing_code is None
+    assert made.schema.observed[0].labels() == ["{a, f}", "{n, (other)}", "(missing)"]
+    assert made.schema.observed[0].missing_code == 2
+    assert build_schema(LABEL, [ODOR])._replace(groups=((0, 1, 1, 1, 1),)).observed[0].missing_code is None
+    assert (made.stated.groups, made.header.crit) == ((), ("groups",))
+    check_understood(made.header, campaign.UNDERSTOOD)
+    assert refusal(check_understood, made.header, campaign.UNDERSTOOD - {"groups"}) == "unknown_crit"
 
 
 def test_components_keep_their_inputs_and_their_rows():
@@ -123,13 +124,11 @@ def test_components_keep_their_inputs_and_their_rows():
     whole = schema.observe(record)
     second = restricted(schema, [0, 2])
     assert second.observe(record).codes == (whole.codes[0], whole.codes[2]) == (1, 1)
-    assert [feature.name for feature in second.features] == ["odor", "x", "y"]
+    assert names(second) == ["odor", "x", "y"]
     category = restricted(schema, [0])
-    assert category.projection is None
-    assert [feature.name for feature in category.features] == ["odor"]
-    assert category.groups == ()
+    assert (category.projection, names(category), category.groups) == (None, ["odor"], ())
     made = asking(schema, {2})
-    assert [feature.name for feature in made.schema.features] == ["x", "y"]
+    assert names(made.schema) == ["x", "y"]
     assert made.schema.observe(record).codes == (1,)
 
 
@@ -142,21 +141,3 @@ def test_these_are_no_groups_of_five_codes(groups):
 
 def test_canonical_groups_are_numbered_by_their_first_codes():
     assert canonical_groups([5, 2, 5, 9]) == (0, 1, 0, 2)
-
-
-def test_the_end_of_a_campaign_states_the_schema_and_no_groups():
-    made = asking(build_schema(LABEL, [ODOR])._replace(groups=(GROUPS,)), {0})
-    assert made.stated.groups == ()
-    assert made.header.crit == ("groups",)
-
-
-def test_a_reader_that_does_not_know_groups_refuses_the_campaign_by_crit():
-    made = asking(build_schema(LABEL, [ODOR])._replace(groups=(GROUPS,)), {0})
-    check_understood(made.header, campaign.UNDERSTOOD)
-    with pytest.raises(DocumentError, match="unknown_crit"):
-        check_understood(made.header, campaign.UNDERSTOOD - {"groups"})
-
-
-def test_the_publisher_of_the_tests_asks_about_everything():
-    made = parse_campaign(Publisher().campaign_payload())
-    assert made.header.crit == ()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from time import perf_counter
 from typing import NamedTuple
 
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.batches import account
 from support.examples import examples
 from support.failures import reason
+from support.hostile import every_bit
 from vectors import runner
 
 from protocol.batches.batch import (
@@ -70,48 +71,7 @@ def batches(draw):
     return header, [record(header, payload, prefix) for payload in draw(st.lists(payloads, max_size=5))]
 
 
-def coverage(data, found):
-    """How often each byte belongs to a record, a header, a trailer or a damaged stretch."""
-    covered = [0] * len(data)
-
-    def mark(start, stop):
-        for position in range(start, stop):
-            covered[position] += 1
-
-    # Headers and trailers are not reported, so they are what the items leave out; each is looked for
-    # where it must be: a header before, a trailer after what belongs to its batch.
-    position = 0
-    pending = [item for item in found if isinstance(item, Damage)]
-    for damage in pending:
-        mark(damage.position, damage.position + damage.length)
-    for item in found:
-        if isinstance(item, Batch):
-            for start, count in item.spans:
-                mark(start, start + count * item.header.record_length)
-    trailers = sum(isinstance(item, Batch) and not item.truncated for item in found)
-    expected_headers = [item.header for item in found if isinstance(item, Batch)]
-    while position < len(data):
-        if covered[position]:
-            position += 1
-            continue
-        whole = expected_headers[0].to_bytes() if expected_headers else b""
-        wrong = sum((a ^ b).bit_count() for a, b in zip(whole, data[position:], strict=False))
-        if whole and position + len(whole) <= len(data) and wrong <= 1:
-            expected_headers.pop(0)
-            mark(position, position + len(whole))
-            position += len(whole)
-        else:
-            assert data.startswith(END, position)
-            trailers -= 1
-            mark(position, position + TRAILER_BYTES)
-            position += TRAILER_BYTES
-    assert (expected_headers, trailers) == ([], 0)
-    return covered
-
-
 class Found(NamedTuple):
-    """One batch as the plain reader finds it."""
-
     header: Header
     records: tuple[bytes, ...]
     proven: bool
@@ -252,12 +212,9 @@ def read(data, known=()):
 
 def check(data, known=()):
     """Check that the reader agrees with the plain reader and covers every byte once. Returns the batches."""
-    items = list(read_batches(data, {header.campaign: LAYOUTS[header] for header in known}))
-    assert set(coverage(data, items)) <= {1}
-    for damage in items:
-        if isinstance(damage, Damage):
-            assert damage.length > 0
-            assert damage.reason in ("truncated", "invalid_message")
+    layouts = {header.campaign: LAYOUTS[header] for header in known}
+    items = list(read_batches(data, layouts))
+    account(data, items, layouts)
     found = [as_found(data, item) for item in items if isinstance(item, Batch)]
     assert found == plain_read(data, known)
     return found
@@ -287,21 +244,11 @@ knowledge = st.sampled_from([(), (Header(CAMPAIGN, 1, 18),), (Header(CAMPAIGN, 2
 def test_any_file_is_read_as_the_text_says(data, known, draw):
     if data:
         position = draw.draw(st.integers(0, len(data) - 1))
-        kind = draw.draw(st.sampled_from(["nothing", "flip", "cut", "insert", "delete"]))
-        if kind == "flip":
-            data = data[:position] + bytes([data[position] ^ 1 << draw.draw(st.integers(0, 7))]) + data[position + 1 :]
-        elif kind == "cut":
-            data = data[:position]
-        elif kind == "insert":
-            data = data[:position] + draw.draw(garbage) + data[position:]
-        elif kind == "delete":
-            data = data[:position] + data[position + draw.draw(st.integers(1, 20)) :]
+        begin, end = data[:position], data[position:]
+        bit, count, foreign = draw.draw(st.tuples(st.integers(0, 7), st.integers(1, 20), garbage))
+        turned = begin + bytes([end[0] ^ 1 << bit]) + end[1:]
+        data = draw.draw(st.sampled_from([data, turned, begin, begin + foreign + end, begin + end[count:]]))
     check(data, known)
-
-
-def flips(data, position):
-    """The eight copies with one bit of this byte changed."""
-    return [data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :] for bit in range(8)]
 
 
 RECORDS = [record(DIRECT, sha256(bytes([number])).digest()) for number in range(5)]
@@ -313,24 +260,20 @@ def test_a_flipped_bit_costs_at_most_the_touched_record_and_the_one_before_it():
     """A record counts only if a sign follows, so a damaged sign costs the record before it, too."""
     for position in range(BODY.start, len(WHOLE)):
         touched, offset = divmod(position - BODY.start, 18)
-        for bit in range(8):
-            data = WHOLE[:position] + bytes([WHOLE[position] ^ 1 << bit]) + WHOLE[position + 1 :]
+        neighbours = set(RECORDS[max(0, touched - (offset < 2)) : touched + 1])
+        if position >= BODY.stop:
+            neighbours = {RECORDS[-1]} if position < BODY.stop + len(END) else set()
+        for data in every_bit(WHOLE, [position]):
             (batch,) = check(data)
             assert not batch.proven
-            lost = set(RECORDS) - set(batch.records)
-            first = touched - 1 if offset < 2 else touched
-            neighbours = set(RECORDS[max(0, first) : touched + 1])
-            if position >= BODY.stop:
-                neighbours = {RECORDS[-1]} if position < BODY.stop + len(END) else set()
-            assert lost <= neighbours
+            assert set(RECORDS) - set(batch.records) <= neighbours
+            assert batch.truncated == (BODY.stop <= position < BODY.stop + len(END))
 
 
 def test_a_flipped_bit_in_a_header_never_yields_a_proven_record():
-    for position in range(BODY.start):
-        for bit in range(8):
-            data = WHOLE[:position] + bytes([WHOLE[position] ^ 1 << bit]) + WHOLE[position + 1 :]
-            assert not any(batch.proven for batch in check(data + WHOLE)[:-1])
-            assert check(data + WHOLE)[-1].proven
+    for data in every_bit(WHOLE, range(BODY.start)):
+        assert [batch.proven for batch in check(data + WHOLE) if batch.proven] == [True]
+        assert check(data + WHOLE)[-1].proven
 
 
 def test_a_file_cut_anywhere_keeps_what_is_surely_whole():
@@ -341,22 +284,11 @@ def test_a_file_cut_anywhere_keeps_what_is_surely_whole():
         assert kept == RECORDS[: len(kept)]
         assert min(whole, 5) - 1 <= len(kept) <= min(whole, 5)
         assert all(batch.truncated and not batch.proven for batch in found)
+        if length >= BODY.stop:  # a damaged trailer costs no record
+            assert kept == RECORDS
         if BODY.start <= length < len(WHOLE) - TRAILER_BYTES and (length - BODY.start) % 18:
             damage = [item for item in read_batches(WHOLE[:length]) if isinstance(item, Damage)]
             assert [item.position + item.length for item in damage] == [length]
-
-
-def test_a_damaged_trailer_costs_no_record():
-    """The marker is the five bytes of an array of three and "end". N and its type after it do not matter."""
-    start = len(WHOLE) - TRAILER_BYTES
-    for length in range(start, len(WHOLE)):
-        (batch,) = check(WHOLE[:length])
-        assert (batch.records, batch.truncated) == (tuple(RECORDS), True)
-    for position in range(start, len(WHOLE)):
-        for data in flips(WHOLE, position):
-            (batch,) = check(data)
-            assert (batch.records, batch.proven) == (tuple(RECORDS), False)
-            assert batch.truncated == (position < start + len(END))
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[1] < 100])
@@ -368,9 +300,8 @@ def test_a_changed_bit_anywhere_costs_at_most_the_record_that_it_is_in(shape):
     start = len(header.to_bytes())
     for position in range(len(whole)):
         hit = (position - start) // header.record_length
-        for bit, data in enumerate(flips(whole, position)):
-            found = check if bit == position % 8 else read  # the plain reader is slow
-            first, batch, last = found(clean + data + clean, [header])
+        for data in every_bit(whole, [position], [position % 8]):
+            first, batch, last = check(clean + data + clean, [header])
             assert first.proven
             assert last.proven
             assert (batch.header, batch.proven) == (header, False)
@@ -379,7 +310,7 @@ def test_a_changed_bit_anywhere_costs_at_most_the_record_that_it_is_in(shape):
             assert len(batch.records) - len(others) in ((0, 1) if 0 <= hit < 5 else (0,))
 
 
-@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("place", [0, 2, 4])
 @pytest.mark.parametrize("begin", [END, MARK, b"\x01" + END, END + MARK[:3], b"\xd8\x01" * 4, MARK[:2] + MARK])
 def test_what_a_sender_writes_into_an_id_costs_nobody_else_a_record(begin, place):
     """Once, a trailer's marker in the id of a damaged record ended the batch; all later records were lost."""
@@ -389,7 +320,7 @@ def test_what_a_sender_writes_into_an_id_costs_nobody_else_a_record(begin, place
     start = len(DIRECT.to_bytes())
     for position in range(len(whole)):
         hit = (position - start) // 18
-        for data in flips(whole, position):
+        for data in every_bit(whole, [position], (position % 8, (position + 4) % 8)):
             batches = read(clean + data + clean, [DIRECT])
             assert [batch.proven for batch in batches] == [True, False, True]
             lost = {hit} if hit < 5 else {4} & {place}  # the sender's own record, if the trailer's marker is damaged
@@ -429,7 +360,7 @@ def test_what_looks_like_a_record_in_every_record_does_not_move_the_reader_off_t
     records = [b"\xd8\x01" + sha256(bytes([n])).digest()[:8] + b"\0\0\xd8\x01" + bytes([0, n, 0, 0]) for n in range(9)]
     whole = write_batch(DIRECT, records)
     for hit in range(9):
-        for data in flips(whole, len(DIRECT.to_bytes()) + 18 * hit):
+        for data in every_bit(whole, [len(DIRECT.to_bytes()) + 18 * hit]):
             (batch,) = check(data, [DIRECT])
             assert batch.records == tuple(records[:hit] + records[hit + 1 :])
 
@@ -528,15 +459,6 @@ def test_a_header_spells_its_length_as_short_as_it_can(length):
     assert header.to_bytes() == packed
     assert read_header(b"xx" + packed + b"yy", 2) == (header, 2 + len(packed))
     assert all(read_header(packed[:cut], 0) is None for cut in range(len(packed)))
-
-
-def test_a_reader_is_not_quadratic_on_files_of_nothing_but_markers():
-    head = DIRECT.to_bytes()
-    for data in (MARK * 20_000, END * 20_000, head * 3_000, head + b"\xd8\x01" * 9_001, head + END * 20_000):
-        started = perf_counter()
-        items = list(read_batches(data))
-        assert len(items) <= 6_000
-        assert perf_counter() - started < 20
 
 
 def test_records_of_another_length_are_not_written():

@@ -1,14 +1,19 @@
-"""Reading a batch file takes a bounded amount of work per byte, also for files made to be slow.
+"""Reading a batch file takes a bounded amount of work per byte and of memory, also for files made to be slow.
 
-The tests count the work instead of timing it: bytes hashed, searched and copied, and comparisons.
+The tests count the work instead of timing it: bytes hashed, searched and copied, and comparisons. A batch with very
+many damaged places is read in pieces. Once, a stray byte between any two records made the reader keep a run and a
+stretch for each record.
 """
 
 from __future__ import annotations
 
+import random
+from collections import deque
+from functools import partial
 from hashlib import sha256
 
 import pytest
-from support.watched import Watched
+from support.watched import Watched, peak
 
 from protocol.batches import batch
 from protocol.batches import framing as scan
@@ -17,7 +22,7 @@ from protocol.batches.framing import MAX_WASTED
 from protocol.batches.report import FIXED_BYTES, Layout
 
 CAMPAIGN = sha256(b"campaign").digest()
-SIZE = 200_000
+SIZE = 100_000
 PER_BYTE = 12
 """Allowed steps per byte of the file. An earlier reader took thousands for most of these files."""
 
@@ -70,6 +75,8 @@ HOSTILE = {
     "runs with wrong digests": runs_with_wrong_digests(),
     "records that are followed by nothing": rows(65_000)[0] + (rows(65_000)[1] + b"\0") * (SIZE // 5),
     "marks": MARK * (SIZE // 6),
+    "trailers alone": END * (SIZE // 5),
+    "beginnings of records": Header(CAMPAIGN, 1, 18).to_bytes() + b"\xd8\x01" * (SIZE // 2),
     "trailers": rows(62)[0] + END * (SIZE // 5),
     "headers": rows(62)[0] * (SIZE // 44),
     "headers of every length": b"".join(rows(20 + number)[0] for number in range(SIZE // 46)),
@@ -107,17 +114,25 @@ def test_the_count_sees_a_reader_that_looks_twice_at_everything():
     assert Watched.steps > PER_BYTE * len(data)
 
 
+DIRECT = Header(CAMPAIGN, 1, 18)
+LAYOUT = Layout(1, 18 - 2 - FIXED_BYTES)
+OF_DIRECT = {CAMPAIGN: LAYOUT}
+
+
+def records(count):
+    return [LAYOUT.prefix + number.to_bytes(16, "big") for number in range(count)]
+
+
 def test_records_with_headers_in_them_are_records_of_a_whole_batch():
     header, prefix = rows(62)
-    records = [prefix + bytes([number]) + header.rjust(61 - len(prefix), b"\0") for number in range(50)]
-    whole = write_batch(Header(CAMPAIGN, 2, 62), records)
+    full = [prefix + bytes([number]) + header.rjust(61 - len(prefix), b"\0") for number in range(50)]
+    whole = write_batch(Header(CAMPAIGN, 2, 62), full)
     (found,) = read_batches(whole)
     assert found == Batch(Header(CAMPAIGN, 2, 62), ((44, 50),), proven=True, truncated=False, digest=whole[-32:])
 
 
 def test_hostile_bytes_do_not_keep_later_batches_from_being_proven():
-    records = [b"\xd8\x01" + bytes([number]) * 16 for number in range(3)]
-    honest = write_batch(Header(CAMPAIGN, 1, 18), records)
+    honest = write_batch(DIRECT, records(3))
     found = [
         item
         for item in read_batches(HOSTILE["batches that end alike"] * 2 + honest * 3)
@@ -128,8 +143,105 @@ def test_hostile_bytes_do_not_keep_later_batches_from_being_proven():
 
 
 def test_a_digest_that_is_not_looked_at_leaves_records_unproven_and_loses_none(monkeypatch):
-    records = [b"\xd8\x01" + bytes([number]) * 16 for number in range(3)]
     monkeypatch.setattr(scan, "MAX_WASTED", 0)
-    whole = write_batch(Header(CAMPAIGN, 1, 18), records)
+    whole = write_batch(DIRECT, records(3))
     (found,) = read_batches(whole)
-    assert found == Batch(Header(CAMPAIGN, 1, 18), ((44, 3),), proven=False, truncated=False, digest=whole[-32:])
+    assert found == Batch(DIRECT, ((44, 3),), proven=False, truncated=False, digest=whole[-32:])
+
+
+# In pieces -------------------------------------------------------------------------------------------------
+
+
+def strayed(count, *, end=b""):
+    """A batch with a stray byte between every two records."""
+    return DIRECT.to_bytes() + b"\0".join(records(count)) + end
+
+
+def damaged(rng):
+    """Batches with changed, inserted and deleted bytes."""
+    pieces = []
+    for _ in range(rng.randrange(1, 5)):
+        data = bytearray(write_batch(DIRECT, records(rng.randrange(30))))
+        for _ in range(rng.choice((0, 1, 3, 20))):
+            place = rng.randrange(len(data))
+            kind = rng.randrange(3)
+            if kind == 0:
+                data[place] ^= 1 << rng.randrange(8)
+            elif kind == 1:
+                data[place:place] = rng.choice((b"\0", b"\xd8", LAYOUT.prefix, batch.MARK, batch.END, bytes(25)))
+            else:
+                del data[place : place + rng.choice((1, 5, 18))]
+        pieces.append(bytes(data))
+    return b"".join(pieces)
+
+
+def joined(items):
+    """Join the pieces of each batch: adjacent spans become one, damage is collected."""
+    found = []
+    for item in items:
+        if isinstance(item, Batch) and item.goes_on:
+            start = found[-1]
+            assert (item.header, item.proven, item.truncated, item.digest) == start[:4]
+        elif isinstance(item, Batch):
+            found.append((item.header, item.proven, item.truncated, item.digest, [], []))
+        else:
+            found = found or [(None, None, None, None, [], [])]
+        if isinstance(item, Damage):
+            found[-1][5].append(item)
+            continue
+        for start, count in item.spans:
+            found[-1][4].extend(range(start, start + count * item.header.record_length, item.header.record_length))
+    return found
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_pieces_add_up_to_what_is_read_at_once(most, monkeypatch):
+    rng = random.Random(most)
+    several = 0
+    for _ in range(300):
+        data = damaged(rng)
+        monkeypatch.setattr(batch, "MAX_PIECES", 1 << 30)
+        whole = list(read_batches(data, OF_DIRECT))
+        monkeypatch.setattr(batch, "MAX_PIECES", most)
+        pieces = list(read_batches(data, OF_DIRECT))
+        assert joined(pieces) == joined(whole)
+        several += len(pieces) > len(whole)
+    assert several > 10
+
+
+@pytest.mark.parametrize("end", [b"", trailer(7, bytes(range(32)))], ids=["cut", "with a trailer"])
+def test_a_piece_is_bounded_and_knows_what_the_trailer_states(end, monkeypatch):
+    most = 1 << 10
+    monkeypatch.setattr(batch, "MAX_PIECES", most)
+    count = 3 * most
+    items = list(read_batches(strayed(count, end=end), OF_DIRECT))
+    batches = [item for item in items if isinstance(item, Batch)]
+    assert len(batches) > 4
+    assert [item.goes_on for item in batches] == [False] + [True] * (len(batches) - 1)
+    assert {(item.digest, item.truncated) for item in batches} == {(end[-32:], not end)}
+    assert max(len(item.spans) for item in batches) <= most
+    assert sum(number for item in batches for _, number in item.spans) == count
+    assert sum(isinstance(item, Damage) for item in items) == count - 1
+
+
+def test_the_memory_does_not_grow_with_the_file(monkeypatch):
+    monkeypatch.setattr(batch, "MAX_PIECES", 1 << 11)
+    few, many = (
+        peak(partial(deque, read_batches(strayed(count << 11, end=trailer(1, bytes(32))), OF_DIRECT), maxlen=0))
+        for count in (1, 5)
+    )
+    assert many < 1.2 * few + 12_500
+
+
+def test_looking_ahead_costs_the_same_work_once_more(monkeypatch):
+    """For any number of pieces and batches."""
+    monkeypatch.setattr(batch, "MAX_PIECES", 4)
+    one = strayed(40, end=trailer(1, bytes(32)))
+    steps = []
+    for number in (20, 80):
+        Watched.steps = 0
+        for _ in read_batches(Watched(one * number), OF_DIRECT):
+            pass
+        steps.append(Watched.steps)
+    assert steps[1] < 4.4 * steps[0]
+    assert steps[1] < 24 * 80 * len(one)

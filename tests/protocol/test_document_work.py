@@ -110,20 +110,14 @@ def test_the_reason_depends_on_the_exact_loss_of_all_strata(keeps, expected):
 
 
 def test_the_largest_loss_of_a_stratum_is_found_among_losses_that_round_to_one_float():
-    keep = (1 << 32) // 2 + 1
-    first, second = (Fraction(keep + (1 << 70), 1 << 70), Fraction(keep + 1 + (1 << 70), 1 << 70))
-    one, other = PrivacyLoss(first), PrivacyLoss(second)
-    assert float(other) >= float(one)
-    assert other.above(one)
-    assert not one.above(other)
-    assert not one.above(one)
-    near = PrivacyLoss(Fraction(1) + Fraction(1, 10**30), 1)
-    assert float(near) == float(PrivacyLoss(Fraction(1) + Fraction(2, 10**30), 1))
-    assert PrivacyLoss(Fraction(1) + Fraction(2, 10**30), 1).above(near)
-    assert not near.above(PrivacyLoss(Fraction(1) + Fraction(2, 10**30), 1))
-
-
-def test_losses_of_both_kinds_compare_exactly():
+    tiny = Fraction(1, 1 << 70)
+    pairs = [(PrivacyLoss(1 + number * tiny), PrivacyLoss(1 + (number + 1) * tiny)) for number in (1, 1 << 31)]
+    near = [PrivacyLoss(1 + Fraction(number, 10**30), 1) for number in (1, 2)]
+    assert float(near[0]) == float(near[1])
+    for one, other in (*pairs, near):
+        assert other.above(one)
+        assert not one.above(other)
+        assert not one.above(one)
     whole = PrivacyLoss(Fraction(1), 1)
     mixed = PrivacyLoss(exp_below(1, 2) * (1 - Fraction(1, 10**40)), Fraction(1, 2))
     less = PrivacyLoss(exp_below(1, 1) * (1 - Fraction(1, 10**30)))

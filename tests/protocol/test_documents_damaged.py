@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from copy import deepcopy
 
 import pytest
@@ -10,6 +9,7 @@ from support.examples import part
 from support.failures import reason
 from support.hostile import every_bit
 from support.publisher import CAMPAIGN_KEY, NOW, Publisher
+from support.watched import peak
 
 from protocol import canonical
 from protocol.documents import campaign, model, trust
@@ -22,7 +22,6 @@ from protocol.documents.envelope import (
     seal,
     write_envelope,
 )
-from protocol.errors import DocumentError, InputError
 
 PUBLISHER = Publisher()
 ROOT, NEXT_ROOT = PUBLISHER.root(), PUBLISHER.root(version=2)
@@ -62,18 +61,15 @@ def test_every_truncation_and_extension_is_refused(role, raw):
 
 
 def test_every_bit_of_the_first_root_matters():
-    found = {reason(trust.pin, changed, NOW) for changed in every_bit(ROOT)}
-    assert found == REASONS
+    assert {reason(trust.pin, changed, NOW) for changed in part(every_bit(ROOT))} == REASONS
     assert {reason(trust.pin, ROOT[:length], NOW) for length in range(len(ROOT))} == {"malformed"}
 
 
 @pytest.mark.parametrize("role", SIZE_LIMITS)
 def test_a_file_above_its_limit_is_refused_unread(role):
     for raw in (bytes(SIZE_LIMITS[role] + 1), PUBLISHER.campaign() + bytes(SIZE_LIMITS[role])):
-        with pytest.raises(DocumentError, match="too_large"):
-            read_envelope(raw, role)
-    with pytest.raises(DocumentError, match="malformed"):
-        read_envelope(bytes(SIZE_LIMITS[role]), role)
+        assert reason(read_envelope, raw, role) == "too_large"
+    assert reason(read_envelope, bytes(SIZE_LIMITS[role]), role) == "malformed"
 
 
 def hostile(size):
@@ -97,22 +93,14 @@ def hostile(size):
 )
 def test_an_unsigned_file_costs_little_memory(name, raw):
     assert len(raw) <= SIZE_LIMITS["model"]
-    tracemalloc.start()
-    called = reason(read_envelope, raw, "model")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert called == "malformed"
-    assert peak < 100_000, f"{name} took {peak} bytes"
+    assert peak(lambda: reason(read_envelope, raw, "model")) < 100_000, name
+    assert reason(read_envelope, raw, "model") == "malformed"
 
 
 @pytest.mark.parametrize("name", ["empty maps", "empty arrays", "deep arrays", "nested lengths", "integers"])
 def test_a_signed_payload_costs_at_most_a_fixed_multiple_of_its_length(name):
-    raw = dict(hostile(1 << 16))[name]
-    tracemalloc.start()
-    reason(canonical.unpack, raw)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 200 * len(raw)
+    raw = dict(hostile(1 << 14))[name]
+    assert peak(lambda: reason(canonical.unpack, raw)) < 200 * len(raw)
 
 
 def test_role_of_names_the_claimed_role_only():
@@ -124,8 +112,7 @@ def test_a_signing_key_shows_its_id_only():
     key = SigningKey.from_seed(bytes(range(32)))
     assert repr(key) == str(key) == "SigningKey(56475aa75463474c)"
     assert key.seed == bytes(range(32))
-    with pytest.raises(InputError, match="seed_invalid"):
-        SigningKey.from_seed(bytes(31))
+    assert reason(SigningKey.from_seed, bytes(31)) == "seed_invalid"
 
 
 def test_a_document_carries_1_to_16_signatures():
@@ -133,8 +120,7 @@ def test_a_document_carries_1_to_16_signatures():
     kind = PAYLOAD_TYPES["campaign"]
     assert len(read_envelope(seal(kind, b"", keys[:16]), "campaign").signatures) == 16
     for count in (0, 17):
-        with pytest.raises(InputError, match="signatures_invalid"):
-            seal(kind, b"", keys[:count])
+        assert reason(seal, kind, b"", keys[:count]) == "signatures_invalid"
     assert len(read_envelope(seal(kind, b"", [CAMPAIGN_KEY, CAMPAIGN_KEY]), "campaign").signatures) == 1
     raw = PUBLISHER.campaign()
     assert write_envelope(read_envelope(raw, "campaign")) == raw

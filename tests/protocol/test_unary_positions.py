@@ -1,7 +1,7 @@
 """Unary encodings in report bytes: the distribution of every bit, the last bit included, at ε = 1.
 
 A well-known library once sent its last bit in the clear. Here the bits are counted where they leave the
-device, in the bytes of the answer field, at sizes below, at and above the borders of bytes and words.
+device, in the bytes of the answer field, at sizes of whole words and of none.
 A right implementation fails any case with probability at most ALPHA over fresh seeds; seeds are fixed.
 Each bit's count has its exact binomial window, and so has every bit together with the eighth after it,
 because a stream that repeats a byte or a word leaves the bits' own distributions as they are.
@@ -23,8 +23,7 @@ ALPHA = Fraction(1, 10**9)
 N = 4000
 """Number of samples: detects a bit whose probability is wrong by 0.06. A bit in the clear is wrong by at least 0.25."""
 NAMES = kinds(UnaryMechanism)
-SIZES = (2, 13, 32, 64)
-CASES = [(name, size, value) for name in NAMES for size in SIZES for value in sorted({0, size // 2, size - 1})]
+CASES = [(name, size, value) for name in NAMES for size in (13, 32, 64) for value in (0, size - 1)]
 APART = 8
 
 
@@ -52,27 +51,19 @@ def faults(sampler, name, size, value):
     single, joint = ones(fields, size)
     chances = [mechanism.p if j == value else mechanism.q for j in range(size)]
     share = ALPHA / (2 * size)
-    found = [("bit", j) for j in range(size) if not _within(single[j], chances[j], share)]
-    return found + [
-        ("bits", j - APART, j)
-        for j in range(APART, size)
-        if not _within(joint[j], chances[j] * chances[j - APART], share)
-    ]
 
+    def is_wrong(count, chance):
+        low, high = window(N, chance, share)
+        return not low <= count <= high
 
-def _within(count, chance, alpha):
-    low, high = window(N, chance, alpha)
-    return low <= count <= high
-
-
-def right(mechanism, value, seed):
-    return mechanism.perturb(value, seed)
+    found = [("bit", j) for j in range(size) if is_wrong(single[j], chances[j])]
+    pairs = ((j - APART, j) for j in range(APART, size))
+    return found + [("bits", i, j) for i, j in pairs if is_wrong(joint[j], chances[i] * chances[j])]
 
 
 @pytest.mark.parametrize(("name", "size", "value"), CASES)
 def test_every_bit_has_its_probability_on_the_wire(name, size, value):
-    found = faults(right, name, size, value)
-    assert found == [], f"false alarm ≤ {float(ALPHA):.0e}"
+    assert faults(lambda mechanism, *given: mechanism.perturb(*given), name, size, value) == []
 
 
 def last_bit_in_the_clear(mechanism, value, seed):
@@ -99,13 +90,10 @@ def noise_repeats_after_eight_bits(mechanism, value, seed):
     return tuple(true if j == value else other[j % 8] for j in range(mechanism.size))
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("broken", "size", "value", "seen"),
     [
-        (last_bit_in_the_clear, 2, 0, ("bit", 1)),
         (last_bit_in_the_clear, 13, 6, ("bit", 12)),
-        (last_bit_in_the_clear, 32, 31, ("bit", 31)),
         (last_bit_in_the_clear, 64, 63, ("bit", 63)),
         (only_the_first_31_bits_flipped, 32, 0, ("bit", 31)),
         (only_the_first_31_bits_flipped, 64, 32, ("bit", 32)),
@@ -114,5 +102,5 @@ def noise_repeats_after_eight_bits(mechanism, value, seed):
         (noise_repeats_after_eight_bits, 64, 60, ("bits", 20, 28)),
     ],
 )
-def test_the_comparison_names_the_bits_that_are_wrong(name, broken, size, value, seen):
-    assert seen in faults(broken, name, size, value)
+def test_the_comparison_names_the_bits_that_are_wrong(broken, size, value, seen):
+    assert seen in faults(broken, "oue", size, value)

@@ -12,16 +12,8 @@ from support.publisher import Publisher
 MARKUP = "<script>alert(1)</script>\"'&lt;x onload=y>"
 KNOWN = (
     *("expected_accuracy", "largest_class", "largest_class_low", "largest_class_high", "beats_largest_class"),
-    *(
-        "class_intervals",
-        "interval_widths",
-        "influence",
-        "expected_recall",
-        "rejected",
-        "chosen",
-        "mechanisms",
-        "asked",
-    ),
+    *("class_intervals", "interval_widths", "influence", "expected_recall", "rejected", "chosen", "mechanisms"),
+    "asked",
 )
 CARDS = {
     "nothing": {},
@@ -81,8 +73,8 @@ def wide(features, values, classes, name="feature"):
     )
 
 
-def every_bit(raw):
-    """The bytes with each of their bits turned, one at a time."""
-    for position in range(len(raw)):
-        for bit in range(8):
+def every_bit(raw, positions=None, bits=range(8)):
+    """The bytes with each bit turned, one at a time; of the bytes at some positions alone, if they are given."""
+    for position in range(len(raw)) if positions is None else positions:
+        for bit in bits:
             yield raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :]
