@@ -14,9 +14,10 @@ from protocol import canonical
 from protocol.document import SPEC
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.masked.fields import write_numbers
-from protocol.masked.message import MessageSet
-from protocol.masked.release import build_request, parse_request
-from protocol.nodes.summary import SummarySet, build_node_list, parse_node_list, read_summaries
+from protocol.masked.keys import parse_key_book
+from protocol.masked.message import MessageSet, parse_message
+from protocol.masked.release import build_request, parse_release, parse_request
+from protocol.nodes.summary import SummarySet, build_node_list, parse_node_list, parse_summary, read_summaries
 from protocol.schema import integer_array
 
 if TYPE_CHECKING:
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from protocol.masked.release import Release, Request
     from protocol.nodes.summary import NodeList, Summary
 
+
 SUMMARY = summary_of(node_campaign())
 MESSAGE = message_of(masked_campaign())
 WORD = 1 << 32
 
 
-@taken_by("parse_node_list", {"malformed", "invalid_nodes"})
+@taken_by(parse_node_list, {"malformed", "invalid_nodes"})
 def nodes(found: NodeList, data: bytes) -> None:
     """An accepted list has one key per key id, and is written in one way apart from keys that nobody reads."""
     assert all(keyid(public) == hint for hint, public in found.nodes.items())
@@ -42,7 +44,7 @@ def nodes(found: NodeList, data: bytes) -> None:
     assert all(stated[key] == value for key, value in canonical.unpack(again).items())
 
 
-@taken_by("parse_summary", PAYLOAD_REASONS)
+@taken_by(parse_summary, PAYLOAD_REASONS)
 def node(found: Summary, data: bytes) -> None:
     """An accepted summary is written in one way only."""
     assert found.identity == sha256(data).digest()
@@ -82,7 +84,7 @@ def _file_of(data: bytes, kind: type[SummarySet], good: bytes) -> str:
     return "some" if len(found) else "none"
 
 
-@taken_by("parse_message", PAYLOAD_REASONS)
+@taken_by(parse_message, PAYLOAD_REASONS)
 def masked(found: Message, data: bytes) -> None:
     """An accepted message is written in one way only."""
     assert found.identity == sha256(data).digest()
@@ -91,7 +93,7 @@ def masked(found: Message, data: bytes) -> None:
     assert canonical.pack({**body, "ciphertexts": write_numbers(found.ciphertexts), "spec": SPEC}) == data
 
 
-@taken_by("parse_key_book", PAYLOAD_REASONS | {"invalid_keys"})
+@taken_by(parse_key_book, PAYLOAD_REASONS | {"invalid_keys"})
 def book(found: KeyBook, data: bytes) -> None:
     """An accepted key book has distinct serial numbers, every u in its half, and is written in one way only."""
     assert found.identity == sha256(data).digest()
@@ -113,7 +115,7 @@ def _are_sorted(parties: Sequence[bytes]) -> bool:
     return list(parties) == sorted(set(parties)) and all(len(party) == 8 for party in parties)
 
 
-@taken_by("parse_request", {"malformed", "too_large"})
+@taken_by(parse_request, {"malformed", "too_large"})
 def request(found: Request, data: bytes) -> None:
     """An accepted request names each party once, and is written in one way only."""
     assert _are_sorted(found.parties)
@@ -122,7 +124,7 @@ def request(found: Request, data: bytes) -> None:
     assert build_request(*found) == data
 
 
-@taken_by("parse_release", PAYLOAD_REASONS)
+@taken_by(parse_release, PAYLOAD_REASONS)
 def release(found: Release, data: bytes) -> None:
     """An accepted release names each party once, and is written in one way only."""
     assert found.identity == sha256(data).digest()

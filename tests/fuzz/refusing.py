@@ -24,20 +24,21 @@ def refused(function: Callable[..., Any], *arguments: Any, reasons: set[str]) ->
     return error.reason
 
 
-def taken_by(parser: str, reasons: set[str]) -> Callable[[Callable[..., str | None]], Callable[[bytes], str]]:
+def taken_by(parser: Callable[[bytes], Any], reasons: set[str]) -> Callable[..., Callable[[bytes], str]]:
     """Make a target of the property that a parser's results have.
 
     Args:
-        parser: its name in the module of the property: tests replace it there by a faulty parser.
+        parser: the function, which stays in the target's ``parse``, where tests replace it by a faulty one.
         reasons: with which it may refuse its input.
     """
 
     def make(check: Callable[..., str | None]) -> Callable[[bytes], str]:
         @wraps(check)
         def target(data: bytes) -> str:
-            parse = check.__globals__[parser]
+            parse = target.parse
             return refused(parse, data, reasons=reasons) or check(parse(data), data) or "accepted"
 
+        target.parse = parser
         return target
 
     return make

@@ -37,7 +37,7 @@ from protocol.documents.envelope import (
 from protocol.documents.masked_terms import MAX_CIPHERTEXTS
 from protocol.documents.model import build_payload as build_model
 from protocol.documents.model import parse_model
-from protocol.documents.provisioning import build_provisioning
+from protocol.documents.provisioning import build_provisioning, parse_provisioning
 from protocol.documents.trust import parse_root
 from protocol.masked.costs import ciphertexts_of, ranges_of
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, from_micro
@@ -99,7 +99,7 @@ def root(data: bytes) -> str:
     return "accepted"
 
 
-@taken_by("parse_campaign", {"malformed", "invalid_campaign", "epsilon_understated"})
+@taken_by(parse_campaign, {"malformed", "invalid_campaign", "epsilon_understated"})
 def campaign(found: Campaign, data: bytes) -> str:
     """An accepted campaign spends no more than it says, and asks nothing that a record has no answer for."""
     assert found.id == sha256(data).digest()
@@ -197,7 +197,7 @@ def _sums_every_record(found: Campaign) -> None:
         assert 1 <= ciphertexts_of(found) <= MAX_CIPHERTEXTS
 
 
-@taken_by("parse_model", {"malformed", "invalid_model"})
+@taken_by(parse_model, {"malformed", "invalid_model"})
 def model(found: Model, data: bytes) -> None:
     """An accepted model classifies every record, with probabilities that sum to one."""
     again = build_model(found)
@@ -288,7 +288,7 @@ def report(data: bytes) -> str:
     return "accepted"
 
 
-@taken_by("parse_provisioning", PAYLOAD_REASONS | {"too_large"})
+@taken_by(parse_provisioning, PAYLOAD_REASONS | {"too_large"})
 def provisioning(found: Provisioning, data: bytes) -> None:
     """A provisioning file that is taken is spelled in just one way, and shows its secret to nobody."""
     assert build_provisioning(found) == data

@@ -115,9 +115,9 @@ def longer(items):
     [
         ("envelope", "campaign", targets, "write_envelope", lambda right: lambda each: right(each)[:-1]),
         ("root", "accepted", targets.trust, "pin", lambda right: lambda *raw: with_a_threshold_of_zero(right(*raw))),
-        ("campaign", "accepted", targets, "parse_campaign", changed(epsilon_micro=lambda _: 1000)),
-        ("campaign", "accepted", targets, "parse_campaign", changed(purpose=lambda _: "another")),
-        ("campaign", "accepted", targets, "parse_campaign", changed(min_batch_size=lambda _: 77)),
+        ("campaign", "accepted", TARGETS["campaign"], "parse", changed(epsilon_micro=lambda _: 1000)),
+        ("campaign", "accepted", TARGETS["campaign"], "parse", changed(purpose=lambda _: "another")),
+        ("campaign", "accepted", TARGETS["campaign"], "parse", changed(min_batch_size=lambda _: 77)),
         ("model", "accepted", targets, "Classifier", lambda _: Halved),
         ("batch", "proven", targets, "read_batches", reader(lambda items: items[:-1])),
         ("batch", "proven", targets, "read_batches", reader(lambda items: [*items, *items])),
@@ -133,10 +133,10 @@ def longer(items):
         ("report", "accepted", targets, "encode_answer", lambda right: lambda *answer: right(*answer)[::-1] + b"x"),
         ("provisioning", "accepted", targets, "build_provisioning", lambda _: lambda found: b""),
         ("summaries", "some", node_targets, "read_summaries", reader(lambda items: items[1:])),
-        ("masked", "accepted", node_targets, "parse_message", changed(period=lambda period: period + 1)),
-        ("keys", "accepted", node_targets, "parse_key_book", changed(version=lambda version: version + 1)),
-        ("release", "accepted", node_targets, "parse_release", changed(period=lambda period: period + 1)),
-        ("request", "accepted", node_targets, "parse_request", changed(parties=lambda parties: parties[:1] * 2)),
+        ("masked", "accepted", TARGETS["masked"], "parse", changed(period=lambda period: period + 1)),
+        ("keys", "accepted", TARGETS["keys"], "parse", changed(version=lambda version: version + 1)),
+        ("release", "accepted", TARGETS["release"], "parse", changed(period=lambda period: period + 1)),
+        ("request", "accepted", TARGETS["request"], "parse", changed(parties=lambda parties: parties[:1] * 2)),
         ("messages", "some", node_targets.MessageSet, "to_bytes", lambda _: lambda found: b""),
     ],
 )
@@ -149,8 +149,7 @@ def test_with_a_faulty_part_a_good_seed_does_not_keep_its_property(monkeypatch, 
 
 def test_the_target_of_a_summary_sees_a_reader_that_takes_a_longer_form(monkeypatch):
     data = first("node", "accepted")
-    monkeypatch.setattr(
-        node_targets, "parse_summary", lambda raw: parse_summary(data)._replace(identity=sha256(raw).digest())
-    )
+    found = parse_summary(data)
+    monkeypatch.setattr(TARGETS["node"], "parse", lambda raw: found._replace(identity=sha256(raw).digest()))
     with pytest.raises(AssertionError):
         TARGETS["node"](data + b"\0")

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from support.failures import reason
 
 from protocol import canonical
-from protocol.errors import DocumentError, InputError
 
 scalars = st.one_of(
     st.none(),
@@ -45,19 +44,14 @@ def test_a_value_comes_back_and_has_one_spelling(value):
     assert data == msgpack.packb(in_order(value))
     back = canonical.unpack(data)
     assert back == value
-    assert canonical.pack(back) == data
+    assert canonical.pack(back) == canonical.pack(mirrored(value)) == data
 
 
-@given(values, st.randoms(use_true_random=False))
-def test_the_order_of_insertion_does_not_matter(value, random):
-    def shuffled(item):
-        if isinstance(item, dict):
-            keys = list(item)
-            random.shuffle(keys)
-            return {key: shuffled(item[key]) for key in keys}
-        return [shuffled(each) for each in item] if isinstance(item, list) else item
-
-    assert canonical.pack(shuffled(value)) == canonical.pack(value)
+def mirrored(value):
+    """The same value with keys in the opposite order."""
+    if isinstance(value, dict):
+        return {key: mirrored(value[key]) for key in reversed(value)}
+    return [mirrored(item) for item in value] if isinstance(value, list) else value
 
 
 def accepted(data):
@@ -83,6 +77,8 @@ def test_changed_bytes_are_refused_or_canonical_themselves(value, data):
     assert accepted(bytes(good[:position])) in (None, bytes(good[:position]))
 
 
+LOOP: list = []
+LOOP.append(LOOP)
 anything = st.recursive(
     scalars | st.floats(),
     lambda inner: (
@@ -113,44 +109,23 @@ def test_writer_and_reader_agree_on_the_depth(levels, innermost):
         assert canonical.unpack(canonical.pack(value)) == value
     else:
         assert accepted(data) is None
-        with pytest.raises(InputError, match="not_canonical"):
-            canonical.pack(value)
-
-
-def test_a_value_that_contains_itself_is_refused():
-    loop: list = []
-    loop.append(loop)
-    with pytest.raises(InputError, match="not_canonical"):
-        canonical.pack(loop)
+        assert reason(canonical.pack, value) == "not_canonical"
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        1.5,
-        {1: 2},
-        {b"a": 1},
-        {None: 1},
-        {1, 2},
-        pytest.param(object(), id="object"),
-        1 << 64,
-        -(1 << 63) - 1,
-        "\ud800",
-        {"\ud800": 1},
-        bytearray(b"a"),
-        1j,
+        *(1.5, 1j, {1: 2}, {b"a": 1}, {None: 1}, {1, 2}, 1 << 64, -(1 << 63) - 1, "\ud800", {"\ud800": 1}),
+        *(bytearray(b"a"), pytest.param(object(), id="object"), pytest.param(LOOP, id="loop")),
     ],
     ids=repr,
 )
 def test_what_has_no_canonical_form_is_refused_wherever_it_is(value):
     for wrapped in (value, [value], {"a": value}):
-        with pytest.raises(InputError, match="not_canonical") as caught:
-            canonical.pack(wrapped)
-        assert caught.value.__cause__ is None
+        assert reason(canonical.pack, wrapped) == "not_canonical"
 
 
 def test_the_number_of_values_is_bounded_on_request():
     data = canonical.pack([1, {"a": [2, 3]}])
     assert canonical.unpack(data, 7) == [1, {"a": [2, 3]}]
-    with pytest.raises(DocumentError, match="malformed"):
-        canonical.unpack(data, 6)
+    assert reason(canonical.unpack, data, 6) == "malformed"

@@ -8,17 +8,16 @@ import tracemalloc
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
-from math import inf, isnan, nan
+from math import inf, nan
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.failures import everything_said, failure
+from support.failures import everything_said, failure, reason
 
 from protocol import SCALE, canonical, mechanisms
-from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical, Numeric, as_number, as_text, is_missing, parse_bound, parse_feature
 from protocol.schema import Label, build_schema, parse_schema
 
@@ -35,21 +34,20 @@ numbers = st.one_of(
 )
 
 
-def clipped(scaled):
-    return max(-SCALE, min(SCALE, scaled))
-
-
-@given(bound_texts, bound_texts, numbers)
+@given(bound_texts, bound_texts, numbers | st.decimals(allow_nan=False, allow_infinity=False))
 @example("0", "131072", 0.5)
 @example("0", "131072", 1.5)
 @example("0", "1", 1 / 3)
+@example("0", "131072", Decimal("0.5"))
+@example("0", "131072", Decimal("0.5000000000000000000000000000000000000000000000000001"))
+@example("-1e-300", "1e-300", Decimal("1e-399"))
+@example("-65536", "65535", Decimal("1e-401"))
+@example("-65535", "65536", Decimal("-1e-401"))
 def test_scaling_is_the_rounded_exact_value(one, other, number):
     low, high = sorted((one, other), key=Decimal)
-    if Decimal(low) == Decimal(high):
-        return
-    feature = Numeric("x", low, high, [0])
-    exact = (Fraction(number) - Fraction(low)) / (Fraction(high) - Fraction(low)) * 2 * SCALE - SCALE
-    assert feature.scaled(number) == clipped(round(exact))
+    if Decimal(low) != Decimal(high):
+        exact = (Fraction(number) - Fraction(low)) / (Fraction(high) - Fraction(low)) * 2 * SCALE - SCALE
+        assert Numeric("x", low, high, [0]).scaled(number) == max(-SCALE, min(SCALE, round(exact)))
 
 
 edge_lists = st.lists(st.integers(-SCALE + 1, SCALE), min_size=1, max_size=30, unique=True).map(sorted)
@@ -132,57 +130,17 @@ class Ratio:
 
 
 FOREIGN = [
-    Hostile(),
-    HostileFloat(),
-    MARK,
-    MARK.encode(),
-    bytearray(MARK.encode()),
-    [MARK],
-    {MARK: MARK},
-    (MARK,),
-    {MARK},
-    object(),
-    MARK * 10_000,
-    "\ud800" + MARK,
-    1 + 1j,
-    np.array([1.5, 2.5]),
-    np.str_(MARK),
-    np.bytes_(MARK.encode()),
-    range(3),
-    Ellipsis,
-    int,
-    True,
-    np.bool_(True),
+    *(Hostile(), HostileFloat(), MARK, MARK.encode(), bytearray(MARK.encode()), [MARK], {MARK: MARK}, (MARK,), {MARK}),
+    *(object(), MARK * 10_000, "\ud800" + MARK, 1 + 1j, np.array([1.5, 2.5]), np.str_(MARK), np.bytes_(MARK.encode())),
+    *(range(3), Ellipsis, int, True, np.bool_(True)),
 ]
 ABSENT = [
-    None,
-    "",
-    Texty(""),
-    nan,
-    -nan,
-    np.float64(nan),
-    np.float32(nan),
-    Decimal("NaN"),
-    Decimal("sNaN"),
-    np.datetime64("NaT"),
-    pd.NA,
-    pd.NaT,
+    *(None, "", Texty(""), nan, -nan, np.float64(nan), np.float32(nan), Decimal("NaN"), Decimal("sNaN")),
+    *(np.datetime64("NaT"), pd.NA, pd.NaT),
 ]
 MEASURED = [
-    NUMBER_MARK,
-    -NUMBER_MARK,
-    10**5000,
-    inf,
-    -inf,
-    float(NUMBER_MARK),
-    np.int64(NUMBER_MARK),
-    np.uint8(3),
-    np.float32(0.1),
-    np.float64(0.1),
-    np.array(7),
-    Decimal(NUMBER_MARK),
-    Decimal("1e400"),
-    Decimal("-Infinity"),
+    *(NUMBER_MARK, -NUMBER_MARK, 10**5000, inf, -inf, float(NUMBER_MARK), np.int64(NUMBER_MARK), np.uint8(3)),
+    *(np.float32(0.1), np.float64(0.1), np.array(7), Decimal(NUMBER_MARK), Decimal("1e400"), Decimal("-Infinity")),
     Fraction(NUMBER_MARK, 7),
 ]
 
@@ -209,8 +167,7 @@ def test_every_value_has_a_code_in_range(value):
         assert feature.code(value) in range(feature.size)
         assert feature.known_code(value) in (None, *range(feature.size))
     label = Label("y", ["e", "p"], 1)
-    assert label.code(value) == 1
-    assert label.known_code(value) is None
+    assert (label.code(value), label.known_code(value)) == (1, None)
 
 
 @pytest.mark.parametrize("value", ABSENT, ids=ident)
@@ -222,24 +179,17 @@ def test_what_says_nothing_is_missing_and_neither_other_nor_refused(value):
     assert Categorical("x", ["a", ""], "refuse").code(value) == (1 if isinstance(value, str) else 2)
 
 
-@pytest.mark.parametrize("value", FOREIGN + MEASURED, ids=ident)
-def test_what_says_something_is_not_missing(value):
+@pytest.mark.parametrize(
+    ("value", "measured"), [*((v, False) for v in FOREIGN), *((v, True) for v in MEASURED)], ids=ident
+)
+def test_what_says_something_is_not_missing_and_what_is_a_number_is_measured(value, measured):
     assert not is_missing(value)
     assert Categorical("x", ["a"], "other").code(value) == 2
-
-
-@pytest.mark.parametrize("value", FOREIGN + ABSENT, ids=ident)
-def test_what_is_no_number_is_missing(value):
-    assert as_number(value) is None
-    assert NUMERIC.scaled(value) is None
-
-
-@pytest.mark.parametrize("value", MEASURED, ids=ident)
-def test_what_is_a_number_is_not_missing(value):
     number = as_number(value)
-    assert type(number) in (int, float, Fraction)
-    assert type(number) is not float or not isnan(number)
-    assert NUMERIC_STRICT.code(value) in (0, 1)
+    assert (number is None, NUMERIC.scaled(value) is None) == (not measured, not measured)
+    if measured:
+        assert type(number) in (int, float, Fraction)
+        assert NUMERIC_STRICT.code(value) in (0, 1)
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
@@ -254,33 +204,30 @@ def test_a_refusal_names_the_feature_and_never_the_value(value):
     label = Label("y", ["e", "p"], 0, "refuse")
     strict = Categorical("odor", ["a"], "refuse")
     schema = build_schema(label, [strict])
-    refusals = [
-        failure(strict.code, value),
-        failure(label.code, value),
-        failure(NUMERIC_STRICT.code, value),
-        failure(schema.observe, {"odor": value}),
-        failure(mechanisms.from_epsilon("direct", 1, 4).perturb, value, bytes(32)),
-        failure(mechanisms.from_epsilon("oue", 1, 4).perturb, value, bytes(32)),
-        failure(mechanisms.from_epsilon("direct", 1, 4).distribution, value),
-        failure(canonical.pack, Hostile()),
+    direct, oue = (mechanisms.from_epsilon(name, 1, 4) for name in ("direct", "oue"))
+    refusals = [failure(strict.code, value), failure(label.code, value), failure(schema.observe, {"odor": value})]
+    refusals += [
+        failure(direct.distribution, value),
+        *(failure(one.perturb, value, bytes(32)) for one in (direct, oue)),
     ]
-    reasons = [None if error is None else error.reason for error in refusals]
-    assert reasons[:2] == ["value_refused"] * 2
-    assert reasons[3:] == ["value_refused", *["value_out_of_domain"] * 3, "not_canonical"]
+    refusals += [failure(canonical.pack, Hostile())]
+    reasons = [*["value_refused"] * 3, *["value_out_of_domain"] * 3, "not_canonical"]
+    assert [error.reason for error in refusals] == reasons
+    if as_number(value) is None:
+        refusals.append(failure(NUMERIC_STRICT.code, value))
+        assert refusals[-1].reason == "value_refused"
     for error in refusals:
-        if error is not None:
-            said = everything_said(error).replace(__file__, "")
-            assert MARK not in said.replace(f'MARK = "{MARK}"', "")
-            assert str(NUMBER_MARK) not in said
-            assert error.__context__ is None
+        said = everything_said(error).replace(__file__, "")
+        assert MARK not in said.replace(f'MARK = "{MARK}"', "")
+        assert str(NUMBER_MARK) not in said
+        assert error.__context__ is None
     assert "odor" in str(refusals[0])
 
 
 @pytest.mark.parametrize("record", [None, 3, "odor", ["odor"], {"odor"}, object()], ids=ident)
 def test_a_record_is_a_mapping(record):
     schema = build_schema(Label("y", ["e", "p"]), [LISTED])
-    with pytest.raises(InputError, match="record_invalid"):
-        schema.observe(record)
+    assert reason(schema.observe, record) == "record_invalid"
 
 
 def test_a_record_may_lack_features_and_hold_others():
@@ -292,44 +239,20 @@ def test_a_record_may_lack_features_and_hold_others():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("a", "a"),
-        (7, "7"),
-        (-7, "-7"),
-        (True, "true"),
-        (False, "false"),
-        (1.0, "1"),
-        (-1.0, "-1"),
-        (-0.0, "0"),
-        (1.5, None),
-        (inf, None),
+        *((text, text) for text in ("a", "3.0", "-0")),
+        *((value, "7") for value in (7, np.uint8(7), Decimal("7.000"), Fraction(7))),
+        *((value, "-7") for value in (-7, np.int64(-7), -7.0)),
+        *((value, "true") for value in (True, np.True_)),
+        *((value, "false") for value in (False, np.False_)),
+        *((value, "0") for value in (-0.0, np.float32(-0.0), Decimal("-0e99999"))),
+        *((value, "3") for value in (Size.LARGE, np.longdouble(3), np.float64(3))),
+        *((value, None) for value in (None, 1.5, inf, np.float32(0.1), Fraction(1, 2), np.datetime64(1, "s"), b"a")),
+        *((Decimal(text), None) for text in ("0.1", "1e4300", "1e999999999", "Infinity")),
         (1e22, "1" + "0" * 22),
-        ("3.0", "3.0"),
-        ("-0", "-0"),
-        (None, None),
         (1 << 64, "18446744073709551616"),
         (-(1 << 63) - 1, "-9223372036854775809"),
-        (np.int64(-7), "-7"),
-        (np.uint8(7), "7"),
-        (Size.LARGE, "3"),
-        (np.True_, "true"),
-        (np.False_, "false"),
-        (np.float64(1), "1"),
-        (np.float32(-0.0), "0"),
-        (np.longdouble(3), "3"),
-        (np.float32(0.1), None),
-        (Decimal(1), "1"),
-        (Decimal("3.000"), "3"),
-        (Decimal("-0e99999"), "0"),
         (Decimal("3e2"), "300"),
-        (Decimal("0.1"), None),
         (Decimal("1e4299"), "1" + "0" * 4299),
-        (Decimal("1e4300"), None),
-        (Decimal("1e999999999"), None),
-        (Decimal("Infinity"), None),
-        (Fraction(1), "1"),
-        (Fraction(1, 2), None),
-        (np.datetime64(1, "s"), None),
-        (b"a", None),
     ],
 )
 def test_text_of_a_value(value, text):
@@ -365,19 +288,6 @@ def test_a_number_that_knows_its_ratio_is_scaled_by_it():
 @pytest.mark.parametrize("ratio", [(1, 0), (1,), (1.5, 1), ("1", "1"), ()])
 def test_a_ratio_that_is_none_is_not_used(ratio):
     assert as_number(Ratio(*ratio)) == 7.0
-
-
-@given(bound_texts, bound_texts, st.decimals(allow_nan=False, allow_infinity=False))
-@example("0", "131072", Decimal("0.5"))
-@example("0", "131072", Decimal("0.5000000000000000000000000000000000000000000000000001"))
-@example("-1e-300", "1e-300", Decimal("1e-399"))
-@example("-65536", "65535", Decimal("1e-401"))
-@example("-65535", "65536", Decimal("-1e-401"))
-def test_a_decimal_is_scaled_exactly(one, other, number):
-    low, high = sorted((one, other), key=Decimal)
-    if Decimal(low) != Decimal(high):
-        exact = (Fraction(number) - Fraction(low)) / (Fraction(high) - Fraction(low)) * 2 * SCALE - SCALE
-        assert Numeric("x", low, high, [0]).scaled(number) == clipped(round(exact))
 
 
 @pytest.mark.parametrize("exponent", [400, 10**6, 999_999_999_999_999_999])
@@ -420,37 +330,18 @@ def test_a_decimal_that_is_no_number_or_infinite():
 GOOD_BOUNDS = ["0", "-0", "007", "-12.50", "1e5", "1E+5", "1.5e-300", "9.999e300", "0e300", "0.000e-300", "9" * 40]
 BAD_BOUNDS = [
     *("", "-", ".", "1.", ".5", "+1", "--1", "1_0", "1__0", "_1", "1_", " 1", "1 ", "\t1", "1\n", "1,5", "0x10", "1e"),
-    *(
-        "1e+",
-        "1e1.5",
-        "1e1e1",
-        "e5",
-        "nan",
-        "NaN1",
-        "sNaN",
-        "inf",
-        "-Infinity",
-        "１",
-        "1\u00a0",
-        "٣",
-        "1e301",
-        "10e300",
-    ),
-    *("1e-301", "0.1e-300", "0e301", "0.001e302", "1e9999999999999999999", "9" * 41, b"1", 1, 1.0, None, Decimal(1)),
+    *("1e+", "1e1.5", "1e1e1", "e5", "nan", "NaN1", "sNaN", "inf", "-Infinity", "１", "1\u00a0", "٣", "1e301"),
+    *("10e300", "1e-301", "0.1e-300", "0e301", "0.001e302", "1e9999999999999999999", "9" * 41, b"1", 1, 1.0, None),
+    Decimal(1),
 ]
 
 
-@pytest.mark.parametrize("text", GOOD_BOUNDS)
+@pytest.mark.parametrize("text", GOOD_BOUNDS + BAD_BOUNDS)
 def test_a_bound_is_the_number_it_spells(text):
-    assert Fraction(parse_bound(text)) == Fraction(text)
-
-
-@pytest.mark.parametrize("text", BAD_BOUNDS)
-def test_what_is_no_bound(text):
-    error = failure(parse_bound, text)
-    assert error is not None
-    assert error.reason == "schema_invalid"
-    assert error.__context__ is None
+    if text in GOOD_BOUNDS:
+        assert Fraction(parse_bound(text)) == Fraction(text)
+    else:
+        assert reason(parse_bound, text) == "schema_invalid"
 
 
 @given(st.text(max_size=12) | st.text("0123456789.eE+-_ ", max_size=12))
@@ -463,9 +354,8 @@ def test_a_bound_has_one_grammar(text):
 
 
 def test_text_of_another_string_type_is_its_characters():
-    assert as_text(Texty("a")) == "a"
+    assert as_text(Texty("a")) == as_text(np.str_("a")) == "a"
     assert type(as_text(Texty("a"))) is str
-    assert as_text(np.str_("a")) == "a"
 
 
 # Newer releases call it `categories`; that of Debian 12, with which the tests run on ARM, knows this name only.
@@ -509,15 +399,10 @@ def test_a_schema_comes_back_from_a_document(values, classes, unlisted, substitu
     ],
 )
 def test_schemas_that_do_not_fit_together(call):
-    with pytest.raises(InputError, match="schema_invalid"):
-        call()
+    assert reason(call) == "schema_invalid"
 
 
-def test_a_label_that_is_a_feature_has_a_reason_of_its_own():
-    with pytest.raises(InputError, match="label_is_feature"):
-        build_schema(Label("x", ["a", "b"]), [LISTED])
-
-
-def test_a_document_with_a_feature_of_unknown_kind():
-    with pytest.raises(DocumentError, match="invalid_model"):
-        parse_feature({"kind": "text", "name": "x", "unlisted": "missing"}, "invalid_model")
+def test_a_label_that_is_a_feature_and_a_feature_of_unknown_kind_have_reasons_of_their_own():
+    assert reason(build_schema, Label("x", ["a", "b"]), [LISTED]) == "label_is_feature"
+    unknown = {"kind": "text", "name": "x", "unlisted": "missing"}
+    assert reason(parse_feature, unknown, "invalid_model") == "invalid_model"

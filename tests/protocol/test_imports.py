@@ -39,6 +39,7 @@ def imported(source):
     return names
 
 
+@cache
 def used_by(package):
     return {
         name: path.relative_to(ROOT)
@@ -54,7 +55,8 @@ def test_a_package_imports_only_what_it_may(package):
 
 
 @pytest.mark.parametrize("package", ["protocol", "edge_sdk"])
-def test_a_device_needs_the_standard_library_msgpack_and_pynacl_alone(package):
+def test_a_device_needs_the_standard_library_msgpack_and_pynacl_alone_and_no_generator_of_simulations(package):
+    assert "random" not in used_by(package)
     foreign = {name: path for name, path in used_by(package).items() if name not in STANDARD}
     assert {name: path for name, path in foreign.items() if name not in {*FOREIGN_OF_A_DEVICE, *OURS, *OPTIONAL}} == {}
 
@@ -72,11 +74,6 @@ print(module.power(3, 100, 101))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"
-
-
-@pytest.mark.parametrize("package", ["protocol", "edge_sdk"])
-def test_neither_protocol_nor_device_draws_from_a_generator_of_simulations(package):
-    assert "random" not in used_by(package)
 
 
 def test_the_walk_sees_an_import_inside_a_function():

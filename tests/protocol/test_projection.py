@@ -31,24 +31,18 @@ def projection(matrix=((3, -1),), offsets=(5,), shift=1, inputs=(0, 1), parts=No
     return Projection(inputs, matrix, offsets, shift, [component()] if parts is None else parts)
 
 
-def test_outputs_are_floors_clipped_to_the_components_bounds():
+def test_outputs_are_floors_clipped_to_the_components_bounds_and_codes_count_edges():
     assert projection().apply([10, 4]) == [15]  # (30 − 4 + 5)/2 = 15.5
     assert projection().apply([-10, 4]) == [-15]  # (−30 − 4 + 5)/2 = −14.5
     narrow = projection(parts=[component(low=-2, high=7, edges=[1])])
     assert narrow.apply([10, 4]) == [7]
     assert narrow.apply([-10, 4]) == [-2]
-
-
-def test_codes_are_the_number_of_edges_reached():
     part = component(edges=[-5, 0, SCALE])
     assert [part.code_of(u) for u in (-SCALE, -6, -5, -1, 0, SCALE - 1, SCALE)] == [0, 0, 1, 1, 2, 2, 3]
     assert part.size == len(part.labels()) == 4
-
-
-def test_a_missing_output_has_a_code_of_its_own():
-    part = component(edges=[0], has_missing=True)
-    assert part.size == len(part.labels()) == 3
-    assert part.code_of(None) == 2
+    missing = component(edges=[0], has_missing=True)
+    assert missing.size == len(missing.labels()) == 3
+    assert missing.code_of(None) == 2
 
 
 @pytest.mark.parametrize(
@@ -64,15 +58,8 @@ def test_components_that_do_not_fit_together(low, high, edges):
 @pytest.mark.parametrize(
     "change",
     [
-        {"inputs": (1, 0)},
-        {"inputs": (1, 1)},
-        {"inputs": (), "matrix": ((),)},
-        {"matrix": ((1, 2, 3),)},
-        {"matrix": ()},
-        {"offsets": (1, 2)},
-        {"shift": -1},
-        {"shift": MAX_SHIFT + 1},
-        {"parts": []},
+        *({"inputs": (1, 0)}, {"inputs": (1, 1)}, {"inputs": (), "matrix": ((),)}, {"offsets": (1, 2)}, {"parts": []}),
+        *({"matrix": ((1, 2, 3),)}, {"matrix": ()}, {"shift": -1}, {"shift": MAX_SHIFT + 1}),
         {"parts": [component(), component()], "matrix": ((1, 2), (3, 4)), "offsets": (1, 2)},
     ],
 )
@@ -86,15 +73,9 @@ def test_a_sum_that_could_leave_64_bits_is_refused_at_the_very_limit(sign):
     made = projection(((LARGEST, -LARGEST),), (sign * most,), MAX_SHIFT)
     worst = [sign * SCALE, -sign * SCALE]
     assert abs(sum(w * u for w, u in zip(made.matrix[0], worst, strict=True)) + sign * most) == (1 << 63) - 1
-    assert (
-        reason_of(InputError, projection, ((LARGEST, -LARGEST),), (sign * (most + 1),), MAX_SHIFT)
-        == "projection_overflow"
-    )
-
-
-def test_a_weight_of_more_than_32_bits_is_refused():
-    for weight in (LARGEST + 1, -LARGEST - 1):
-        assert reason_of(InputError, projection, ((weight, 0),)) == "projection_overflow"
+    beyond = ((LARGEST, -LARGEST),), (sign * (most + 1),), MAX_SHIFT
+    assert reason_of(InputError, projection, *beyond) == "projection_overflow"
+    assert reason_of(InputError, projection, ((sign * (LARGEST + 1), 0),)) == "projection_overflow"
 
 
 weights = st.integers(-LARGEST, LARGEST)
@@ -114,32 +95,21 @@ def test_a_projection_survives_its_bytes(rows, data):
 @pytest.mark.parametrize(
     "change",
     [
-        {"inputs": None},
-        {"inputs": [0, "1"]},
-        {"inputs": [False, 1]},
-        {"components": [7]},
-        {"components": None},
-        {"matrix": None},
-        {"matrix": [[1, 2]]},
+        *({"inputs": None}, {"inputs": [0, "1"]}, {"inputs": [False, 1]}, {"components": [7]}, {"components": None}),
+        *({"matrix": None}, {"matrix": [[1, 2]]}, {"shift": 41}, {"shift": True}),
         {"matrix": integer_array("<i4", [1, 2], [2, 1])},
         {"matrix": integer_array("<i8", [1, 2], [1, 2])},
         {"matrix": {**integer_array("<i4", [1, 2], [1, 2]), "b": b"1234567"}},
         {"matrix": {**integer_array("<i4", [1, 2], [1, 2]), "x": 1}},
         {"offsets": integer_array("<i4", [5], [1])},
         {"offsets": integer_array("<i8", [5, 6], [2])},
-        {"shift": 41},
-        {"shift": True},
         {"components": [{"name": "z", "low": -SCALE - 1, "high": 0, "edges": [0]}]},
         {"components": [{"name": "", "low": 0, "high": 9, "edges": [1]}]},
     ],
 )
 def test_maps_that_are_no_projection(change):
-    assert (
-        reason_of(
-            DocumentError, parse_projection, {**projection().to_dict(), **change}, "invalid_campaign", frozenset()
-        )
-        == "invalid_campaign"
-    )
+    stated = {**projection().to_dict(), **change}
+    assert reason_of(DocumentError, parse_projection, stated, "invalid_campaign", frozenset()) == "invalid_campaign"
 
 
 def test_typed_arrays_are_little_endian_and_signed():
@@ -170,15 +140,11 @@ def test_without_a_substitute_the_component_is_missing():
     assert schema.observe({"c": "r", "a": -1, "b": 0.5}).codes == (0, 0)
 
 
-@pytest.mark.parametrize("inputs", [(0, 1), (1, 3), (-1, 1)])
-def test_inputs_that_are_no_numbers_of_the_schema(inputs):
-    assert (
-        reason_of(InputError, projected, [Categorical("c", ["r"]), numeric("a"), numeric("b")], [component()], inputs)
-        == "projection_invalid"
-    )
-
-
-def test_parts_and_schema_agree_on_names_and_on_what_may_be_missing():
+@pytest.mark.parametrize(
+    ("part", "inputs"),
+    [*((component(), inputs) for inputs in ((0, 1), (1, 3), (-1, 1))), (component("c"), (1, 2)),
+     (component(has_missing=True), (1, 2))],
+)  # fmt: skip
+def test_inputs_names_and_what_may_be_missing_agree_with_the_schema(part, inputs):
     features = [Categorical("c", ["r"]), numeric("a"), numeric("b")]
-    for part in (component("c"), component(has_missing=True)):
-        assert reason_of(InputError, projected, features, [part]) == "projection_invalid"
+    assert reason_of(InputError, projected, features, [part], inputs) == "projection_invalid"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -20,16 +20,14 @@ from protocol.questions import Assignment, build_questions, discrete_subjects, i
 from protocol.schema import Label, Observation, build_schema
 
 WORD = 1 << 32
+seeds = st.binary(min_size=32, max_size=32)
 weight_lists = st.lists(st.integers(1, 10**6), min_size=1, max_size=40)
 
 
 def questions_with(weights, answers):
-    subjects = discrete_subjects(
-        build_schema(Label("y", ["0", "1"]), [Categorical(str(n), ["0"]) for n in weights[1:]])
-    )
-    return build_questions(
-        subjects, answers, lambda subject: mechanisms.from_epsilon("direct", 1, subject.size), weights
-    )
+    schema = build_schema(Label("y", ["0", "1"]), [Categorical(str(n), ["0"]) for n in weights[1:]])
+    subjects = discrete_subjects(schema)
+    return build_questions(subjects, answers, lambda one: mechanisms.from_epsilon("direct", 1, one.size), weights)
 
 
 @given(weight_lists)
@@ -71,22 +69,13 @@ def test_weights_are_positive_integers_one_per_question(weights):
 
 
 def test_the_input_of_a_cell_is_value_times_classes_plus_class():
-    questions = Publisher().campaign_payload()
-    parsed = campaign.parse_campaign(questions)
-    seen = set()
-    for code in range(4):
-        for label in range(2):
-            assert parsed.questions[0].input_of(Observation((code, 0), (None, 0), (1,)), label, 2) == label
-            seen.add(parsed.questions[1].input_of(Observation((code, 0), (None, 0), (1,)), label, 2))
-    assert seen == set(range(parsed.questions[1].size))
+    of_class, of_cell, *_ = campaign.parse_campaign(Publisher().campaign_payload()).questions
+    for code, label in product(range(4), range(2)):
+        seen = Observation((code, 0), (None, 0), (1,))
+        assert (of_class.input_of(seen, label, 2), of_cell.input_of(seen, label, 2)) == (label, 2 * code + label)
 
 
-@given(
-    st.binary(min_size=32, max_size=32),
-    st.binary(min_size=32, max_size=32),
-    st.integers(0, WORD - 1),
-    st.integers(0, 65535),
-)
+@given(seeds, seeds, st.integers(0, WORD - 1), st.integers(0, 65535))
 def test_an_id_is_the_hmac_of_what_it_stands_for(secret, campaign_id, period, index):
     message = b"hearsay/1/id" + campaign_id + period.to_bytes(4, "big") + index.to_bytes(2, "big")
     assert report_id(secret, campaign_id, period, index) == hmac.new(secret, message, "sha256").digest()[:8]
@@ -97,7 +86,7 @@ def test_an_answer_comes_back_from_its_field(data, name, size, spare):
     mechanism = mechanisms.from_epsilon(name, 1, size)
     least = layout_for([mechanism])
     layout = Layout(least.kind, least.answer_bytes + (spare if name == "oue" else 0))
-    answer = mechanism.perturb(data.draw(st.integers(0, size - 1)), data.draw(st.binary(min_size=32, max_size=32)))
+    answer = mechanism.perturb(data.draw(st.integers(0, size - 1)), data.draw(seeds))
     field = encode_answer(mechanism, answer, layout)
     assert len(field) == layout.answer_bytes
     assert decode_answer(mechanism, field, layout) == answer

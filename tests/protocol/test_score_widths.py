@@ -42,12 +42,21 @@ def in_32_bits(terms):
 
 def discrete(rows, prior):
     """A model of binary features: rows of two codes' terms per class."""
-    schema = build_schema(
-        Label("y", CLASSES), [Categorical(f"f{i}", ["0", "1"], substitute=0) for i in range(len(rows))]
-    )
+    features = [Categorical(f"f{i}", ["0", "1"], substitute=0) for i in range(len(rows))]
     tables = tuple(tuple(tuple(map(single, code)) for code in row) for row in rows)
-    return DiscreteModel(
-        Publisher().header("m"), bytes(32), schema, tuple(map(single, prior)), tables, bytes(32), None, {}
+    return DiscreteModel(*common(features, tuple(map(single, prior)), tables))
+
+
+def common(features, prior, tables):
+    return (
+        Publisher().header("m"),
+        bytes(32),
+        build_schema(Label("y", CLASSES), features),
+        prior,
+        tables,
+        bytes(32),
+        None,
+        {},
     )
 
 
@@ -103,15 +112,12 @@ def test_numbers_scored_in_32_bits_lie_within_the_distance_stated():
     rng = random.Random(3)
     for _ in range(300):
         low, high = rng.choice((("0", "1"), ("-3", "7")))
-        schema = build_schema(Label("y", CLASSES), [Numeric("x", low, high, [0], substitute=0)])
-        normal = Normal(
-            tuple(single(rng.uniform(-1, 1)) for _ in CLASSES), tuple(single(rng.uniform(0.01, 1)) for _ in CLASSES)
-        )
+        feature = Numeric("x", low, high, [0], substitute=0)
+        normal = Normal(*(tuple(single(rng.uniform(least, 1)) for _ in CLASSES) for least in (-1, 0.01)))
         prior = tuple(single(math.log(rng.uniform(0.1, 1))) for _ in CLASSES)
-        model = GaussianModel(Publisher().header("m"), bytes(32), schema, prior, (normal,), bytes(32), None, {})
         value = rng.uniform(float(low), float(high))
-        scores = Classifier(model, lambda: NOW).scores({"x": value})
-        x = SINGLE(schema.observed[0].scaled(value) / SCALE)
+        scores = Classifier(GaussianModel(*common([feature], prior, (normal,))), lambda: NOW).scores({"x": value})
+        x = SINGLE(feature.scaled(value) / SCALE)
         for c, wide in enumerate(scores):
             mean, variance = SINGLE(normal.mean[c]), SINGLE(normal.variance[c])
             a = SINGLE(-0.5) * np.log(SINGLE(2 * math.pi) * variance)
@@ -121,11 +127,10 @@ def test_numbers_scored_in_32_bits_lie_within_the_distance_stated():
 
 
 def test_a_number_of_a_truncated_distribution_is_scored_by_the_mass_within_the_bounds():
-    schema = build_schema(Label("y", CLASSES), [Numeric("x", "0", "10", [0], substitute=0)])
     normal = Normal((-1.0, 0.25, 1.0), (0.5, 0.01, 2.0))
     prior = (0.0, -0.5, -1.0)
-    common = (Publisher().header("m"), bytes(32), schema, prior, (normal,), bytes(32), None, {})
-    scores = Classifier(GaussianModel(*common, is_truncated=True), lambda: NOW).scores({"x": 5})
+    model = GaussianModel(*common([Numeric("x", "0", "10", [0], substitute=0)], prior, (normal,)), is_truncated=True)
+    scores = Classifier(model, lambda: NOW).scores({"x": 5})
     for c, (mean, variance) in enumerate(zip(*normal, strict=True)):
         sd = math.sqrt(variance)
         mass = NormalDist(mean, sd).cdf(1) - NormalDist(mean, sd).cdf(-1)

@@ -15,6 +15,7 @@ import pytest
 from support.mixtures import mixed_payload, tiny_schema
 from support.publisher import NOW, Publisher
 
+from edge_sdk import Device
 from edge_sdk.answering.answer import answer
 from protocol.batches.report import decode_answer, decode_report
 from protocol.documents.campaign import parse_campaign
@@ -27,7 +28,6 @@ TINY = Publisher(schema=tiny_schema())
 
 
 def observation(odor, cap):
-    """The observation of a record with two categorical features."""
     return Observation((odor, cap), (None, None), ())
 
 
@@ -104,7 +104,7 @@ def test_a_question_asked_in_two_strata_would_be_counted_twice():
     assert worst_ratio((asked, again)) == composed([asked.mechanism.privacy_loss()] * 2).ratio
 
 
-@pytest.mark.parametrize(("names", "answers"), [(("she",) * 3, 2), (("she",) * 3, 3), (("direct", "she", "she"), 2)])
+@pytest.mark.parametrize(("names", "answers"), [(("she",) * 3, 3), (("direct", "she", "she"), 2)])
 def test_strata_with_histograms_are_compared_by_exponents(names, answers):
     """For answers of ``she`` ln of the ratio is an integer times s/t; rational ratios are compared separately."""
     campaign = campaign_of(names, answers)
@@ -132,7 +132,7 @@ def _histogram_loss(asked):
                 here, there = (question.input_of(*record, 2) for record in (one, other))
                 steps = max(
                     mechanism.exponent(there, given) - mechanism.exponent(here, given)
-                    for given in product((-3, 0, 512, 1024, 4000), repeat=mechanism.size)
+                    for given in product((-3, 512, 1024), repeat=mechanism.size)
                 )
                 total += steps * Fraction(mechanism.s, mechanism.t)
         exponents.append(total)
@@ -170,8 +170,6 @@ def test_a_device_draws_one_seed_for_each_answer_and_uses_none_twice():
     def entropy(count):
         drawn.append(bytes([len(drawn)]) * count)
         return drawn[-1]
-
-    from edge_sdk import Device
 
     with Device.open(None, trust=TINY.root(), clock=lambda: NOW, entropy=entropy) as device:
         campaign = device.enrol(TINY.campaign(mechanism="oue", answers=3))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.failures import refusal
+from support.hostile import every_bit
 from support.nodes import NODE_KEYS, PERIOD, node_campaign, summary_of
-from support.watched import Watched
+from support.watched import Watched, peak
 
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE
@@ -38,17 +39,13 @@ POOL = [
 OTHER_SIGNATURES = [raw[:-1] + bytes([raw[-1] ^ change]) for raw in POOL[:4] for change in (1, 2)]
 """Envelopes of the same payloads with other bytes. These tests verify no signature."""
 SUMMARIES = st.lists(st.sampled_from([*POOL, *OTHER_SIGNATURES]), max_size=8)
+INSIDE = st.tuples(st.sampled_from(POOL[:3]), st.integers(1, len(POOL[0]) - 1))
 JUNK = st.one_of(
     st.binary(max_size=40),
     st.sampled_from([MARK, MARK[:4], MARK * 3, b"\xc4\x40", b"\x91\x92\xc4\x08", *(raw[:60] for raw in POOL[:2])]),
-    st.builds(lambda raw, end: raw[:end], st.sampled_from(POOL[:3]), st.integers(1, len(POOL[0]) - 1)),
-    st.builds(lambda raw, start: raw[start:], st.sampled_from(POOL[:3]), st.integers(1, len(POOL[0]) - 1)),
-    st.builds(
-        lambda raw, place, bit: raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :],
-        st.sampled_from(POOL[:3]),
-        st.integers(0, 52),
-        st.integers(0, 7),
-    ),
+    INSIDE.map(lambda one: one[0][: one[1]]),
+    INSIDE.map(lambda one: one[0][one[1] :]),
+    st.sampled_from(list(every_bit(POOL[0], range(53)))),
 )
 
 
@@ -116,12 +113,11 @@ def test_no_intact_envelope_is_lost_and_every_byte_is_in_one_stretch(parts):
     assert [piece.reason for piece in pieces[:-1]].count("truncated") == 0
 
 
-@pytest.mark.parametrize("end", range(1, 300, 7))
-def test_a_file_that_was_cut_says_so(end):
+def test_a_file_that_was_cut_says_so():
     raw = POOL[0]
-    assert [(piece.length, piece.reason) for piece in read_summaries(POOL[1] + raw[:end])][1:] == [
-        (end, "truncated" if end < len(raw) else None)
-    ]
+    for end in range(1, len(raw) + 1):
+        _, last = read_summaries(POOL[1] + raw[:end])
+        assert (last.length, last.reason) == (end, "truncated" if end < len(raw) else None)
 
 
 HOSTILE = {
@@ -133,7 +129,6 @@ HOSTILE = {
     "parts of marks": MARK[:5] * 4000,
     "first bytes": b"\x94" * 20_000,
     "small envelopes": write_envelope(Envelope(SUMMARY_PAYLOAD_TYPE, b"", ((bytes(8), bytes(64)),))) * 200,
-    "envelopes in one another": b"",
     "damaged between good": (POOL[0][:-1] + POOL[1]) * 40,
 }
 inner = b""
@@ -170,14 +165,9 @@ def test_a_reader_that_looks_for_the_end_of_each_envelope_would_be_found(monkeyp
 def test_many_fragments_take_no_more_memory_than_the_file():
     """One stretch, whatever is in it. A summary of each fragment would take a hundred times the file."""
     raw = b"\x94\xa4" * 100_000 + MARK * 10_000
-    tracemalloc.start()
-    pieces = list(read_summaries(raw))
-    found = SummarySet.from_bytes(raw)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert [piece.reason for piece in pieces] == ["invalid_message", "truncated"]
-    assert len(found) == 0
-    assert peak < 100_000
+    assert peak(lambda: (list(read_summaries(raw)), SummarySet.from_bytes(raw))) < 100_000
+    assert [piece.reason for piece in read_summaries(raw)] == ["invalid_message", "truncated"]
+    assert len(SummarySet.from_bytes(raw)) == 0
 
 
 def signed(payload):
@@ -200,12 +190,8 @@ PAYLOADS = {
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_hostile_payloads_are_refused_in_little_memory(name):
     raw = signed(PAYLOADS[name])
-    tracemalloc.start()
-    with pytest.raises(DocumentError, match="malformed"):
-        read_summary(raw)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 4 * len(raw) + 300_000  # msgpack's own buffer has 256 KiB
+    assert peak(lambda: refusal(read_summary, raw)) < 4 * len(raw) + 300_000  # msgpack's own buffer has 256 KiB
+    assert refusal(read_summary, raw) == "malformed"
 
 
 def test_an_envelope_above_the_limit_is_no_envelope():
@@ -221,7 +207,6 @@ def test_a_refused_envelope_does_not_change_a_set():
     found = SummarySet.from_bytes(POOL[0])
     before = found.to_bytes()
     assert found.add_file(b"".join(POOL[:3]), refuse) == {"bad_signature": 3}
-    with pytest.raises(DocumentError, match="bad_signature"):
-        found.add(POOL[1], refuse)
+    assert refusal(found.add, POOL[1], refuse) == "bad_signature"
     assert found.to_bytes() == before
     assert not found.add(POOL[0], lambda raw: parse_summary(read_summary(raw)[0].payload))

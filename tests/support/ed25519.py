@@ -26,7 +26,6 @@ def add(one, other):
 
 
 def times(number, point):
-    """number · point."""
     found = IDENTITY
     while number:
         if number & 1:
@@ -37,7 +36,6 @@ def times(number, point):
 
 
 def encode(point):
-    """32 bytes."""
     return (point[1] | (point[0] & 1) << 255).to_bytes(32, "little")
 
 
