@@ -6,8 +6,6 @@ ALPHA per input, or at seven standard deviations of a normal law (3e-12 per coor
 The last tests show that broken mechanisms are seen.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from fractions import Fraction

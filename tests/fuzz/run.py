@@ -8,8 +8,6 @@ memory and 10 seconds for one input; a finding ends with exit status 1, the inpu
 ``run.py --replay FILE TARGET`` shows it again. A finding becomes a vector or a test before it is mended.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -1,7 +1,5 @@
 """The fuzzer's properties hold for its seeds and for some mutations of them, and each of them can fail."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from hashlib import sha256

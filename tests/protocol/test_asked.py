@@ -1,7 +1,5 @@
 """Campaigns that ask about some features and about groups of values: what a device reads, and what an answer tells."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

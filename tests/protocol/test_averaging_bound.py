@@ -3,8 +3,6 @@
 Source: tests/support/attack.py for the bound and its proof; decision 22.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

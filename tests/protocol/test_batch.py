@@ -1,7 +1,5 @@
 """Batch files: all written records are read, also between damaged bytes, and no other records are read."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from typing import NamedTuple
 

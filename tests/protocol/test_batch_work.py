@@ -5,8 +5,6 @@ many damaged places is read in pieces. Once, a stray byte between any two record
 stretch for each record.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from functools import partial

@@ -1,7 +1,5 @@
 """Canonical msgpack: every value has one encoding, and decoding returns the value."""
 
-from __future__ import annotations
-
 import msgpack
 import pytest
 from hypothesis import example, given

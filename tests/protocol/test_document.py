@@ -1,7 +1,5 @@
 """Texts of documents, dates and digests: equal for all readers, whatever interpreter or system they have."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Limits on the work of checking a signed document, counted in operations instead of time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 

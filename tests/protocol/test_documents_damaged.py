@@ -1,7 +1,5 @@
 """A signed file with changed bits or bytes is refused with a documented reason, and the state does not change."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import pytest

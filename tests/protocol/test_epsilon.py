@@ -1,7 +1,5 @@
 """ε as a text or number becomes an integer number of millionths, or is refused."""
 
-from __future__ import annotations
-
 import decimal
 import re
 from decimal import Decimal

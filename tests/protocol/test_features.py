@@ -1,7 +1,5 @@
 """Coding of feature values: exact, defined for every value, and without values in errors."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tracemalloc

@@ -1,7 +1,5 @@
 """Allowed dependencies: ``protocol`` on no other package; device and aggregator on it and not on each other."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Mechanisms of other packages, by the entry-point group ``hearsay.mechanisms``: installed, broken, lying, absent."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import sys

@@ -4,8 +4,6 @@ Expectations and ratios are sums of Fractions over all answers, not samples. ``l
 probabilities: its rounding is enumerated, its noise is symmetric, its privacy a comparison of exponents.
 """
 
-from __future__ import annotations
-
 import random
 from decimal import Decimal, localcontext
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Exact privacy: a proof by enumeration over all pairs of inputs and all answers."""
 
-from __future__ import annotations
-
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import permutations

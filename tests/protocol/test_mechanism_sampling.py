@@ -6,8 +6,6 @@ sampler fails one case with probability at most ALPHA over fresh seeds; the seed
 reject samplers with a fault.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations, pairwise

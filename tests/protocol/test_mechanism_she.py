@@ -4,8 +4,6 @@ P(answer | value) = c·q^N with q = e^{−s/t}, c the same for all values and N 
 Hence ln of the ratio of two probabilities is the difference of two integers times s/t: a Fraction.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import permutations, product

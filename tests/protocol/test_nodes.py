@@ -1,7 +1,5 @@
 """Campaigns for nodes, lists of nodes, summaries and sets of summaries."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Provisioning files: written files are read, damaged files are refused, and no text shows the secret."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Questions: every id answers exactly one question of each stratum; device and aggregator agree on it."""
 
-from __future__ import annotations
-
 import hmac
 from itertools import pairwise, product
 

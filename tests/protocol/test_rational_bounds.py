@@ -1,7 +1,5 @@
 """Bounds are on the right side of the number, and near it."""
 
-from __future__ import annotations
-
 from decimal import Context
 from fractions import Fraction
 from math import exp, log, sqrt

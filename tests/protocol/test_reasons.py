@@ -1,7 +1,5 @@
 """docs/reference/reasons.md explains every reason in the source, and no other."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

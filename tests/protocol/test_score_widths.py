@@ -3,8 +3,6 @@
 A device without 64-bit floats sums in 32 bits. Its prediction may differ only if two classes have almost equal scores.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from statistics import NormalDist
@@ -48,16 +46,8 @@ def discrete(rows, prior):
 
 
 def common(features, prior, tables):
-    return (
-        Publisher().header("m"),
-        bytes(32),
-        build_schema(Label("y", CLASSES), features),
-        prior,
-        tables,
-        bytes(32),
-        None,
-        {},
-    )
+    schema = build_schema(Label("y", CLASSES), features)
+    return Publisher().header("m"), bytes(32), schema, prior, tables, bytes(32), None, {}
 
 
 def test_sums_in_32_bits_lie_within_the_distance_stated():

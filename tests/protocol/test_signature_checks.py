@@ -3,8 +3,6 @@
 Without these vectors another implementation of Ed25519 could leave out a check and pass all vectors.
 """
 
-from __future__ import annotations
-
 import pytest
 from support.ed25519 import verifies
 from vectors import kinds, runner

@@ -5,8 +5,6 @@ combination of questions that ids can be assigned, the joint probability of all 
 every record, and compared between all of them.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from math import prod

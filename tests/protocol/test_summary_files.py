@@ -1,7 +1,5 @@
 """Files and sets of summaries: nothing intact is lost, work follows the file's length, and union is a semilattice."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

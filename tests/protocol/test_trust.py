@@ -1,7 +1,5 @@
 """The trust state machine against a plain model of it, and chains of roots in any order."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from hashlib import sha256
 from itertools import permutations

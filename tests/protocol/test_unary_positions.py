@@ -7,8 +7,6 @@ Each bit's count has its exact binomial window, and so has every bit together wi
 because a stream that repeats a byte or a word leaves the bits' own distributions as they are.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

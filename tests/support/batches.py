@@ -1,7 +1,5 @@
 """Whether what a reader of batch files found adds up to the file."""
 
-from __future__ import annotations
-
 from protocol.batches.batch import END, TRAILER_BYTES, Batch
 
 

@@ -3,8 +3,6 @@
 For tests alone: slow, and its time depends on secrets.
 """
 
-from __future__ import annotations
-
 from hashlib import sha512
 
 from nacl import bindings, exceptions

@@ -1,7 +1,5 @@
 """Models with hostile cards, schemas with hostile names, and damaged bytes."""
 
-from __future__ import annotations
-
 import math
 
 from protocol.documents import model

@@ -1,7 +1,5 @@
 """Access to the reference data sets outside the repository."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
