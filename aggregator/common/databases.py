@@ -1,24 +1,13 @@
 """SQLite files of curators, dealers and stores, and ledgers, whose old copies are found by a mark beside them.
 
-:class:`Database` is an open file of one :class:`protocol.database.Schema`. A :class:`Ledger` is a file that records
-what was spent: a dealer's journal, or a curator's budget. If a copy of a ledger were used, or an older one that was
-restored, the same budget would be spent twice. So a ledger has a mark: an empty file beside it.
+A :class:`Ledger` is a file that records what was spent: a dealer's journal, or a curator's budget. If a copy, or an
+older file that was restored, were used, the same budget would be spent twice. So a mark lies beside it: an empty file.
 
-Each change of the ledger makes a new mark, with a random number in its name. The ledger names the number, the mark's
-inode, and the time at which that inode changed last. The time is the kernel's, and no program can set it: a mark that
-was written again, copied or restored has another time.
-
-The order of a change is: make the new mark, commit the ledger that names it, remove the old mark. Only then may a
-result leave the computer. So at every moment the ledger names a mark that exists, and no exception is needed:
-
-- An old ledger that is restored alone names a mark that was removed.
-- An old mark that is restored alone is one mark too many, and is removed.
-- An old ledger and an old mark that are restored together do not fit: the mark has another time.
-- A process that was killed leaves one mark too many. Before a result leaves, the next process removes all marks but the
-  named one.
-
-A mark never moves: a rename, a link or a change of its mode or owner would change its time. The folder that holds it
-may be renamed. Layout: docs/formats.md, section 11.
+Each change makes a new mark with a random number in its name, commits the ledger, which names the number, the mark's
+inode and the time at which that inode changed last, and then removes the old mark. Only then may a result leave the
+computer. No program can set that time, which is the kernel's: a mark that was copied or restored has another one. A
+process that was killed leaves one mark too many, which the next one removes. A mark never moves: a rename would change
+its time. Layout: docs/formats.md, section 11.
 """
 
 from __future__ import annotations
@@ -49,10 +38,7 @@ class Database:
     def __init__(
         self, schema: Schema, path: Path, *, mode: str = "rw", make: Callable[[sqlite3.Connection], None] | None = None
     ) -> None:
-        """Open the file at ``path``.
-
-        ``mode`` and ``make`` are arguments of :meth:`protocol.database.Schema.connect`.
-        """
+        """Open the file at ``path``. The other arguments are those of :meth:`protocol.database.Schema.connect`."""
         self._schema, self._path = schema, path
         with self._errors():
             self._connection = schema.connect(os.fspath(path.absolute()), mode=mode, make=make)
@@ -175,9 +161,7 @@ def marks_beside(ledger: Path) -> list[Path]:
 
 
 def remove_marks(ledger: Path, marks: list[Path]) -> None:
-    """Remove marks, so that no older ledger that names one of them can be used.
-
-    They are gone from the disk when this returns.
+    """Remove marks, durably, so that no older ledger that names one of them can be used.
 
     Raises:
         OSError: a mark can not be removed, or the folder can not be flushed.
@@ -221,12 +205,9 @@ class Ledger(Database, ABC):
         """Context manager that runs its block as one transaction: an error undoes the block's changes.
 
         When the block has ended, its changes are on the disk. A process that is killed in the block leaves the ledger
-        as before or after the change, and one mark too many. If the last flush of the commit fails, or the old mark can
-        not be removed, the changes may stay although an error is raised. Every transaction writes to the file, so it
-        makes earlier commits durable, too.
-
-        Args:
-            adopting: whether this file becomes the only valid one, whatever mark it names.
+        as before or after the change, and one mark too many. If the last flush, or the removal of the old mark, fails,
+        the changes may stay although an error is raised. With ``adopting`` this file becomes the only valid one,
+        whatever mark it names.
 
         Raises:
             StorageError: ``NAME_copied``: this is a copy, or an older file that was restored.

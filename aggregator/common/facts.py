@@ -18,8 +18,7 @@ class Fact(NamedTuple):
         key: name for programs; None if the fact is for people alone.
         value: in the types of JSON, where bytes stand for their hexadecimal digits.
         text: what people read; None shows the value, with yes and no for truth values.
-        label: name for people; None shows the key, with spaces for underscores; it is empty if the fact is for programs
-            alone.
+        label: name for people; None shows the key, with spaces for underscores; empty if it is for programs alone.
     """
 
     key: str | None

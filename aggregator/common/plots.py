@@ -111,7 +111,7 @@ def line_chart(
         lines: the curves; at least one must have a finite point.
         x_label, y_label: texts at the axes.
         log_x, log_y: whether an axis is logarithmic; all its numbers must then be > 0, also those of ``marks``.
-        from_zero: whether the vertical axis includes 0; if not, it begins below the smallest number.
+        from_zero: whether the vertical axis includes 0.
         marks: (x, y, text) of points, for example where two lines cross.
 
     Raises:

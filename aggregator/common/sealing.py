@@ -1,15 +1,7 @@
 """Encrypt secrets under a passphrase with Argon2id and XSalsa20-Poly1305 of PyNaCl.
 
-A sealed (encrypted) secret is one canonical msgpack map:
-
-    hearsay_sealed   1, the format
-    salt             16 bytes
-    passes, memory   Argon2id's opslimit, and its memlimit in bytes
-    nonce            24 bytes
-    box              SecretBox(Argon2id(passphrase, salt, passes, memory) → 32 bytes, nonce) of the secret
-
-The file holds the costs, so that a later release can raise them. A reader checks their limits first, since the file
-may come from someone else.
+A sealed (encrypted) secret is one canonical msgpack map (docs/formats.md). It holds the costs, so that a later release
+can raise them. A reader checks their limits first, since the file may come from someone else.
 """
 
 from __future__ import annotations

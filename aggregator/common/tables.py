@@ -136,9 +136,8 @@ class ConvertedTable(NamedTuple):
 def read_foreign_table(path: str | Path, layout: Layout, missing: Collection[str] = MISSING_TOKENS) -> ConvertedTable:
     """Read a table of another program as a frame of text, in which numbers have decimal points.
 
-    Files with the ending ``.xlsx`` are workbooks; every other file is text, plain or ``.gz``. Nothing is guessed. A
-    column is changed only if all its cells, but for ``missing`` and blank ones, are numbers as the layout writes them:
-    then the signs of thousands are left out and the decimal sign becomes a point.
+    Files with the ending ``.xlsx`` are workbooks; every other file is text, plain or ``.gz``. A column is changed only
+    if all its cells, but for ``missing`` and blank ones, are numbers as the layout writes them.
 
     Raises:
         InputError: the reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``notation_invalid``:
@@ -400,11 +399,7 @@ def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISS
 
 
 def check_text(frame: object) -> None:
-    """Raise an error for what is no table of text, for example a frame of numbers that pandas has read.
-
-    Raises:
-        InputError: ``table_invalid``: no pandas frame, or a cell or column name that is no str.
-    """
+    """Raise ``InputError`` ``table_invalid`` for what is no pandas frame whose names and cells are all str."""
     if isinstance(frame, pd.DataFrame) and all(isinstance(name, str) for name in frame.columns):
         columns = (frame.iloc[:, place] for place in range(frame.shape[1]))
         if all(isinstance(cell, str) for column in columns for cell in column):
@@ -424,12 +419,11 @@ def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSI
 def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
     """Turn a frame of text into the values that devices hold: the texts, and None for missing values.
 
-    A frame that pandas made of other values keeps its values; NaN, NaT, pandas' NA and None are missing values there.
-    Numbers stay texts, which have the same meaning as on a device: for a numeric feature, a text is the number that it
-    spells by the grammar of bounds (:func:`protocol.features.parse_bound`), and missing if it spells none.
+    Numbers stay texts, which mean the same as on a device (:func:`protocol.features.parse_bound`). A frame of other
+    values keeps them; NaN, NaT, pandas' NA and None are missing values there.
 
     Returns:
-        The label and the features that the frame has, in the schema's order: object columns of str and None.
+        The label and the features that the frame has, in the schema's order: object columns.
     """
     names = [schema.label.name, *(feature.name for feature in schema.features)]
     absent = set(missing)
@@ -444,9 +438,9 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
 def unlike_schema(frame: pd.DataFrame, schema: Schema, columns: Iterable[str] | None = None) -> list[str]:
     """Return one line for every way in which records of a typed frame do not look like those that a schema describes.
 
-    The ways are: a feature has no column, so that it is missing in every record; cells have no meaning
-    (:func:`without_meaning`); numbers are outside the bounds and count as the nearer bound. Devices accept all of these
-    silently. Names like a feature's are looked for among ``columns``, by default those of the frame.
+    A feature has no column, so that it is missing in every record; cells have no meaning; numbers are outside the
+    bounds and count as the nearer bound. Devices accept all of these silently. Names like a feature's are looked for
+    among ``columns``, by default those of the frame.
     """
     names = {schema.label.name, *(feature.name for feature in schema.features)}
     others = [name for name in (frame.columns if columns is None else columns) if name not in names]

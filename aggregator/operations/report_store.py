@@ -1,15 +1,8 @@
 """The store: a folder with one campaign's reports. A crash during a change leaves the old store or the new one.
 
-    campaign.hsc                       the signed campaign file, as the operator gave it
-    manifest.json                      which other files the store consists of
-    reports/bucket=NN/<part>.parquet   the records, by the low bits of their ids
-    inputs/<run>.parquet               which input files were read, by their content
-    forgotten/<run>.parquet            counts of the periods whose reports were removed
-    quarantine/<digest>.jsonl          rejected records and byte ranges
-    lock                               held by the process that writes
-
-An ingest writes quarantine and parts first and then replaces the manifest in one step. Until then no manifest names
-the new parts; the next change of the store removes parts that a crash left behind.
+An ingest writes quarantine and parts (Parquet files) first and then replaces the manifest in one step. Until then no
+manifest names the new parts; the next change of the store removes parts that a crash left behind. Files:
+docs/reference/store.md.
 """
 
 from __future__ import annotations
@@ -71,19 +64,18 @@ Result = TypeVar("Result")
 
 
 def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets: int = BUCKETS) -> Store:
-    """Make a store for a campaign, or open the existing store of the same campaign.
+    """Make a store for a campaign, or open the existing store of the same campaign, which keeps its buckets.
 
-    The caller must have verified the campaign's signatures. An existing store keeps its own file of the campaign, and
-    its number of buckets. Records are divided into ``buckets``, a power of two, by their ids. Stores of some billion
-    reports need more buckets; small stores need fewer files. Missing folders above the store are made, too.
+    The caller must have verified the campaign's signatures. Records are divided into ``buckets``, a power of two, by
+    their ids: stores of some billion reports need more buckets. Missing folders above the store are made, too.
 
     Raises:
         InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
             ``campaign_for_nodes``: nodes answer the campaign, not devices; ``campaign_ended``: this version of the
             campaign asks no question, so it has no reports.
         DocumentError: the campaign is not acceptable (:func:`aggregator.reports.storage.manifest.read_campaign`).
-        StorageError: ``other_campaign``: the store holds reports of another campaign; ``not_a_store``: the path is a
-            file, or a folder that holds something else; the errors of :meth:`Store.changing`.
+        StorageError: ``other_campaign``; ``not_a_store``: the path is a file, or a folder that holds something else;
+            the errors of :meth:`Store.changing`.
     """
     check_folder(path)
     folder = Path(path)
@@ -155,8 +147,7 @@ class Store:
     def changing(self) -> Iterator[Manifest]:
         """Context manager that holds the store's lock during its block, and returns the manifest.
 
-        Before the block runs, files that a crash left are removed. An ``OSError`` of the block becomes a
-        ``StorageError``.
+        Files that a crash left are removed first. An ``OSError`` of the block becomes a ``StorageError``.
 
         Raises:
             StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``.
@@ -170,13 +161,10 @@ class Store:
             yield manifest
 
     def commit(self, manifest: Manifest) -> None:
-        """Replace the store's manifest, and remove files that it no longer names.
-
-        The caller must be in :meth:`changing`.
+        """Replace the store's manifest, and remove files that it no longer names, inside :meth:`changing`.
 
         Raises:
-            StorageError: ``store_damaged``: a file that the manifest names is missing, or the manifest was replaced
-                too often.
+            StorageError: ``store_damaged``: a named file is missing, or the manifest was replaced too often.
             OSError: the disk failed. The manifest may have been replaced before.
         """
         write_manifest(self.path, manifest)
@@ -193,19 +181,16 @@ class Store:
     ) -> IngestSummary:
         """Add the reports of some files.
 
-        Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second time.
-        Only two kinds of refused reports may then be added: reports of a period that has begun since the first time,
-        and reports that were not enrolled if other enrolled ids are given now.
+        Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second time,
+        unless refused reports may now be good: their period has begun since, or other enrolled ids are given now.
 
         Files are read in steps of about ``step_seconds``, and each step is committed: of one step the store has all
-        reports or, after an error, none. On a cluster all files are one step. After an error the quarantine may have
-        the rejected records of the files that were read. If the error came after the manifest was replaced, in its last
-        flush or the removal of old files, the step's reports are in the store. Ingesting the files again is right in
-        all these cases.
+        reports or, after an error, none. On a cluster all files are one step. If the error came after the manifest was
+        replaced, the step's reports are in the store. Ingesting the files again is right in all these cases.
 
         Args:
-            files: report files (``.hsr``), by path or URL; a URL may be a pattern. A file that can not be read
-                does not keep the others out.
+            files: report files (``.hsr``), by path or URL; a URL may be a pattern. A file that can not be read does not
+                keep the others out.
             now: the present, in seconds since 1970.
             enrolled: the ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. A store
                 whose first ingest had ids takes no reports without ids.
@@ -214,9 +199,8 @@ class Store:
         Raises:
             InputError: ``protocol_unknown``, ``missing_extra``: no file system here reads such a URL;
                 ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
-            PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
-                ``store_open``: ids are given, and the store has taken reports without; ``cluster_open``: the ids'
-                secrets would be sent to a cluster unencrypted.
+            PolicyError: ``enrolment_needed``, ``store_open``, ``cluster_open``: the enrolled ids do not fit to the
+                store, or their secrets would be sent to a cluster unencrypted.
             StorageError: ``input_shortened``: a file became shorter while it was read; the errors of :meth:`changing`,
                 and on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
@@ -263,9 +247,9 @@ class Store:
     def forget(self, before: int, *, now: int) -> Removal:
         """Remove the reports of all periods before ``before``, and keep their counts. This can not be undone.
 
-        Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused
-        as ``period_forgotten``. If a kept report has the id of a removed report, the id and period of the removed
-        report stay. Nothing changes if the periods were removed earlier.
+        Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused as
+        ``period_forgotten``. If a kept report has the id of a removed report, the id and period of the removed report
+        stay.
 
         Raises:
             InputError: ``period_not_over``: one of the periods to forget has not ended at ``now``.
@@ -298,8 +282,8 @@ class Store:
     def at_rest(self, read: Callable[[Manifest], Result]) -> Result:
         """Read the store without its lock: call ``read`` with the manifest, and return its result.
 
-        Another process may change the store, and remove Parquet files that the manifest named. So after a
-        ``StorageError`` ``read`` is called again if the manifest was replaced. Otherwise the error is raised.
+        Another process may remove Parquet files that the manifest named. So after a ``StorageError`` ``read`` is called
+        again if the manifest was replaced; otherwise the error is raised.
         """
         manifest = read_manifest(self.path)
         while True:
@@ -323,13 +307,12 @@ class Store:
     ) -> Iterator[Result]:
         """Call ``function(folder, campaign, manifest, partition, *more)`` for every partition, and yield the results.
 
-        A partition is a part of the store with all records of each of its ids. The results come in any order. The
-        function runs in the store's threads or on its cluster, so it is defined at the top of a module. With
-        ``ids_only`` it keeps only the ids of a partition in memory, not its records.
+        A partition is a part of the store with all records of each of its ids. Results come in any order. The function,
+        defined at the top of a module, runs in the store's threads or on its cluster. With ``ids_only`` it keeps only
+        the ids of a partition in memory.
 
         Raises:
-            StorageError: on a cluster ``cluster_lost``; ``cluster_differs``: a worker has another version of this
-                software; ``store_not_shared``: a worker sees another store at its path, or none.
+            StorageError: on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
             Exception: ``function`` raised it.
         """
         at_once = self.workers if self.cluster is None else self.cluster.threads_each
@@ -346,13 +329,11 @@ class Store:
         """Return unbiased estimates with variances, also for fewer reports than the campaign's smallest batch.
 
         Call ``Statistics.check_publishable`` before anybody else sees the result. With ``rosters``, all fleet lists of
-        a closed fleet, the number of answers of each device is known; without them it is bounded
-        (``aggregator.estimates.recurrence``).
+        a closed fleet, the number of answers of each device is known; without them it is bounded.
 
         Raises:
-            InputError: ``periods_absent``: no report of the periods in scope is counted; only with ``rosters``:
-                ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports in
-                scope were removed, so their devices are not known.
+            InputError: ``periods_absent``: no report of the periods in scope is counted; with ``rosters`` also
+                ``fleet_incomplete``, ``reports_forgotten`` (``answering_devices.squares_of_answers``).
             StorageError: the errors of :meth:`tally_report`.
         """
         if rosters:
@@ -384,17 +365,14 @@ class Store:
     def conflicts(self, rosters: Sequence[Roster], scope: Scope = EVERYTHING) -> list[Conflict]:
         """Return the devices whose reports are in conflict (different reports for one answer), by name and period.
 
-        Run by the holder of the fleet lists.
-
-        Raises:
-            StorageError: the errors of :meth:`tally_report`.
+        Run by the holder of the fleet lists. The errors are those of :meth:`tally_report`.
         """
         return self.at_rest(
             lambda manifest: conflicts(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters)
         )
 
     def quarantined(self) -> list[QuarantinedFile]:
-        """Return the quarantine: the input files with rejected records or byte ranges, each with what was kept of them.
+        """Return the input files with rejected records or byte ranges, each with what the quarantine keeps of them.
 
         Raises:
             StorageError: ``store_damaged``: a file of the quarantine is not as it was written.

@@ -1,15 +1,10 @@
 """The status of a store: reports by day, period and question, and the accuracy that they allow.
 
 A question has n answers. The share of each possible reply (cell) has a 95 % interval; h is the largest half width of
-these intervals. Variance falls as 1/n, so a target t of the half width needs
-
-    n' = ⌈n·(h/t)²⌉ answers,   (n' − n)/w more devices, w = the share of devices that are asked the question
-
-A device answers one question of each stratum, so the shares w of a stratum's questions add up to 1. The intervals are
-for the population that the devices are drawn from (``aggregator.estimates.recurrence``). A device answers once in a
-period, so the number of devices in one period is known. Over several periods it is at least the largest of these
-numbers and at most their sum; in a series, where a device answers once, it is their sum. No value that depends on
-answers, and no alarm (``aggregator.cards.alarms``), is shown before ``min_batch_size`` reports are counted.
+these intervals. Variance falls as 1/n, so a target t of the half width needs n' = ⌈n·(h/t)²⌉ answers, and (n' − n)/w
+more devices, with the share w of devices that are asked the question. A device answers once in a period: over several
+periods the number of devices is at least the largest number of one period and at most their sum. No value that depends
+on answers, and no alarm (``aggregator.cards.alarms``), is shown before ``min_batch_size`` reports are counted.
 """
 
 from __future__ import annotations
@@ -65,9 +60,8 @@ class QuestionAccuracy(NamedTuple):
     Attributes:
         question: the question in words.
         n: number of answers counted.
-        half_width: largest distance from an estimate to an end of its 95 % interval, over the question's estimates. The
-            intervals are about shares, or about means in units of the feature's half range. None before the smallest
-            batch is reached, or without answers.
+        half_width: largest distance from an estimate to an end of its 95 % interval, as a share, or as a mean in units
+            of the feature's half range. None before the smallest batch is reached, or without answers.
         devices_needed: number of further devices that the target needs; None without a target or a half width.
     """
 
@@ -82,21 +76,17 @@ class Status(NamedTuple):
 
     Attributes:
         campaign, name: id and name of the campaign.
-        reports: number of reports counted.
+        reports, unproven, superseded, rejected: fields of :class:`~aggregator.reports.tally.tally.TallyReport`.
         min_batch_size: number of reports before which the campaign promises to publish nothing.
-        unproven, superseded: fields of :class:`~aggregator.reports.tally.tally.TallyReport`.
-        rejected: number of records and byte ranges that are not counted, by reason.
-        forgotten_before: first period whose reports are kept; 0 if none were removed. Counts of removed reports are
-            included.
+        forgotten_before: first period whose reports are kept; 0 if none were removed. Removed reports are counted.
         periods, days: reports and devices by period, and by day.
         devices_at_least, devices_at_most: bounds of the number of devices over all periods; equal for one period.
         questions: accuracy of each question, in the campaign's order.
         target: the half width that the operator asks for.
-        devices_needed: number of further devices with which all questions reach the target; None if it is None for one
-            question.
+        devices_needed: number of further devices with which all questions reach the target, or None.
         time_precision: seconds in a period.
         alarms: tests of whether the reports look like those of honest devices; None before the smallest batch is
-            reached, or without reports. Tests of set bits use only the reports that the store still has.
+            reached. Tests of set bits use only the reports that the store still has.
     """
 
     campaign: bytes
@@ -131,10 +121,7 @@ class Status(NamedTuple):
         return facts("Status", about) + table(("question", "reports", "± (95 %)", "devices needed"), reached)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that ``hearsay status --json`` prints.
-
-        ``campaign`` is bytes here, and hexadecimal text there.
-        """
+        """Return the object that ``hearsay status --json`` prints, where ``campaign`` is hexadecimal text."""
         names = self.periods._fields
         rows = zip(*(column.tolist() for column in self.periods), strict=True)
         return {

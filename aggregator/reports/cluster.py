@@ -293,8 +293,8 @@ class Cluster:
 
         Raises:
             HearsayError: the function raised it.
-            StorageError: ``cluster_lost``: there were no workers for too long, there is no scheduler, or one task ended
-                several workers; ``cluster_differs``: a worker can not run the function.
+            StorageError: ``cluster_lost``: there are no workers for too long, or no scheduler; ``cluster_differs``: a
+                worker can not run the function.
         """
         pending: set[Any] = set()
         try:

@@ -150,15 +150,15 @@ def write_roster(
         out: a folder that does not exist, or is empty.
         roster: the fleet.
         passphrase: encrypts the list; None writes the list as plain text.
-        cost: of one attempt at the passphrase.
         devices: names of the devices that get a provisioning file; None for all.
         entropy: ``entropy(n)`` returns n random bytes, for the encryption.
+        cost: of one attempt at the passphrase.
 
     Raises:
-        InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
-            parent is no folder, or the path has a zero byte; ``passphrase_missing``: the passphrase is empty.
+        InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the parent
+            is no folder, or the path has a zero byte; ``passphrase_missing``: the passphrase is empty.
         StorageError: ``memory_short``: too little memory for the passphrase. Nothing is left behind, unless only the
-            last flush failed: then all files are there, but a power cut may remove them.
+            last flush failed.
     """
     out = Path(out)
     if "\0" in str(out):

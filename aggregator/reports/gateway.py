@@ -1,20 +1,10 @@
-"""Merge many report files into one, sorted by id, so that the order of records hides their origin.
+"""Merge many report files into one, sorted by id, so that the order of records hides their origin (decision 26).
 
-Ids are pseudo-random, so sorting by id shuffles the records. The output holds no name, order, size or time of an input
-file. Any order, division or repetition of the same batches gives the same bytes. A store counts the same from the
-output as from the inputs, byte for byte. One exception: a record of a damaged batch whose bytes form a header is lost
-(:func:`_readable`).
-
-    - Of identical records one is written. Different records with one id are all written; a store rejects them.
-    - Records of complete batches (proven) are written into a batch with a trailer. Other records are written into
-      batches *without* a trailer, which every reader takes for unproven. The gateway does not vouch for records of
-      damaged batches.
-    - If the trailer of a damaged batch states the digest of a complete batch of the inputs (by its first eight bytes),
-      the records of the damaged batch are copies and are left out (docs/formats.md, section 4).
-    - Each campaign has its own batches. The campaign's document is not needed. With it (``campaign``) batches with a
-      damaged header are read too, and records of other campaigns are left out.
-
-Source: decision 26.
+The output holds no name, order, size or time of an input file: any order, division or repetition of the same batches
+gives the same bytes. A store counts the same from the output as from the inputs, byte for byte, but for a record of a
+damaged batch whose bytes form a header (:func:`_readable`). Different records with one id are all written. Records of
+damaged batches are written into batches *without* a trailer, which every reader takes for unproven, or left out if the
+complete batch is there. Each campaign has its own batches; its document is needed only to read damaged headers.
 """
 
 from __future__ import annotations
@@ -53,9 +43,8 @@ class Sorter:
     """Sorts records of L = ``length`` bytes by the id at offset ``id_at``, also more records than fit into memory.
 
     Each record has a tag, a number that is kept with it. Records that do not fit are divided into files below
-    ``folder`` by the first byte of the id. Ids are pseudo-random, so the files have about equal sizes. If someone chose
-    the ids, a file that is too large is divided by the next byte. ``held_bytes`` is the size of the records in memory,
-    with their tags.
+    ``folder`` by the first byte of the id, and files that are too large by the next byte. ``held_bytes`` is the size in
+    memory.
     """
 
     def __init__(self, folder: Path, length: int, id_at: int) -> None:
@@ -219,12 +208,11 @@ def merge_files(
 ) -> MergeSummary:
     """Merge report files into the file ``out``. Run by a gateway, or by an operator who archives reports.
 
-    After an error ``out`` is as before, unless only the last flush or the removal of temporary files failed: then
-    it is the new file.
+    After an error ``out`` is as before, unless only the last flush or the removal of temporary files failed.
 
     Args:
-        paths: report files, or URLs without patterns, compressed or not. All must be readable; empty files are
-            passed over.
+        paths: report files, or URLs without patterns, compressed or not. All must be readable; empty files are passed
+            over.
         out: the file to write, atomically. ``force`` replaces it.
         campaign: keep only records of this campaign; None keeps all records.
         memory_bytes: bytes of records in memory. More records are sorted on the disk, in the folder of ``out``.
@@ -232,8 +220,8 @@ def merge_files(
 
     Raises:
         InputError: ``output_exists``, ``output_invalid``; the reason of an
-            :class:`~aggregator.reports.intake.sources.Unreadable`: a file can not be read; ``no_reports``: the files
-            hold no record that could be kept. Of URLs also ``missing_extra``, ``protocol_unknown``.
+            :class:`~aggregator.reports.intake.sources.Unreadable`; ``no_reports``: the files hold no record that could
+            be kept. Of URLs also ``missing_extra``, ``protocol_unknown``.
     """
     check_output(out, force=force)
     check_urls(paths)
@@ -403,11 +391,10 @@ class _BatchWriter:
 
 
 def _readable(header: Header, records: bytes, layouts: Any) -> Iterable[bytes]:
-    """Return batches without a trailer from which a reader gets exactly the given records.
+    """Return batches without a trailer from which a reader gets exactly the given records, whatever header follows.
 
-    This holds whatever header follows. The bytes of two adjacent records may form a header where they meet, and a
-    reader would cut the batch there. Such a batch is halved until no header is formed. A record that forms a header
-    alone, which an attacker can make, is lost.
+    The bytes of two adjacent records may form a header where they meet. Such a batch is halved until no header is
+    formed. A record that forms a header alone, which an attacker can make, is lost.
     """
     head = header.to_bytes()
     batch = head + records

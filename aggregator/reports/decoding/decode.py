@@ -1,23 +1,9 @@
 """Check every record of a file with array operations. Good records become columns, bad records get a reason.
 
 ``protocol.batches.batch`` finds batches, records and damage. ``rules`` checks the records. No content of a file raises
-an exception. Source: docs/formats.md, sections 2 to 4.
-
-A bad record gets the first reason that applies:
-
-    1. ``unrecognized_campaign``   its batch's header names another campaign
-    2. ``invalid_message``         its batch's header states another layout or length than the campaign
-    3. ``question_unknown``        no question of the campaign has this number
-    4. ``question_not_assigned``   the id's first four bytes are outside its question's interval
-    5. ``value_out_of_domain``     no answer of the question's mechanism, or padding that is not zero
-    6. ``report_too_late``         its period begins at or after the campaign's expiry
-    7. ``report_too_early``        its period ended before the campaign began, or has not begun yet
-
-Too late comes before too early, so that only ``report_too_early`` can become good with time (after a clock that ran
-ahead). Adjacent bytes that are no record get ``invalid_message`` or ``truncated``, and count as one rejected piece,
-however many they are.
-
-A record is *proven* if its batch is complete: the batch's trailer states the right digest and number of records.
+an exception. Reasons and their order: docs/formats.md, section 4. A batch of another campaign is
+``unrecognized_campaign``, one of another layout or length ``invalid_message``. Adjacent bytes that are no record count
+as one rejected piece. A record is *proven* if its batch's trailer states the right digest and number of records.
 """
 
 from __future__ import annotations
@@ -50,8 +36,7 @@ class Rejected(NamedTuple):
     Attributes:
         reason: why it is rejected, for example ``report_too_early``.
         offset, length: where it is in the file, in bytes.
-        data: all bytes of a record of the campaign, so that it can be checked again; of other bytes the first
-            :data:`MAX_KEPT_BYTES`.
+        data: all bytes of a record of the campaign; of other bytes the first :data:`MAX_KEPT_BYTES`.
         proven: whether the record's batch is complete; None for bytes that are no record of the campaign.
         claim: the digest that the trailer of an incomplete batch states; empty without a trailer.
     """
@@ -65,13 +50,7 @@ class Rejected(NamedTuple):
 
 
 class BatchStanding(NamedTuple):
-    """Whether the batch of a record is complete.
-
-    Attributes:
-        proven: whether the batch has the right digest and number of records.
-        claim: the digest that the trailer of a damaged batch states; empty without a trailer. If another batch with
-            this digest is complete, the records of the damaged batch are copies of its records, or damaged.
-    """
+    """Whether the batch of a record is complete, and the digest that a damaged batch's trailer states, or no bytes."""
 
     proven: bool
     claim: bytes
@@ -181,10 +160,7 @@ class Block(NamedTuple):
     Attributes:
         positions: (N,) int64, byte position of each good record in the file.
         batch: (N,) intp, index in ``standings`` of each record's batch.
-        standings: one for each batch; equal neighbours appear once.
-        digests: 32 bytes for every complete batch that ends in this block.
-        rejected: number of rejected pieces by reason.
-        pieces: rejected pieces, at most :data:`MAX_PIECES`.
+        standings, digests, rejected, pieces: as in :class:`RecordSpan`, with the rejected records.
     """
 
     records: Columns
@@ -223,8 +199,7 @@ class Decoder:
     """Checks the records of files by the rules of one campaign. Immutable and picklable.
 
     In all methods ``now`` is the present in seconds since 1970: reports of later periods are too early. Every method
-    that reads a :class:`~aggregator.reports.decoding.content.LargeFile` raises ``FileShortenedError`` if the file
-    became shorter.
+    that reads a large file raises ``FileShortenedError`` if the file became shorter.
     """
 
     def __init__(self, campaign: Campaign) -> None:

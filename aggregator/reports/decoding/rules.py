@@ -1,7 +1,7 @@
-"""A campaign's rules for single reports, as array operations.
+"""A campaign's rules for single reports, as array operations. Source: docs/formats.md, sections 2 to 4.
 
-:meth:`Rules.is_sound` and :meth:`Rules.in_domain` check a whole block at once. Most blocks pass both checks.
-:meth:`Rules.faults` then finds the rule that each record breaks. Source: docs/formats.md, sections 2 to 4.
+Most blocks pass :meth:`Rules.is_sound` and :meth:`Rules.in_domain`. :meth:`Rules.faults` finds the rules that others
+break.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ _WORD = 8
 
 
 class Fields(NamedTuple):
-    """The fields of N records that the rules check.
+    """The fields of N records, ``rows``, that the rules check.
 
     Attributes:
-        rows: the records whose fields are copied.
-        first: (N,) uint64, the record's first eight bytes: the bytes that all records share, and the start of the id.
-        head: (N,) uint64, period · 2^32 + question · 2^16 + value. The value is 0 unless the layout is ``SINGLE`` (an
-            answer is one number).
+        first: (N,) uint64, as :meth:`Matrix.first` returns them.
+        head: (N,) uint64, as :meth:`Matrix.head` returns them.
         question: (N,) int64, index in the campaign's questions.
     """
 

@@ -1,9 +1,8 @@
-"""Closed fleets: accept only records that an enrolled device can have made.
+"""Closed fleets: accept only records that an enrolled device can have made. Source: docs/formats.md, section 8.
 
-Source: docs/formats.md, section 8. A record is enrolled if its id is that of some device for the record's period and an
-index i, and its question belongs to stratum i (the i-th group of questions, of which a device answers one). Otherwise
-it is refused as ``id_not_enrolled``. This rule is checked last. So ids are computed only for periods of the campaign
-that have begun, whatever periods a stranger's reports name.
+A record is enrolled if its id is that of some device for the record's period and an index i, and its question belongs
+to stratum i (the i-th group of questions, of which a device answers one). Otherwise it is refused as
+``id_not_enrolled``. This rule is checked last, so ids are computed only for periods of the campaign that have begun.
 """
 
 from __future__ import annotations
@@ -56,10 +55,7 @@ class Enrolled:
 
     @property
     def digest(self) -> bytes:
-        """Return 32 bytes that name the set of ids.
-
-        A file whose records were refused because of one set is read again by an ingest with another set.
-        """
+        """Return 32 bytes that name the set of ids. Files with refused records are read again with another set."""
         return self._source.digest
 
     def covers(self, period: int) -> bool:
@@ -124,8 +120,8 @@ def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
     """Return whether the store belongs to a closed fleet. The first ingest into an empty store decides this.
 
     Raises:
-        PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
-            ``store_open``: ids are given, and the store has taken reports without ids.
+        PolicyError: ``enrolment_needed``: it does, and no ids are given; ``store_open``: ids are given, and the store
+            has taken reports without.
     """
     if manifest.closed and enrolled is None:
         raise PolicyError("enrolment_needed", "the store is that of a closed fleet; give --enrolled or --fleet")

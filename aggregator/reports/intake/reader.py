@@ -80,11 +80,11 @@ class BlockResult(NamedTuple):
 
     Attributes:
         block: the block without its good records.
-        added: number of records written into the parts.
-        good: number of records of kept periods and enrolled devices, whether new or not.
+        added: records written into the parts.
+        good: records of kept periods and enrolled devices, whether new or not.
         forgotten: number of records whose period was forgotten.
         foreign: (E,) int64, offsets in the file of the E records that no enrolled device made.
-        pieces: some of the records that no enrolled device made, for the quarantine.
+        pieces: some of these, for the quarantine.
     """
 
     block: Block
@@ -132,8 +132,7 @@ class Reader:
         writer: takes the good records.
         first_period: reports of earlier periods are refused as ``period_forgotten``.
         now: the present, in seconds since 1970.
-        enrolled: ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. None accepts all
-            ids.
+        enrolled: ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. None accepts all.
         sharing: pool to whose threads blocks of large files are given; None if one thread reads.
     """
 
@@ -397,9 +396,9 @@ Result = TypeVar("Result")
 class WorkSharingPool:
     """Divides a large piece of work among the threads of a pool. The pool's own threads may use it.
 
-    A thread offers items of its work to the pool, and does those items itself that no other thread has begun. So a
-    thread never waits for an item that no thread has begun, and a pool whose threads all offer items can not block
-    itself. At most ``offered`` items of one call of :meth:`each` wait or run at a time, which bounds memory.
+    A thread offers items of its work to the pool, and does those items itself that no other thread has begun. So a pool
+    whose threads all offer items can not block itself. At most ``offered`` items of one call of :meth:`each` wait or
+    run at a time, which bounds memory.
     """
 
     def __init__(self, pool: Executor, offered: int) -> None:

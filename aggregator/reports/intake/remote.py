@@ -1,15 +1,9 @@
 """Read an ingest's files by tasks on a remote executor. The client collects what the tasks find.
 
-1. Tasks return the length and the last bytes of every file.
-2. Of several files that agree in length and last bytes only the first is read at this step. Each task reads a share of
-   the files into parts (Parquet files) of its own.
-3. Tasks compute the digests of the remaining files. Of the files with the same digest one is read.
-
-So every content is taken once, whichever tasks its copies come to.
-
-A task depends on the store's folder and its arguments. A task whose worker was lost runs again on another one. Every
-attempt writes parts under names of its own. No manifest names the parts of an attempt whose result never arrived, so
-the next change of the store removes them.
+Tasks return the length and last bytes of every file. Of files that agree in both, the first is read, in shares of about
+the same work, into parts (Parquet files) of each task. Then tasks compute the digests of the remaining files, of which
+each content is read once. A task whose worker was lost runs again; each attempt writes parts under names of its own,
+and the next change of the store removes those of an attempt whose result never arrived.
 """
 
 from __future__ import annotations
@@ -131,7 +125,7 @@ class ListedFile(NamedTuple):
 
 
 class ShareResult(NamedTuple):
-    """The result of a task that read some files. Files are named by their indices among the files given.
+    """The result of a task that read some files, which are named by their indices among the files given.
 
     Attributes:
         parts: parts (Parquet files) on the disk; no manifest names them yet.

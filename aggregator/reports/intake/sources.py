@@ -215,16 +215,15 @@ def codec_of(data: Content) -> str | None:
 
 
 def decompress(data: Content, codec: str, in_memory: int, growth: int = MOST_GROWTH) -> bytes | mmap.mmap:
-    """Decompress a file by ``codec``, ``gzip`` or ``zstd``.
+    """Decompress a file by ``codec``, ``gzip`` or ``zstd``; of a damaged file return the content before the damage.
 
-    Of a cut or damaged file return the content before the damage. gzip gives every byte before a cut, zstd complete
-    blocks of up to 128 KiB. Consecutive members (gzip) or frames (zstd) form one content. Bytes after the last member
-    or frame, for example padding, are ignored. Content of more than ``in_memory`` bytes goes through a temporary file,
-    and is returned as a mapping of it.
+    gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members or frames form one
+    content; other bytes after them are ignored. Content of more than ``in_memory`` bytes is a mapping of a temporary
+    file.
 
     Raises:
-        OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``:
-            no content can be decompressed; others: the temporary file can not be written.
+        OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``: no content can
+            be decompressed; others: the temporary file can not be written.
     """
     most = max(LEAST_BYTES, growth * len(data))
     with tempfile.SpooledTemporaryFile(max_size=in_memory, prefix="hearsay-") as content:
@@ -368,9 +367,8 @@ def read_source(
 ) -> Source | Unreadable:
     """Load the content of a path or URL, decompressed, or return the reason why it can not be read.
 
-    Files of more than ``in_memory`` bytes, by default :data:`MAPPED_BYTES`, are read in pieces, unless they are named
-    by a URL; their content raises ``FileShortenedError`` if the file became shorter. ``growth`` is as for
-    :func:`decompress`.
+    Files, but not URLs, of more than ``in_memory`` bytes, by default :data:`MAPPED_BYTES`, are read in pieces; their
+    content raises ``FileShortenedError`` if the file became shorter. ``growth`` is as for :func:`decompress`.
 
     Raises:
         ImportError: the file is a URL, and fsspec is not installed (:func:`check_urls`).

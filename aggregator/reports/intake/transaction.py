@@ -74,10 +74,9 @@ def joined(steps: Sequence[IngestSummary]) -> IngestSummary:
 class IngestTransaction:
     """The results of one ingest under the store's lock. Used by one thread.
 
-    Reading with threads (:func:`read_with_threads`), reading on a remote executor
-    (:mod:`aggregator.reports.intake.remote`) and judging the quarantine again (:mod:`aggregator.operations.retry`)
-    share it. ``quarantine`` keeps rejected pieces of files; None keeps none. The public counts are those of
-    :class:`IngestSummary`. ``inputs`` is the index of the input files, including those of this ingest.
+    Ingests and :mod:`aggregator.operations.retry` share it. ``quarantine`` keeps rejected pieces of files; None keeps
+    none. The public counts are those of :class:`IngestSummary`. ``inputs`` is the index of the input files, with new
+    ones.
 
     Raises:
         StorageError: ``store_damaged``: the index of input files is not as it was written.
@@ -146,10 +145,9 @@ class IngestTransaction:
         self._totals.subtract(fewer)
 
     def commit(self) -> Manifest | None:
-        """Write the index, join small parts, and return the manifest for the caller to write.
+        """Write the index, join small parts, and return the manifest for the caller to write; None if nothing changes.
 
-        The result is None if the index got no new entry, so that nothing changes. All files that the manifest names are
-        on the disk. In both cases the names of empty files go into the quarantine, which is then flushed to the disk.
+        All files that the manifest names are on the disk. The quarantine is flushed, with the names of empty files.
 
         Raises:
             StorageError: ``store_damaged``: a part that is joined with others is not as it was written.
@@ -204,10 +202,7 @@ def read_with_threads(
 
     ``enough`` is called after every share of files; if it returns True, no further share is read. ``progress`` is
     called with a number of files that are finished. The result is the number of files that were read, from the first
-    on.
-
-    Raises:
-        StorageError, InputError: the errors of :meth:`Reader.read`.
+    on. The errors are those of :meth:`Reader.read`.
     """
     pool = ThreadPoolExecutor(threads)
     sharing = WorkSharingPool(pool, _OFFERED * threads) if threads > 1 else None

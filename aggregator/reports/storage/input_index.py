@@ -92,10 +92,7 @@ def identity(data: Content, body: bytes | None = None) -> bytes:
     """Return a digest that names the decompressed content of a file, 32 bytes.
 
     It is SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes). In a file of one batch the inner digest,
-    ``body``, is the digest of the batch, which is computed anyway.
-
-    Raises:
-        FileShortenedError: ``data`` is a large file that became shorter.
+    ``body``, is that of the batch. Raises ``FileShortenedError`` if ``data`` became shorter.
     """
     cut = max(0, len(data) - TRAILER_BYTES)
     inner = piecewise_digest(data, 0, cut) if body is None else body
@@ -136,9 +133,9 @@ class Inputs:
     def has_all(self, name: bytes, present: int, enrolment: bytes = b"") -> bool:
         """Return whether a file is known, and reading it again would add no report.
 
-        This is so for all files that this ingest read. Reports that were too early may be accepted in a later period,
-        ``present``. Reports that were not enrolled may be accepted with another set of enrolled ids, whose digest is
-        ``enrolment``; it is empty for an open store.
+        So it is for all files that this ingest read. Reports that were too early may be accepted in a later period,
+        ``present``, and reports that were not enrolled with another set of ids, whose digest is ``enrolment``; it is
+        empty for an open store.
         """
         if name in self._new:
             return True
@@ -188,8 +185,7 @@ class Inputs:
     def write(self, name: str) -> tuple[SideFile, ...]:
         """Write the entries of this ingest to a file called ``name``, and return all files of the index.
 
-        The next manifest names them. If the index has :data:`MAX_FILES` files already, the new file gets all entries
-        and replaces these files.
+        If there are :data:`MAX_FILES` already, the new file gets all entries and replaces them.
         """
         joined = len(self._files) >= MAX_FILES
         table = _to_table(self.entries() if joined else self._new.values())

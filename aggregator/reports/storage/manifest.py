@@ -95,10 +95,8 @@ class Manifest(NamedTuple):
         parts: all parts, in order of bucket and name.
         inputs: files of the index of input files, oldest first.
         rejected: number of rejected records and byte ranges in all input files, by reason.
-        claims: first eight bytes, as numbers, of the digests that damaged batches state and no complete batch in the
-            store has.
-        superseded: first eight bytes, as numbers, of the digests that damaged batches state and a complete batch in the
-            store has. Records of these damaged batches do not count.
+        claims, superseded: first eight bytes, as numbers, of the digests that damaged batches state; of ``superseded``
+            the complete batch is in the store, so that records of the damaged one do not count.
         forgotten: counts of the forgotten periods; None if no period was forgotten.
         closed: whether only reports of enrolled devices are accepted. The first ingest decides it.
     """
@@ -140,8 +138,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest atomically. This commits a change of the store.
 
     Raises:
-        StorageError: ``store_damaged``: the manifest says that it was replaced too often, which only an edited manifest
-            does.
+        StorageError: ``store_damaged``: it was replaced too often, which only an edited manifest says.
         OSError: the disk failed. The old manifest stays, unless only the flush of the folder failed.
     """
     if manifest.generation > MAX_GENERATION:
@@ -346,8 +343,7 @@ def read_documents(folder: Path) -> Opened:
     """Read a store's manifest and campaign.
 
     Raises:
-        StorageError: the errors of :func:`read_manifest`; ``store_damaged`` also if the campaign file is missing, not
-            acceptable, or of another campaign.
+        StorageError: the errors of :func:`read_manifest`; ``store_damaged`` also for a missing or other campaign file.
     """
     manifest = read_manifest(folder)
     problem = ""
@@ -380,8 +376,8 @@ def read_campaign(raw: bytes) -> Campaign:
 def remove_orphans(folder: Path, manifest: Manifest) -> None:
     """Delete Parquet files and temporary files that the manifest does not name, for example after a crash.
 
-    Folders, links and files of other kinds are kept, since no store makes them. Nothing is deleted if a named file is
-    missing: the manifest may then be an old copy, and the unnamed files may be the newer ones.
+    Folders, links and other files are kept. Nothing is deleted if a named file is missing: the manifest may be an old
+    copy.
 
     Raises:
         StorageError: ``store_damaged``: a file that the manifest names is missing, or a folder of the store is a link.
@@ -418,9 +414,7 @@ def _entries(folder: Path, place: str) -> list[os.DirEntry[str]]:
 
 
 def create_folder(folder: Path, campaign: Campaign, campaign_bytes: bytes, buckets: int) -> None:
-    """Make the folder of a new store, divided into ``buckets``, and missing folders above it.
-
-    If the folder has a manifest already, nothing is changed, and its campaign is not compared.
+    """Make the folder of a new store, divided into ``buckets``, and missing folders above it. A store stays as it is.
 
     Raises:
         StorageError: ``not_a_store``: the path is a file, or a folder that holds something else; ``store_damaged``: it

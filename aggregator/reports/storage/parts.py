@@ -222,8 +222,8 @@ def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.u
 def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], list[int]]:
     """Return the rows of N ids, (N,) uint64, in order of their bucket, (N,) intp, and where each bucket ends in them.
 
-    A radix sort of one byte takes four times as long if the byte has few different values, because consecutive
-    additions then often go to the same counter. The rest of the byte is therefore filled with further bits of the id.
+    A radix sort of one byte takes four times as long if the byte has few different values. The rest of the byte is
+    therefore filled with further bits of the id.
     """
     bits = buckets.bit_length() - 1
     if bits >= 8:

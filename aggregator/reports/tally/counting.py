@@ -35,10 +35,7 @@ _MAX_DIVISIONS = 1 << 12
 
 
 class Partition(NamedTuple):
-    """A part of a store's records that holds all records of each of its ids.
-
-    It consists of the records of one bucket (records that agree in the low bits of their ids) whose ids agree in some
-    further bits.
+    """The records of one bucket (that agree in the low bits of their ids) whose ids agree in some further bits.
 
     Attributes:
         divisions: number of partitions of the bucket, a power of two.
@@ -57,10 +54,8 @@ class Counted(NamedTuple):
 
     Attributes:
         unproven: number of counted records of damaged batches.
-        superseded: number of records of damaged batches that are not counted because a proven record has their id, or
-            their complete batch is in the store.
-        replayed: number of surplus copies of counted records.
-        conflicting: number of different records with one id, copies included. None of these records is counted.
+        superseded, replayed, conflicting: numbers of records that do not count, as in :class:`Settled`; of superseded
+            ones also those whose complete batch is in the store.
         profile: counts that tell honest reports from lies; None if they were not asked for, or if all records were
             forgotten.
     """
@@ -144,9 +139,8 @@ def partitions(
 ) -> list[Partition]:
     """Divide a store into partitions, so that ``workers`` of them fit into ``memory_bytes`` at a time.
 
-    A bucket without records gives no partition. A partition gets at least 24 MiB, and a bucket is divided into at most
-    4096 partitions, so with very little memory the partitions may need more. With ``ids_only`` only the ids of a
-    partition are in memory, not its complete records.
+    A bucket without records gives no partition. A partition gets at least 24 MiB, and a bucket at most 4096 partitions.
+    With ``ids_only`` only the ids of a partition are in memory.
     """
     room = max(PART_BYTES // 4, memory_bytes // workers - PART_BYTES)
     whole = 2 * (15 + answer_bytes) + _ROW_BYTES
@@ -215,9 +209,8 @@ def count_partition(
 ) -> Counted:
     """Read the records of a partition, and count each id in scope once; with a :class:`.Profile` if ``profiled``.
 
-    The first reading counts all records and keeps only their ids. The second reading takes the records of repeated
-    ids: their counts are subtracted, and the counts of the records that :func:`settle` keeps are added. If very many
-    ids repeat, for example after the ingest of a merged file and its sources, the second reading takes all records.
+    The first reading counts all records and keeps only their ids. The second takes the records of repeated ids: their
+    counts are subtracted, and those that :func:`settle` keeps are added. If very many ids repeat, it takes all records.
     Records that do not fit into memory are divided in a temporary file.
 
     Raises:

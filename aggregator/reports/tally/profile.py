@@ -45,11 +45,11 @@ _TOGETHER = 1 << 14
 
 
 class PeriodSums:
-    """Counts de-duplicated records by period, standing (proven or unproven), question and cell.
+    """Counts de-duplicated records of any periods by period, standing (proven or unproven), question and cell.
 
     A cell is one possible answer, one bit, or one component of an answer. The key of a count is (2·period + proven)·W +
-    place. W = Q + C is the number of counts of one period and standing: for Q questions the numbers of answers, and the
-    counts of all C cells. ``place`` is the index of the count among these W.
+    place. W is the number of counts of one period and standing: for each question the number of answers, and its cells.
+    ``place`` is the index of the count among these W. Short runs of one period are sorted and counted together.
     """
 
     def __init__(self, campaign: Campaign) -> None:

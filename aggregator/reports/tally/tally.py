@@ -215,12 +215,11 @@ class TallyReport(NamedTuple):
 
     Attributes:
         reports: number of counted records.
-        rejected: number of records and byte ranges that are not counted, by reason. Two reasons are ``report_replayed``
-            (surplus copies of counted records) and ``report_conflict`` (different records with one id, and their
-            copies).
+        rejected: number of records and byte ranges that are not counted, by reason, also ``report_replayed`` (surplus
+            copies) and ``report_conflict`` (different records with one id, and their copies).
         unproven: number of counted records of damaged batches.
-        superseded: number of unproven records that do not count because a proven record has their id, or their
-            complete batch is in the store.
+        superseded: number of unproven records that do not count because a proven record has their id, or their complete
+            batch is in the store.
         turnout: number of answers by period and stratum (a group of questions of which a device answers one).
     """
 
