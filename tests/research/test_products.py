@@ -10,19 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.masked_reference import hashed, raised
+from support.masked_toys import hashed, raised
 
 from protocol.errors import DocumentError, InputError
 from protocol.masked import cipher as groups
-from research.products import (
-    ORDER,
-    PRIME,
-    base_of_squares,
-    mask_number,
-    opened_product,
-    product_keys,
-    require_room,
-)
+from research.products import ORDER, PRIME, base_of_squares, mask_number, opened_product, product_keys, require_room
 
 CAMPAIGN = bytes(range(32))
 KEYS = product_keys(3, random.Random(1).randbytes)

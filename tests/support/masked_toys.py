@@ -3,13 +3,32 @@
 Every toy hashes as the package does and differs in one thing only: what its docstring says.
 """
 
+from hashlib import sha256
 from math import gcd
-
-from support.masked_reference import hashed
 
 PRIME = 2**127 - 1
 OTHER_PRIME = 2**89 - 1
 TAG = b"hearsay/1/masked"
+
+
+def hashed(tag, campaign, period, number):
+    """The integer of 4352 bits that a base comes from."""
+    text = b""
+    for i in range(17):
+        text += sha256(
+            i.to_bytes(4, "big") + tag + campaign + period.to_bytes(4, "big") + number.to_bytes(4, "big")
+        ).digest()
+    return int(text.hex(), 16)
+
+
+def raised(base, exponent, modulus):
+    """base^exponent, from the lowest bit of the exponent upwards."""
+    result = 1
+    for bit in reversed(f"{exponent:b}"):
+        if bit == "1":
+            result = result * base % modulus
+        base = base * base % modulus
+    return result
 
 
 class PrimeModulus:
@@ -84,34 +103,3 @@ def symbol(value, modulus):
             result = -result
         value %= modulus
     return result if modulus == 1 else 0
-
-
-class HoldsTheKey:
-    """An aggregator with a long-lived sk₀ = −Σ sk_i of all nodes, as in the papers.
-
-    A node that fails to report leaves its mask in the product. The dealer repairs that on request: for the nodes that
-    are called missing it gives the aggregator their powers of H.
-
-    Args:
-        secrets: keys of all nodes. The toy is aggregator and dealer in one; each method uses only what its role has.
-        base: H of one ciphertext.
-        modulus: N.
-    """
-
-    def __init__(self, secrets, base, modulus):
-        self.own = -sum(secrets)
-        self._secrets, self._base, self._modulus = secrets, base, modulus
-
-    def repair(self, missing):
-        """The dealer: Π H^{sk_i} over the nodes that the aggregator calls missing."""
-        return pow(self._base, sum(self._secrets[place] for place in missing), self._modulus**2)
-
-    def total(self, ciphertexts, missing):
-        """The aggregator: the sum of the nodes that are not called missing."""
-        value = pow(self._base, self.own, self._modulus**2) * self.repair(missing)
-        for place, ciphertext in enumerate(ciphertexts):
-            if place not in missing:
-                value = value * ciphertext % self._modulus**2
-        total, rest = divmod(value % self._modulus**2 - 1, self._modulus)
-        assert rest == 0
-        return total if total <= self._modulus // 2 else total - self._modulus

@@ -131,12 +131,15 @@ def test_ingesting_into_a_damaged_store_does_not_hide_the_damage(whole, tmp_path
         assert reason(open_envelope_store(NodeStore, folder).statistics) == "store_damaged"
 
 
-def test_a_store_of_older_software_is_told_apart(whole, tmp_path):
+@pytest.mark.parametrize(("version", "told"), [(1, "store_older"), (3, "store_newer")])
+def test_a_store_of_other_software_is_told_apart(whole, tmp_path, version, told):
     folder = tmp_path / "store"
     shutil.copytree(whole.path, folder)
     with closing(sqlite3.connect(folder / "nodes.sqlite")) as connection:
-        connection.execute("PRAGMA user_version = 1")
-    assert reason(open_envelope_store, NodeStore, folder) == "store_older"
+        connection.execute(f"PRAGMA user_version = {version}")
+    assert reason(open_envelope_store, NodeStore, folder) == told
+    (folder / "nodes.sqlite").write_bytes(b"SQLite format 3\0" + bytes(2000))
+    assert reason(open_envelope_store, NodeStore, folder) == "store_damaged"
 
 
 def test_sums_do_not_depend_on_order_and_undo_each_other(whole, tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
+import sys
 from itertools import count
 from typing import NamedTuple
 
@@ -15,8 +17,8 @@ from support.reports import opened
 
 from aggregator.common import sealing
 from aggregator.nodes.dealer.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, Dealer
-from aggregator.nodes.dealer.issuing import party_secret
-from protocol.documents.envelope import keyid, read_envelope
+from aggregator.nodes.dealer.issuing import new_modulus, party_secret
+from protocol.documents.envelope import PAYLOAD_TYPES, keyid, read_envelope, seal
 from protocol.documents.masked_terms import unfit_modulus
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.masked.cipher import Unmasking, mask_all
@@ -222,17 +224,12 @@ def test_only_signed_documents_for_this_dealer_are_set_up(world, tmp_path):
 
 
 def test_documents_that_another_publisher_signed_are_refused(world):
-    from support.publisher import CAMPAIGN_KEY
-
-    from protocol.documents.envelope import PAYLOAD_TYPES, seal
-
     listed = signed_list(world.publisher, NODE_KEYS[:4])
     payload = read_envelope(world.campaign, "campaign").payload
     forged = seal(PAYLOAD_TYPES["campaign"], payload, [key(50)])
     refused(DocumentError, "bad_signature", world.dealer.setup, forged, listed, world.root)
     strange = seal(PAYLOAD_TYPES["nodes"], read_envelope(listed, "nodes").payload, [key(50)])
     refused(DocumentError, "bad_signature", world.dealer.setup, world.campaign, strange, world.root)
-    assert CAMPAIGN_KEY.public != key(50).public
 
 
 def test_a_copy_of_the_folder_releases_nothing_until_it_is_adopted(world, tmp_path):
@@ -262,17 +259,6 @@ def test_a_campaign_that_a_copy_does_not_know_gets_no_set_for_a_period_that_had_
         refused(PolicyError, "period_refused", adopted.release, world.request(IDS[:3]))
     with Dealer.open(copy, clock=lambda: NOW + DAY) as adopted:
         adopted.release(world.request(IDS[:3], PERIOD + 1))
-
-
-def test_a_backup_put_back_into_the_folder_is_refused(world, tmp_path):
-    world.setup()
-    backup = tmp_path / "backup"
-    shutil.copy(tmp_path / "dealer" / JOURNAL_FILE, backup)
-    world.dealer.release(world.request(IDS[:4]))
-    shutil.copy(backup, tmp_path / "restored")
-    (tmp_path / "restored").replace(tmp_path / "dealer" / JOURNAL_FILE)
-    refused(StorageError, "dealer_copied", Dealer.open, tmp_path / "dealer")
-    refused(StorageError, "dealer_copied", world.dealer.release, world.request(IDS[:3]))
 
 
 def test_another_machine_is_noticed(world, tmp_path, monkeypatch):
@@ -332,14 +318,9 @@ def test_damage_is_refused(world, tmp_path):
     world.setup()
     world.dealer.release(world.request(IDS[:4]))
     world.dealer.close()
-    journal = tmp_path / "dealer" / JOURNAL_FILE
-    import sqlite3
-
-    connection = sqlite3.connect(journal, isolation_level=None)
+    connection = sqlite3.connect(tmp_path / "dealer" / JOURNAL_FILE, isolation_level=None)
     for statement in ("DELETE FROM releases", "UPDATE releases SET period = period + 1"):
-        connection.execute("BEGIN")
         connection.execute(statement)
-        connection.execute("COMMIT")
         with Dealer.open(tmp_path / "dealer", clock=lambda: NOW) as dealer:
             refused(StorageError, "dealer_damaged", dealer.release, world.request(IDS[:3]))
     connection.close()
@@ -368,9 +349,5 @@ def test_secrets_differ_by_campaign_node_and_serial_and_fill_4224_bits():
 
 
 def test_a_modulus_needs_its_extra(monkeypatch):
-    import sys
-
-    from aggregator.nodes.dealer.issuing import new_modulus
-
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
     assert "masked" in refused(InputError, "missing_extra", new_modulus).detail

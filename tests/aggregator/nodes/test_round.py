@@ -1,7 +1,6 @@
 """From files of summaries to a signed model: in Python and on the command line."""
 
 import json
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -53,18 +52,6 @@ def test_a_model_of_the_nodes_records_is_signed(tmp_path, family):
         assert terms[1].mean == pytest.approx(MEANS, abs=0.06)
     frame = statistics.frame()
     assert (frame["low"] <= frame["estimate"]).sum() >= frame["low"].notna().sum()
-
-
-def test_models_of_any_order_of_arrival_are_equal_byte_for_byte(tmp_path):
-    made = round_of(tmp_path)
-    shutil.copytree(tmp_path / "work", tmp_path / "copy")
-    raws = []
-    for number, (work, files) in enumerate((("work", made.summaries), ("copy", made.summaries[::-1]))):
-        store = tmp_path / f"store {number}"
-        for file in files:
-            gathering.ingest(made.campaign, file, store, nodes=made.listed, now=NOW)
-        raws.append(gathering.make_model(tmp_path / work, store, now=NOW).raw)
-    assert raws[0] == raws[1]
 
 
 def test_the_smallest_batch_counts_nodes(tmp_path):
@@ -191,16 +178,6 @@ def test_robust_rules_are_for_summaries(tmp_path):
                          ("krum:3", "nodes_too_few"), ("trimmed-mean:0.1", "nodes_too_few")):  # fmt: skip
         with pytest.raises((InputError, PolicyError), match=reason):
             gathering.count(store, robust=rule)
-
-
-def test_a_robust_rule_needs_one_epsilon(tmp_path):
-    made = round_of(tmp_path)
-    other = summaries_of(made.document, made.nodes[:4], epsilon_micro=500_000)
-    (tmp_path / "other.hsn").write_bytes(b"".join(other))
-    store = taken(made, tmp_path, [tmp_path / "other.hsn", *made.summaries[4:]])
-    assert gathering.count(store).source.card()["epsilon_smallest"] == "0.5"
-    with pytest.raises(InputError, match="robust_unequal"):
-        gathering.count(store, robust="median")
 
 
 def test_nodes_of_the_sdk_are_added_and_the_model_predicts(tmp_path):

@@ -139,21 +139,6 @@ def test_of_a_party_with_two_messages_none_is_asked_for(made):
     assert made.store.rejected() == {"summary_conflict": 2}
 
 
-def test_order_repetition_and_files_do_not_matter(made, tmp_path):
-    for start in (0, 1, 2, 3):
-        made.take(*MESSAGES[start:], *MESSAGES[:start])
-    again = make_envelope_store(MaskedStore, tmp_path / "again", CAMPAIGN_FILE)
-    again.give_list(LIST)
-    again.give_book(BOOK)
-    for number, one in enumerate(reversed(MESSAGES)):
-        (tmp_path / f"{number}.hse").write_bytes(one)
-    again.ingest(sorted(tmp_path.glob("?.hse")), now=NOW + 2 * DAY)
-    assert again.request(PERIOD) == made.store.request(PERIOD)
-    for number, store in enumerate((made.store, again)):
-        store.export(tmp_path / f"out{number}")
-    assert (tmp_path / "out0").read_bytes() == (tmp_path / "out1").read_bytes()
-
-
 def test_several_periods_add(made):
     for period in (PERIOD, PERIOD + 1):
         made.take(*(message(node, period) for node in range(3)))

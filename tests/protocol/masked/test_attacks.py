@@ -1,14 +1,11 @@
 """Attacks of docs/math.md, section 8.7: each reads plaintexts of a toy of the paper's scheme and none of ours."""
 
 import random
-from itertools import combinations
-from math import gcd, lcm
+from math import lcm
 
 import pytest
-from support.masked_reference import MODULUS as LONG
-from support.masked_toys import OTHER_PRIME, PRIME, HoldsTheKey, KnownPlaintext, PrimeModulus, logarithm, symbol
+from support.masked_toys import OTHER_PRIME, PRIME, KnownPlaintext, PrimeModulus, logarithm, symbol
 
-from protocol.errors import DocumentError
 from protocol.masked.cipher import (
     PRODUCTS,
     Unmasking,
@@ -73,18 +70,6 @@ def test_of_our_modulus_no_public_exponent_shows_anything(exponent):
         assert not attack.learn(ours(plaintext, period), plaintext, CAMPAIGN, period, 0)
 
 
-def test_of_a_modulus_of_2048_bits_no_public_exponent_shows_anything():
-    sent = mask(PLAINTEXTS[0], SECRET, CAMPAIGN, 0, 0, LONG)
-    for exponent in (LONG - 1, LONG + 1):
-        assert logarithm(sent, exponent, LONG) is None
-
-
-def test_the_power_n_removes_the_plaintext_and_not_the_mask():
-    """C^N is H^(N·sk) whatever x is: it tells nothing of x."""
-    for plaintext in PLAINTEXTS:
-        assert power(ours(plaintext, 1), COMPOSITE, COMPOSITE**2) == power(ours(0, 1), COMPOSITE, COMPOSITE**2)
-
-
 def test_whoever_knows_the_factors_has_the_attack_again():
     """Why the dealer throws p and q away: with them N is no better than a prime."""
     attack = KnownPlaintext(lcm(PRIME - 1, OTHER_PRIME - 1), COMPOSITE, base)
@@ -101,21 +86,6 @@ def test_a_key_used_twice_in_one_period_shows_the_difference():
         assert (ours(700, 3) * power(other, -1, COMPOSITE**2) % COMPOSITE**2) % COMPOSITE != 1
 
 
-def test_the_jacobi_symbol_of_a_ciphertext_is_that_of_its_mask_alone():
-    """It tells whether the key is even, if the base's symbol is −1, and nothing of the plaintext."""
-    for period, plaintext in enumerate(PLAINTEXTS):
-        of_base = symbol(base(CAMPAIGN, period, 0), COMPOSITE)
-        assert symbol(ours(plaintext, period), COMPOSITE) == (of_base if SECRET % 2 else 1)
-        assert symbol(ours(plaintext, period), COMPOSITE) == symbol(ours(0, period), COMPOSITE)
-
-
-def test_the_symbol_is_legendre_s():
-    for modulus in (3, 7, 11, 101):
-        for value in range(modulus):
-            assert symbol(value, modulus) % modulus == pow(value, (modulus - 1) // 2, modulus)
-    assert symbol(6, 9) == 0
-
-
 NUMBERS = [0, 1, 2, 4, 5, 6, 9, 10]
 
 
@@ -130,18 +100,6 @@ def test_products_without_squares_show_a_bit_of_every_number():
     assert set(shown.values()) == {1, -1}
 
 
-def test_products_with_a_base_that_is_no_square_show_it_too():
-    """Every key has one parity, so in the periods whose base is no square the symbol is turned, or not, throughout."""
-    for secret in (SECRET, SECRET + 1):
-        turned = set()
-        for period, value in enumerate(NUMBERS):
-            drawn = expanded(PRODUCTS, CAMPAIGN, period, 0) % SAFE_PRIME
-            sent = (value + 1) * power(drawn, secret, SAFE_PRIME) % SAFE_PRIME
-            if symbol(drawn, SAFE_PRIME) == -1:
-                turned.add(symbol(sent, SAFE_PRIME) * symbol(value + 1, SAFE_PRIME))
-        assert turned == {-1 if secret % 2 else 1}
-
-
 def test_our_products_are_squares_whatever_the_number():
     for period, value in enumerate(NUMBERS):
         sent = mask_number(value, 20, SECRET % ORDER, CAMPAIGN, period, 0)
@@ -154,44 +112,6 @@ VALUES = [31, 4, 159, 26, 535, 8]
 SENT = [ours(value, 9, secret) for value, secret in zip(VALUES, SECRETS, strict=True)]
 
 
-def test_an_aggregator_that_holds_a_key_of_its_own_reads_every_node():
-    """It calls a node missing that has reported. The difference of two sums is the node's value."""
-    toy = HoldsTheKey(SECRETS, base(CAMPAIGN, 9, 0), COMPOSITE)
-    everybody = toy.total(SENT, set())
-    assert everybody == sum(VALUES)
-    assert [everybody - toy.total(SENT, {place}) for place in range(6)] == VALUES
-
-
-@pytest.mark.parametrize("released", [range(6), (0, 2, 3, 5)], ids=["all", "four"])
-def test_one_release_per_period_opens_one_set(released):
-    """With the release of the same period no other set opens, nor products and quotients of all ciphertexts with it."""
-    [element] = release_elements(sum(SECRETS[place] for place in released), CAMPAIGN, 9, 1, COMPOSITE)
-    for size in range(7):
-        for places in combinations(range(6), size):
-            unmasking = Unmasking(COMPOSITE, 1)
-            for place in places:
-                unmasking.add([SENT[place]])
-            if places == tuple(released):
-                assert unmasking.opened([element]) == [sum(VALUES[place] for place in places)]
-                continue
-            for raised in (1, -1, 2):
-                with pytest.raises(DocumentError, match="mask_mismatch"):
-                    unmasking.opened([power(element, raised, COMPOSITE**2)])
-
-
-def test_releases_of_two_periods_do_not_combine():
-    """The set loses one node from one period to the next. The values changed, and the old mask does not fit."""
-    first = release_elements(sum(SECRETS), CAMPAIGN, 9, 1, COMPOSITE)[0]
-    second = release_elements(sum(SECRETS[1:]), CAMPAIGN, 10, 1, COMPOSITE)[0]
-    for element in (first, second, first * second, first * power(second, -1, COMPOSITE**2)):
-        for sent in (SENT[:1], SENT[1:]):
-            unmasking = Unmasking(COMPOSITE, 1)
-            for ciphertext in sent:
-                unmasking.add([ciphertext])
-            with pytest.raises(DocumentError, match="mask_mismatch"):
-                unmasking.opened([element])
-
-
 def test_two_sets_of_one_period_would_show_the_difference():
     """Why the dealer's journal is durable: a second release of one period is one node's value."""
     first = release_elements(sum(SECRETS), CAMPAIGN, 9, 1, COMPOSITE)[0]
@@ -199,7 +119,3 @@ def test_two_sets_of_one_period_would_show_the_difference():
     unmasking = Unmasking(COMPOSITE, 1)
     unmasking.add([SENT[0]])
     assert unmasking.opened([first * power(second, -1, COMPOSITE**2)]) == VALUES[:1]
-
-
-def test_the_modulus_of_the_tests_has_factors_that_do_not_divide_its_order():
-    assert gcd(COMPOSITE, (PRIME - 1) * (OTHER_PRIME - 1)) == 1

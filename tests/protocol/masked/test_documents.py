@@ -12,9 +12,7 @@ from support.masked import (
     any_ciphertexts,
     book,
     book_of,
-    fixed_entropy,
     masked_campaign,
-    masked_payload,
     message_of,
     secret_of,
 )
@@ -22,15 +20,13 @@ from support.nodes import NODE_KEYS, PERIOD, node_campaign, plain_sums, summary_
 from support.nodes import TERMS as CLEAR
 from support.publisher import NOW, Publisher, key
 
-from protocol import canonical
-from protocol.document import check_understood
-from protocol.documents.campaign import DISCRETE, UNDERSTOOD, build_payload, parse_campaign
+from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import keyid
-from protocol.documents.masked_terms import ciphertexts_needed, least_slot_bits, unfit_modulus
+from protocol.documents.masked_terms import ciphertexts_needed, least_slot_bits
 from protocol.errors import DocumentError, InputError
-from protocol.masked.costs import ciphertexts_of, delta_of, least_parties, ranges_of
+from protocol.masked.costs import ciphertexts_of, ranges_of
 from protocol.masked.keys import MaskedKey, build_key_book, open_key, own_key, read_key_book, seal_key
-from protocol.masked.message import MessageSet, build_message, judge_message, parse_message, read_message
+from protocol.masked.message import MessageSet, build_message, judge_message
 from protocol.masked.release import Request, build_release, build_request, check_answers, parse_request, read_release
 from protocol.nodes.summary import (
     SummarySet,
@@ -53,68 +49,11 @@ POOL = [
     message_of(CAMPAIGN, 0, 1, PERIOD + 1),
     message_of(OTHER, 0),
 ]
-MESSAGES = st.lists(st.sampled_from(POOL), max_size=8)
 
 
 def refused(action, *arguments):
     error = failure(action, *arguments)
     return None if error is None else error.reason
-
-
-def test_the_terms_of_a_campaign_are_read_as_they_were_built():
-    found = masked_campaign(
-        masked=TERMS._replace(noise="diluted", delta_pico=5, colluding_micro=0, unit="party", slot_bits=48)
-    )
-    assert found.masked == TERMS._replace(noise="diluted", delta_pico=5, unit="party", slot_bits=48)
-    assert found.nodes.max_records == 1000
-    assert found.header.crit == ("nodes", "masked")
-    assert not found.ended
-    assert node_campaign().masked is None
-
-
-def test_a_reader_that_does_not_know_masked_sums_refuses_the_campaign():
-    header = CAMPAIGN.header
-    check_understood(header, UNDERSTOOD)
-    assert refused(check_understood, header, UNDERSTOOD - {"masked"}) == "unknown_crit"
-
-
-def test_a_campaign_in_the_clear_has_the_same_bytes_as_before():
-    """The payload of a campaign for nodes without ``masked`` has no new key, and the same crit."""
-    body = canonical.unpack(masked_payload())
-    clear = {name: value for name, value in body.items() if name != "masked"} | {"crit": ["nodes"]}
-    found = parse_campaign(canonical.pack(clear))
-    assert found.masked is None
-    again = build_payload(
-        found.header._replace(crit=()),
-        found.stated,
-        (),
-        epsilon_micro=found.epsilon_micro,
-        purpose=found.purpose,
-        contact=found.contact,
-        time_precision=found.time_precision,
-        min_batch_size=found.min_batch_size,
-        fit=found.fit,
-        nodes=found.nodes,
-    )
-    assert again == canonical.pack(clear)
-
-
-def test_terms_without_nodes_can_not_be_built():
-    publisher = Publisher()
-    found = CAMPAIGN
-    with pytest.raises(DocumentError, match="invalid_campaign"):
-        build_payload(
-            publisher.header("wards"),
-            publisher.schema,
-            (),
-            epsilon_micro=0,
-            purpose="",
-            contact="",
-            time_precision=found.time_precision,
-            min_batch_size=1,
-            fit=found.fit,
-            masked=TERMS,
-        )
 
 
 def test_a_masked_campaign_takes_no_sums_in_the_clear_and_the_other_way_round():
@@ -135,14 +74,6 @@ def test_a_book_of_another_campaign_judges_no_message():
     assert refused(judge_message, POOL[0], CAMPAIGN, listed, book(OTHER), NOW) == "unrecognized_campaign"
 
 
-def test_sensitivities_by_unit():
-    party = masked_campaign(masked=TERMS._replace(unit="party", slot_bits=48))
-    kinds = {
-        (subject.kind, delta_of(CAMPAIGN, subject), delta_of(party, subject)) for subject in released_vectors(party)
-    }
-    assert kinds == {("class", 1, 1000), ("cell", 1, 1000), ("moment", 65536, 65_536_000)}
-
-
 @given(st.integers(1, 1 << 40), st.integers(2, 65536), st.integers(40, 10**9), st.sampled_from(["record", "party"]))
 def test_the_least_slot_is_the_smallest_that_holds_every_total(records, parties, epsilon, unit):
     """Without the code: doubled sums of all parties at both ends, compared with powers of two."""
@@ -161,25 +92,6 @@ def test_the_number_of_ciphertexts(numbers, eighths):
     each = 2000 // (8 * eighths)
     needed = ciphertexts_needed(numbers, 8 * eighths)
     assert (needed - 1) * each < numbers <= needed * each
-
-
-@given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(2, 65536))
-def test_a_least_set_holds_enough_honest_parties_besides_the_colluders(honest, colluding, count):
-    colluding = min(colluding, 10**6 - honest)
-    least = least_parties(TERMS._replace(honest_micro=honest, colluding_micro=colluding), count)
-    most_colluders = colluding * count // 10**6
-    assert 1 <= least <= count
-    assert (least - most_colluders) * 10**6 >= honest * count
-    assert (least - most_colluders - 1) * 10**6 < honest * count
-
-
-@examples(30)
-@given(st.integers(0, 300), WORDS, ELEMENTS)
-def test_a_message_is_read_as_it_was_built(days, serial, number):
-    raw = build_message(CAMPAIGN, NODE_KEYS[1], PERIOD + days, serial, [number])
-    envelope, found = read_message(raw)
-    assert found[:5] == (CAMPAIGN.id, IDS[1], PERIOD + days, serial, (number,))
-    assert parse_message(envelope.payload) == found
 
 
 @pytest.mark.parametrize("numbers", [[], [2, 3], [0], [MODULUS], [MODULUS**2], [-1], [1 << 4096]])
@@ -213,29 +125,6 @@ def test_only_the_dealer_of_the_campaign_signs():
     assert refused(build_release, CAMPAIGN, DEALER, request, [0]) == "invalid_release"
 
 
-@examples(20)
-@given(st.integers(0, (1 << 4224) - 1), WORDS, st.integers(1, 65536), st.integers(0, 4))
-def test_only_its_node_opens_a_sealed_key(secret, serial, u, node):
-    public = NODE_KEYS[node].public
-    sealed = seal_key(public, CAMPAIGN.id, keyid(public), serial, u, secret)
-    assert open_key(sealed, NODE_KEYS[node], CAMPAIGN.id) == (serial, u, secret)
-    assert refused(open_key, sealed, NODE_KEYS[(node + 1) % 5], CAMPAIGN.id) == "invalid_keys"
-    assert refused(open_key, sealed, NODE_KEYS[node], OTHER.id) == "invalid_keys"
-    assert sealed != seal_key(public, CAMPAIGN.id, keyid(public), serial, u, secret)
-
-
-@examples(20)
-@given(st.integers(0, 600), st.integers(0, 7))
-def test_no_bit_of_a_sealed_key_can_be_changed(place, bit):
-    public = NODE_KEYS[0].public
-    sealed = seal_key(public, CAMPAIGN.id, keyid(public), 1, 2, secret_of(1), fixed_entropy(1))
-    changed = sealed[:place] + bytes([sealed[place] ^ 1 << bit]) + sealed[place + 1 :]
-    error = failure(open_key, changed, NODE_KEYS[0], CAMPAIGN.id)
-    # X25519 ignores the top bit of a public key, but the box's nonce depends on it.
-    assert error is not None
-    assert error.reason == "invalid_keys"
-
-
 @pytest.mark.parametrize("sealed", [b"", bytes(10), bytes(48), bytes(647)])
 def test_a_box_of_any_length_is_refused_with_a_reason(sealed):
     assert refused(open_key, sealed, NODE_KEYS[0], CAMPAIGN.id) == "invalid_keys"
@@ -258,27 +147,6 @@ def test_a_key_book_is_read_as_it_was_built():
     assert refused(build_key_book, small, DEALER, 1, 1, found.parties) == "invalid_keys"
 
 
-def united(*files):
-    found = MessageSet()
-    for file in files:
-        found = found.union(MessageSet.from_bytes(b"".join(file)))
-    return found
-
-
-@examples(40)
-@given(MESSAGES, MESSAGES, MESSAGES)
-def test_union_of_messages_is_associative_commutative_and_idempotent(one, two, three):
-    a, b, c = united(one), united(two), united(three)
-    assert a.union(b).union(c) == a.union(b.union(c)) == united([*three, *two, *one])
-    assert a.union(b) == b.union(a)
-    assert a.union(a) == a == a.union(MessageSet())
-    whole = a.union(b).union(c)
-    assert whole.to_bytes() == united([*two, *three, *one, *one]).to_bytes()
-    assert MessageSet.from_bytes(whole.to_bytes()) == whole
-    conflicts = {read_message(raw)[1].place for raw in whole.counting()} & set(whole.conflicts())
-    assert conflicts == set()
-
-
 def test_sets_of_messages_and_of_summaries_are_never_equal_and_take_only_their_own():
     assert MessageSet() != SummarySet()
     mixed = POOL[0] + summary_of(node_campaign(terms=CLEAR)) + POOL[4]
@@ -299,9 +167,3 @@ def test_errors_say_no_secret_and_have_one_line():
         assert "\n" not in str(error.value)
         assert error.value.__cause__ is None
         assert error.value.__context__ is None
-
-
-def test_the_modulus_of_the_tests_is_fit_and_its_neighbours_are_not():
-    assert unfit_modulus(MODULUS) == ""
-    assert unfit_modulus(MODULUS + 1) != ""
-    assert unfit_modulus(MODULUS >> 1) != ""

@@ -210,11 +210,6 @@ def test_a_whole_copy_or_more_has_the_ratio_of_epsilon_and_less_has_not(q):
         assert largest_ratio(shape, q)[0] > 1 / q
 
 
-def test_the_law_of_the_test_is_that_of_a_discrete_laplace_number():
-    for k, (low, high) in enumerate(law(Fraction(1), Q, 5)):
-        assert low < Q**k / (1 - Q**2) < high < low * (1 + Fraction(1, 10**25))
-
-
 CASES = [(RECORD, DISCRETE, False), (RECORD, GAUSSIAN, True), (PARTY, DISCRETE, False), (PARTY, GAUSSIAN, True)]
 
 

@@ -49,12 +49,6 @@ def test_a_key_book_of_64_mebibytes_is_refused_before_anything_is_copied(campaig
         assert peak < 100_000
 
 
-def test_the_largest_files_follow_from_the_campaign():
-    assert largest_file("keys", SMALL) == 700 * 100 + 1024
-    assert largest_file("keys", LARGEST) == 700 * 65536 + 1024 < SIZE_LIMITS["keys"]
-    assert largest_file("release", SMALL) == 8 * 100 + 512 + 1024
-
-
 def test_the_largest_book_that_a_campaign_allows_is_read():
     """Serial numbers of five bytes make the longest entries."""
     count = 2000
@@ -95,21 +89,6 @@ def test_a_payload_of_very_many_values_is_refused_before_they_are_made(filling):
         reason, peak = reading(parse, raw)
         assert reason == "malformed"
         assert peak < 100_000
-
-
-def test_a_book_with_a_wrong_last_party_costs_no_more_than_a_good_one():
-    parties = boxes(1000)
-    good = build_key_book(LARGE, DEALER, 1, 1, parties)
-    body = canonical.unpack(read_envelope_payload(good))
-    last = max(body["parties"])
-    body["parties"][last][1] = 0
-    reason, peak = reading(parse_key_book, canonical.pack(body))
-    assert reason == "invalid_keys"
-    assert peak < 6.5 * len(good)
-
-
-def read_envelope_payload(raw):
-    return canonical.unpack(raw)[2]
 
 
 def test_a_request_or_release_that_is_too_long_is_refused_before_it_is_read():
@@ -158,13 +137,6 @@ def test_work_is_proportional_to_a_file_of_messages(name):
         assert sum(piece.length for piece in pieces) == len(HOSTILE[name]) * count
     assert steps[1] <= 4.4 * steps[0] + 1000
     assert steps[1] <= 30 * len(HOSTILE[name]) * 4
-
-
-def test_a_file_cut_anywhere_loses_only_its_last_message():
-    one, two = message_of(SMALL), message_of(SMALL, 1)
-    for end in range(1, len(two), 7):
-        pieces = [(piece.length, piece.reason) for piece in read_summaries(one + two[:end], "masked")]
-        assert pieces == [(len(one), None), (end, "truncated")]
 
 
 def test_books_cut_or_changed_anywhere_are_refused():

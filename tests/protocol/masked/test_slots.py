@@ -33,12 +33,6 @@ def test_sums_of_plaintexts_are_plaintexts_of_the_sums(table):
     assert all(abs(total) < 2**2000 for total in totals)
 
 
-def test_three_hundred_counts_have_six_plaintexts_of_fifty_slots():
-    slots = Slots(40)
-    assert (slots.each, slots.plaintexts(300)) == (50, 6)
-    assert slots.pack([1, 2, -1]) == [1 + 2 * 2**40 - 2**80]
-
-
 @pytest.mark.parametrize("bits", [40, 48, 200])
 def test_a_number_fits_up_to_half_its_slot(bits):
     slots, limit = Slots(bits), 2 ** (bits - 1)
