@@ -1,7 +1,6 @@
 """Masked sums: nodes encrypt their noisy sums so that an aggregator can decrypt the total and nothing else.
 
-A campaign with ``masked``, the dealer's key book, a node's numbers and its secret key go in; signed messages of
-ciphertexts come out. From the messages of a set of nodes, and the dealer's release for exactly that set, follow the
-totals of the numbers. Nothing here opens a file, reads a clock or chooses where random bytes come from. Source:
-docs/math.md, section 6, and docs/formats.md, sections 5 and 6.
+In: a masked campaign, the dealer's key book, a node's numbers and key. Out: signed messages of ciphertexts, and from
+the messages of a set of nodes with the dealer's release for that set the totals. Nothing here opens a file or reads a
+clock. Source: docs/math.md, section 6; docs/formats.md, sections 5 and 6.
 """

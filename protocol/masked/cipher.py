@@ -7,17 +7,9 @@ sk_i the key of node i:
     R_j     = H(t, j)^{−Σ_{i∈A} sk_i} mod N²                     (the dealer's release for the set A)
     V_j     = R_j · Π_{i∈A} C_{i,j} mod N² = 1 + (Σ_{i∈A} x_i mod N)·N
 
-V_j ≡ 1 modulo N, or something does not belong together: ``mask_mismatch``. Nodes run :func:`mask`, the dealer
-:func:`new_secret` and :func:`release_elements`, the aggregator :class:`Unmasking`.
-
-The group of sums is Z*_{N²} for the modulus N = pq of a campaign, 2048 bits, of which nobody knows p and q.
-:mod:`research.products` uses another group: the squares modulo the prime p of RFC 3526, group 14. A base H is a hash of
-campaign, period and the running number of the ciphertext. So nobody chooses it, and it is new for each ciphertext of a
-node.
-
-Powers take nearly all of the time. With gmpy2 installed they are about nine times as fast. Neither gmpy2's nor Python's
-power takes constant time: whoever can measure the processor while a node encrypts may learn about the exponent.
-Source: docs/math.md, section 6; docs/decisions/0085.
+If V_j is not 1 modulo N, something does not belong together: ``mask_mismatch``. N = pq has 2048 bits, and nobody knows
+p and q. Neither gmpy2's nor Python's power takes constant time: whoever can measure the processor while a node encrypts
+may learn about its key. Source: docs/math.md, section 6; docs/decisions/masked-sums.md.
 """
 
 from __future__ import annotations
@@ -83,11 +75,6 @@ def wide_each(raw: bytes, size: int) -> Iterator[int]:
 def power(base: int, exponent: int, modulus: int) -> int:
     """Return base^exponent mod modulus, of {0 … modulus − 1}, as a plain ``int``.
 
-    Args:
-        base: any integer.
-        exponent: any integer. For a negative one the base must have an inverse.
-        modulus: at least 2.
-
     Raises:
         InputError: ``not_invertible``: the exponent is negative, and base and modulus have a common divisor.
     """
@@ -101,13 +88,8 @@ def expanded(tag: bytes, campaign_id: bytes, period: int, number: int) -> int:
     """Hash campaign, period and number of the ciphertext into an integer of 4352 bits.
 
     It is the big-endian integer of ‖_{i=0}^{16} SHA-256(u32(i) ‖ tag ‖ campaign id ‖ u32(period) ‖ u32(number)), where
-    u32 is four big-endian bytes.
-
-    Args:
-        tag: purpose and version: :data:`SUMS` or :data:`PRODUCTS`.
-        campaign_id: 32 bytes.
-        period: the campaign's period, 0 … 2^32 − 1.
-        number: the ciphertext's running number within a message, from 0.
+    u32 is four big-endian bytes. ``tag`` is :data:`SUMS` or :data:`PRODUCTS`; ``number`` counts the ciphertexts of a
+    message from 0.
 
     Raises:
         InputError: ``argument_invalid``: the id is not 32 bytes, or period or number is not from 0 to 2^32 − 1.
@@ -122,23 +104,14 @@ def expanded(tag: bytes, campaign_id: bytes, period: int, number: int) -> int:
 
 
 def hash_to_group(campaign_id: bytes, period: int, number: int, modulus: int) -> int:
-    """Return H, the base of one ciphertext of sums: :func:`expanded` with the tag :data:`SUMS`, mod N².
-
-    Args:
-        campaign_id: 32 bytes.
-        period: the campaign's period.
-        number: the ciphertext's running number within a message, from 0.
-        modulus: N, the campaign's modulus.
-    """
+    """Return H, the base of one ciphertext: :func:`expanded` with the tag :data:`SUMS`, mod N², N = ``modulus``."""
     return expanded(SUMS, campaign_id, period, number) % (modulus * modulus)
 
 
 def below(bound: int, entropy: Callable[[int], bytes]) -> int:
     """Draw an integer uniformly from {0 … bound − 1}, exactly, by rejection.
 
-    Args:
-        bound: at least 1.
-        entropy: returns as many secret random bytes as it is asked for, like ``os.urandom``.
+    ``entropy`` returns as many secret random bytes as it is asked for, like ``os.urandom``.
 
     Raises:
         InputError: ``argument_invalid``: the source returned another number of bytes.
@@ -155,11 +128,7 @@ def below(bound: int, entropy: Callable[[int], bytes]) -> int:
 
 
 def secret_bytes(size: int, entropy: Callable[[int], bytes]) -> int:
-    """Draw an integer uniformly from {0 … 256^size − 1}.
-
-    Raises:
-        InputError: ``argument_invalid``: the source returned another number of bytes.
-    """
+    """Draw an integer uniformly from {0 … 256^size − 1}. Arguments and errors are those of :func:`below`."""
     raw = entropy(size)
     if len(raw) != size:
         raise _other_length(size)
@@ -177,14 +146,7 @@ SECRET_BYTES = SECRET_BITS // 8
 
 
 def new_secret(entropy: Callable[[int], bytes]) -> int:
-    """Draw a node's key, uniformly from [0, 2^4224).
-
-    Args:
-        entropy: returns as many secret random bytes as it is asked for, like ``os.urandom``.
-
-    Raises:
-        InputError: ``argument_invalid``: the source returned another number of bytes.
-    """
+    """Draw a node's key, uniformly from [0, 2^4224). Argument and errors are those of :func:`below`."""
     return secret_bytes(SECRET_BYTES, entropy)
 
 
@@ -196,10 +158,7 @@ def mask(plaintext: int, secret: int, campaign_id: bytes, period: int, number: i
     Args:
         plaintext: x, any integer; only x mod N can be decrypted.
         secret: the node's key.
-        campaign_id: 32 bytes.
-        period: the campaign's period.
-        number: the ciphertext's running number within the message, from 0. It determines the base H
-            (:func:`hash_to_group`).
+        campaign_id, period, number: they determine the base H (:func:`hash_to_group`).
         modulus: N, the campaign's modulus.
     """
     square = modulus * modulus
@@ -208,28 +167,21 @@ def mask(plaintext: int, secret: int, campaign_id: bytes, period: int, number: i
 
 
 def mask_all(plaintexts: Sequence[int], secret: int, campaign_id: bytes, period: int, modulus: int) -> list[int]:
-    """Encrypt a node's plaintexts of one period with :func:`mask`.
-
-    The running numbers of the ciphertexts are 0, 1, ….
-    """
+    """Encrypt a node's plaintexts of one period with :func:`mask`, for the numbers 0, 1, … of ciphertexts."""
     return masked_with(plaintexts, pads(secret, campaign_id, period, len(plaintexts), modulus), modulus)
 
 
 def pads(secret: int, campaign_id: bytes, period: int, count: int, modulus: int) -> list[int]:
     """Return the pads H^secret mod N² for the numbers 0 … count − 1: the slow part of :func:`mask_all`.
 
-    H is the base of a number (:func:`hash_to_group`), N is ``modulus``. A pad is as secret as the key, and serves for
-    one ciphertext.
+    A pad is as secret as the key, and serves for one ciphertext.
     """
     square = modulus * modulus
     return [power(hash_to_group(campaign_id, period, number, modulus), secret, square) for number in range(count)]
 
 
 def masked_with(plaintexts: Sequence[int], pads: Sequence[int], modulus: int) -> list[int]:
-    """Return the ciphertexts (1 + (x mod N)·N) · pad mod N²: the quick part of :func:`mask_all`.
-
-    x is a plaintext, N is ``modulus``.
-    """
+    """Return the ciphertexts (1 + (x mod N)·N) · pad mod N², x a plaintext: the quick part of :func:`mask_all`."""
     square = modulus * modulus
     return [(1 + x % modulus * modulus) * pad % square for x, pad in zip(plaintexts, pads, strict=True)]
 
@@ -239,8 +191,7 @@ def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: i
 
     Args:
         secrets_sum: Σ of the keys of the set, over the integers.
-        campaign_id: 32 bytes.
-        period: t, the campaign's period. H(t, j) is the base of :func:`hash_to_group`.
+        campaign_id, period: they determine the bases H(t, j) (:func:`hash_to_group`).
         count: the number of ciphertexts of a message.
         modulus: N, the campaign's modulus.
 
@@ -254,8 +205,7 @@ def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: i
 def are_units(elements: Iterable[int], modulus: int) -> bool:
     """Return whether all elements have an inverse modulo N = ``modulus``, as every honest ciphertext and release has.
 
-    One element without an inverse would make each product with it undecryptable, also after it was taken out again. The
-    check is one greatest common divisor, of N and the product of all elements.
+    One element without an inverse would make each product with it undecryptable, also after it was taken out again.
     """
     product, divisor = wide(1), wide(modulus)
     for element in elements:
@@ -264,13 +214,10 @@ def are_units(elements: Iterable[int], modulus: int) -> bool:
 
 
 class Unmasking:
-    """The running products of the ciphertexts of a set of nodes, and their decryption.
+    """The running products of the ciphertexts of a set of nodes, and their decryption. Run by the aggregator.
 
-    Adding or removing a node costs one product modulo N² per ciphertext, whatever the number of other nodes.
-
-    Args:
-        modulus: N, the campaign's modulus.
-        count: the number of ciphertexts of a message.
+    ``modulus`` is N, ``count`` the number of ciphertexts of a message. All methods raise DocumentError
+    ``mask_mismatch`` for another number of ciphertexts.
     """
 
     __slots__ = ("_added", "_modulus", "_removed", "_size", "_square")
@@ -283,45 +230,30 @@ class Unmasking:
         self._removed = [wide(1)] * count
 
     def add(self, ciphertexts: Sequence[int]) -> None:
-        """Take in all ciphertexts of one node. A node that is added twice is not noticed before :meth:`opened`.
-
-        Raises:
-            DocumentError: ``mask_mismatch``: another number of ciphertexts than ``count``.
-        """
+        """Take in all ciphertexts of one node. A node that is added twice is not noticed before :meth:`opened`."""
         self._check(ciphertexts)
         self._multiply(self._added, ciphertexts)
 
     def add_bytes(self, ciphertexts: bytes) -> None:
-        """Take in all ciphertexts of one node from their stored form: big-endian numbers of equal length, joined.
-
-        Raises:
-            DocumentError: ``mask_mismatch``: the bytes are not ``count`` numbers of the length of N².
-        """
+        """Take in all ciphertexts of one node from their stored form: big-endian numbers of equal length, joined."""
         if len(ciphertexts) != len(self._added) * self._size:
             raise DocumentError("mask_mismatch", f"{len(self._added)} ciphertexts of {self._size} bytes are expected")
         self._multiply(self._added, wide_each(ciphertexts, self._size))
 
     def remove(self, ciphertexts: Sequence[int]) -> None:
-        """Take out all ciphertexts of a node that was added.
-
-        Raises:
-            DocumentError: ``mask_mismatch``: another number of ciphertexts than ``count``.
-        """
+        """Take out all ciphertexts of a node that was added."""
         self._check(ciphertexts)
         self._multiply(self._removed, ciphertexts)
 
     def opened(self, released: Sequence[int]) -> list[int]:
         """Decrypt the sums of the plaintexts of all nodes that were added and not removed. Nothing is changed.
 
-        Args:
-            released: the elements of the dealer's release for exactly this set of nodes and this period.
-
-        Returns:
-            one integer of (−N/2, N/2) per ciphertext of a message: the sums modulo the campaign's modulus N.
+        ``released`` are the elements of the dealer's release for exactly this set of nodes and this period. The result
+        is one integer of (−N/2, N/2) per ciphertext of a message: the sums modulo N.
 
         Raises:
-            DocumentError: ``mask_mismatch``: release, set, period and ciphertexts do not belong together, or one of
-                them was changed.
+            DocumentError: ``mask_mismatch``: release, set, period and ciphertexts do not belong together, or one was
+                changed.
         """
         self._check(released)
         return [

@@ -1,13 +1,8 @@
 """Readers of the fields that messages, key books, requests and releases share; and numbers packed into plaintexts.
 
-A plaintext holds several signed numbers v_s, in *slots* of w bits, ⌊2000/w⌋ slots in each plaintext:
-
-    x = Σ_s v_s · 2^(w·s),  s = 0 … ⌊2000/w⌋ − 1
-
-x is linear in the numbers: the sum of several nodes' plaintexts is the plaintext of the sums, also if a single x is
-negative, and whatever the numbers are. A total is read back if each |Σ v_s| < 2^(w−1). The slots leave 48 of the 2048
-bits of the modulus N free, and what is above the last used slot must be 0 in a total.
-Source: docs/formats.md, section 6; docs/math.md, section 6.
+A plaintext holds signed numbers v_s in *slots* of w bits: x = Σ_s v_s · 2^(w·s), s = 0 … ⌊2000/w⌋ − 1. The sum of
+several nodes' plaintexts is the plaintext of the sums. A total is read back if each |Σ v_s| < 2^(w−1); what is above
+the last used slot must be 0. Source: docs/formats.md and docs/math.md, section 6.
 """
 
 from __future__ import annotations
@@ -35,16 +30,10 @@ SPACE = PLAINTEXT_BITS
 class Slots:
     """The layout of numbers in plaintexts: how many bits a slot has, and how many slots a plaintext.
 
-    Args:
-        bits: w, the bits of one slot, 2 … ``space``.
-        space: bits of a plaintext; smaller ones are for tests with a short modulus.
-
     Attributes:
-        bits: w.
+        bits: w, the bits of one slot, 2 … ``space``, the bits of a plaintext (less in tests); else
+            ``argument_invalid``.
         each: the number of slots in one plaintext.
-
-    Raises:
-        InputError: ``argument_invalid``: w is not from 2 to ``space``.
     """
 
     __slots__ = ("bits", "each")
@@ -60,17 +49,11 @@ class Slots:
         return -(-count // self.each)
 
     def pack(self, numbers: Sequence[int]) -> list[int]:
-        """Lay out numbers, each of them checked against its slot.
-
-        Args:
-            numbers: integers of any sign, at least one.
-
-        Returns:
-            the plaintexts, in order; their number is that of :meth:`plaintexts`. A plaintext may be negative.
+        """Lay out at least one number in plaintexts, of which each may be negative.
 
         Raises:
-            InputError: ``slot_overflow``: a number is not of |v| < 2^(w−1), w = ``bits``. The text names the position,
-                not the number.
+            InputError: ``slot_overflow``: a number is not of |v| < 2^(w−1), w = ``bits``. The text names its position
+                alone.
         """
         limit = 1 << (self.bits - 1)
         for place, value in enumerate(numbers):
@@ -79,11 +62,11 @@ class Slots:
         return self.spread(numbers)
 
     def spread(self, numbers: Sequence[int]) -> list[int]:
-        """Lay out numbers of any size, without a check: :meth:`pack` for noise.
+        """Lay out numbers of any size, without a check: :meth:`pack` for noise, which has no bound.
 
-        Noise has no bound. The plaintext of exact numbers plus noise is ``pack(numbers)`` + ``spread(noise)``, entry by
-        entry. A refusal that depends on the noise would tell something that the noise does not hide. A number too large
-        for its slot changes the numbers beside it in the total; it does not change what the total tells about a record.
+        The plaintext of exact numbers plus noise is ``pack(numbers)`` + ``spread(noise)``. A refusal that depends on
+        the noise would tell something that the noise does not hide. A number too large for its slot changes the numbers
+        beside it.
         """
         return [
             sum(value << (self.bits * slot) for slot, value in enumerate(numbers[start : start + self.each]))
@@ -91,20 +74,10 @@ class Slots:
         ]
 
     def unpack(self, plaintexts: Sequence[int], count: int) -> list[int]:
-        """Read numbers back from totals of plaintexts.
-
-        The lowest w = ``bits`` bits are taken as a signed number and subtracted, the rest is shifted, and so on.
-
-        Args:
-            plaintexts: signed totals of plaintexts, in order.
-            count: how many numbers were packed.
-
-        Returns:
-            ``count`` integers of [−2^(w−1), 2^(w−1)).
+        """Read ``count`` numbers of [−2^(w−1), 2^(w−1)) back from totals of plaintexts, w = ``bits``.
 
         Raises:
-            DocumentError: ``mask_mismatch``: another number of plaintexts than ``count`` numbers have, or a remainder
-                after the last used slot.
+            DocumentError: ``mask_mismatch``: another number of plaintexts, or a remainder after the last used slot.
         """
         if len(plaintexts) != self.plaintexts(count):
             raise DocumentError("mask_mismatch", f"{count} numbers have {self.plaintexts(count)} plaintexts")
@@ -134,11 +107,7 @@ WORD = 1 << 32
 def read_map(payload: bytes, keys: Collection[str], max_items: int, what: str) -> dict[str, Any]:
     """Parse a payload that is a canonical map of exactly these keys and of the formats' version.
 
-    Args:
-        payload: the bytes.
-        keys: of the map; ``spec`` is one of them.
-        max_items: largest number of values, keys and containers included.
-        what: name of the payload in the texts of errors.
+    ``max_items`` is the largest number of values, keys and containers included; ``what`` names the payload in errors.
 
     Raises:
         DocumentError: ``malformed``, ``unsupported_version``.
@@ -154,11 +123,7 @@ def read_map(payload: bytes, keys: Collection[str], max_items: int, what: str) -
 
 
 def read_bytes(body: dict[str, Any], key: str, length: int) -> bytes:
-    """Return the field ``key`` of a map, a byte string of exactly ``length`` bytes.
-
-    Raises:
-        DocumentError: ``malformed``.
-    """
+    """Return the field ``key`` of a map, a byte string of exactly ``length`` bytes; else raise ``malformed``."""
     value: bytes = read_field(body, key, bytes)
     if len(value) != length:
         raise DocumentError("malformed", f"'{key}' has not {length} bytes")
@@ -166,11 +131,7 @@ def read_bytes(body: dict[str, Any], key: str, length: int) -> bytes:
 
 
 def read_numbers(body: dict[str, Any], key: str) -> tuple[int, ...]:
-    """Return the field ``key`` of a map, 1 … 16000 numbers of 512 bytes, big-endian, one after the other.
-
-    Raises:
-        DocumentError: ``malformed``.
-    """
+    """Return the field ``key`` of a map, 1 … 16000 numbers of 512 bytes, big-endian; else raise ``malformed``."""
     value: bytes = read_field(body, key, bytes)
     count, rest = divmod(len(value), ELEMENT_BYTES)
     if rest or not 1 <= count <= MAX_CIPHERTEXTS:
@@ -181,11 +142,7 @@ def read_numbers(body: dict[str, Any], key: str) -> tuple[int, ...]:
 
 
 def write_numbers(numbers: Iterable[int]) -> bytes:
-    """Concatenate numbers as 512 bytes each, big-endian.
-
-    Raises:
-        DocumentError: ``value_out_of_domain``: a number is negative or longer.
-    """
+    """Join numbers of 512 bytes, big-endian. Raise ``value_out_of_domain`` if one is negative or longer."""
     try:
         return b"".join(number.to_bytes(ELEMENT_BYTES, "big") for number in numbers)
     except OverflowError:
@@ -200,15 +157,7 @@ def are_in_group(numbers: Sequence[int], modulus: int) -> bool:
 
 
 def read_parties(value: object, most: int) -> tuple[bytes, ...]:
-    """Read node ids of 8 bytes each, one after the other in rising order, each once; at least one.
-
-    Args:
-        value: a field of a payload.
-        most: largest number of ids.
-
-    Raises:
-        DocumentError: ``malformed``.
-    """
+    """Read node ids of 8 bytes, joined in rising order: 1 to ``most``, each once; else raise ``malformed``."""
     count, rest = divmod(len(value), KEYID_BYTES) if isinstance(value, bytes) else (0, 0)
     if not isinstance(value, bytes) or rest or not 1 <= count <= most:
         raise DocumentError("malformed", f"the parties are not 1 to {most} node ids of {KEYID_BYTES} bytes")
@@ -219,17 +168,9 @@ def read_parties(value: object, most: int) -> tuple[bytes, ...]:
 
 
 def largest_file(role: str, campaign: Campaign) -> int:
-    """Return the largest size in bytes of a key book or release of a campaign.
+    """Return the largest size in bytes of a key book (role ``keys``) or ``release`` of a campaign.
 
-    It follows from the numbers of parties and ciphertexts. A reader takes no longer file, so a server can not make a
-    party hold the 64 MiB of the largest key book.
-
-    Args:
-        role: ``keys`` or ``release``.
-        campaign: a masked campaign.
-
-    Raises:
-        InputError: ``campaign_not_masked``.
+    It follows from the numbers of parties and ciphertexts, so a server can not make a party hold 64 MiB for any book.
     """
     parties = masked_terms_of(campaign).most_parties
     if role == "keys":
@@ -240,17 +181,11 @@ def largest_file(role: str, campaign: Campaign) -> int:
 
 
 def read_of_dealer(raw: bytes, role: str, campaign: Campaign) -> bytes:
-    """Return the payload of an envelope that the campaign's dealer, and nobody else, has signed.
-
-    Args:
-        raw: the whole file.
-        role: ``keys`` or ``release``.
-        campaign: a masked campaign.
+    """Return the payload of an envelope of a role that the campaign's dealer, and nobody else, has signed.
 
     Raises:
         DocumentError: ``too_large``: above :func:`largest_file`; ``unsupported_version``, ``wrong_role``;
-            ``malformed``: no envelope, or not exactly one signature, by the key id of the dealer; ``bad_signature``:
-            the signature is not the dealer's.
+            ``malformed``: no envelope, or not exactly one signature, by the key id of the dealer; ``bad_signature``.
         InputError: ``campaign_not_masked``.
     """
     dealer, most = masked_terms_of(campaign).dealer, largest_file(role, campaign)

@@ -1,7 +1,7 @@
 """The dealer's key book: every party's key of a masked campaign, sealed so that only the party can open it.
 
-A party is a node of the campaign. The book is public. Each version of it holds all parties; later versions have fresh
-keys for parties that joined or whose number u changed. Source: docs/formats.md, section 6; decision 86.
+A party is a node of the campaign. The book is public, and each version of it holds all parties. Source:
+docs/formats.md, section 6.
 """
 
 from __future__ import annotations
@@ -59,11 +59,9 @@ class PartyKey(NamedTuple):
 
 
 class KeyBook(NamedTuple):
-    """A parsed key book.
+    """A parsed key book of the campaign with this id. Later books have larger versions.
 
     Attributes:
-        campaign: id of the campaign, 32 bytes.
-        version: 1 … 2^32 − 1; later books of the campaign have larger ones.
         list_version: version of the list of nodes whose nodes are the parties.
         parties: node id of 8 bytes → the party's key.
         identity: SHA-256 of the payload.
@@ -77,12 +75,7 @@ class KeyBook(NamedTuple):
 
 
 class MaskedKey(NamedTuple):
-    """An opened key of a party. Its ``repr`` shows no secret.
-
-    Attributes:
-        serial, u: as in the book.
-        secret: sk, 0 ≤ sk < 2^4224.
-    """
+    """An opened key of a party: its secret is sk, 0 ≤ sk < 2^4224. Its ``repr`` shows no secret."""
 
     serial: int
     u: int
@@ -105,10 +98,8 @@ def seal_key(
 
     Args:
         public: the node's Ed25519 public key, 32 bytes. The box is sealed to the X25519 key that follows from it.
-        campaign_id: 32 bytes.
-        node: key id of the node, 8 bytes.
-        serial: serial number of the key, a u32.
-        u: the party's number (:class:`PartyKey`).
+        campaign_id, node: 32 bytes, and key id of the node, 8 bytes.
+        serial, u: as in the book (:class:`PartyKey`).
         secret: sk, 0 ≤ sk < 2^4224.
         entropy: returns as many random bytes as it is asked for, for the box's own key pair.
 
@@ -134,12 +125,7 @@ def _content(campaign_id: bytes, node: bytes, serial: int, u: int, secret: bytes
 
 
 def open_key(sealed: bytes, key: SigningKey, campaign_id: bytes) -> MaskedKey:
-    """Open a sealed key of this node. The party runs this; :func:`own_key` takes it from a key book.
-
-    Args:
-        sealed: the box.
-        key: the node's Ed25519 key pair.
-        campaign_id: 32 bytes.
+    """Open the sealed key of the node with this Ed25519 key pair. :func:`own_key` takes it from a key book.
 
     Raises:
         DocumentError: ``invalid_keys``: the box can not be opened with this key, or is for another campaign or node.
@@ -170,8 +156,7 @@ def own_key(book: KeyBook, key: SigningKey) -> MaskedKey:
     """Return this node's key from a key book, opened and compared with the public entry.
 
     Raises:
-        DocumentError: ``node_without_key``: the book has no key for this node; ``invalid_keys``: the box can not be
-            opened, or what it holds is not what the book states.
+        DocumentError: ``node_without_key``; ``invalid_keys``: the box can not be opened, or contradicts the book.
     """
     party = book.parties.get(keyid(key.public))
     if party is None:
@@ -190,9 +175,7 @@ def build_key_book(
     Args:
         campaign: a masked campaign.
         dealer: the dealer's key pair, whose public key the campaign names.
-        version: of the book, above all earlier versions.
-        list_version: version of the list of nodes whose nodes are the parties.
-        parties: node id of 8 bytes → sealed key.
+        version, list_version, parties: as in :class:`KeyBook`.
 
     Raises:
         DocumentError: ``invalid_keys``, ``malformed``: a value that :func:`read_key_book` refuses.
@@ -217,10 +200,8 @@ def parse_key_book(payload: bytes) -> KeyBook:
     """Parse the payload of a key book. The signature is not verified, and no box is opened.
 
     Raises:
-        DocumentError: ``malformed``: no canonical map of exactly the keys of a book, or a wrong value;
-            ``unsupported_version``: another version of the formats; ``invalid_keys``: not 2 to 65536 parties, a node id
-            that is none, a repeated serial number, a u outside n/2 < u ≤ n for n parties, or a box that has not the
-            length of a sealed key.
+        DocumentError: ``malformed``, ``unsupported_version``; ``invalid_keys``: not 2 to 65536 parties, a node id that
+            is none, a repeated serial number, a u outside n/2 < u ≤ n for n parties, or a box of another length.
     """
     # A payload of many tiny values is refused after few of them: a party takes no less than its box.
     most = _VALUES_AROUND + _VALUES_PER_PARTY * (len(payload) // _SMALLEST_BOX)
@@ -271,18 +252,11 @@ def _width(number: int) -> int:
 
 
 def read_key_book(raw: bytes, campaign: Campaign) -> KeyBook:
-    """Parse and verify a key book.
-
-    The caller must check with :func:`check_successor` whether it may follow an earlier book.
-
-    Args:
-        raw: the whole file, at most 64 MiB.
-        campaign: a masked campaign.
+    """Parse and verify a key book. The caller must check with :func:`check_successor` whether it may follow another.
 
     Raises:
-        DocumentError: the reasons of :func:`protocol.masked.fields.read_of_dealer`; ``unrecognized_campaign``: the book
-            is of another campaign; ``invalid_keys``: the reasons of :func:`parse_key_book`, or more parties than the
-            campaign allows.
+        DocumentError: the reasons of :func:`protocol.masked.fields.read_of_dealer` and :func:`parse_key_book`;
+            ``unrecognized_campaign``; ``invalid_keys``: more parties than the campaign allows.
         InputError: ``campaign_not_masked``.
     """
     book = parse_key_book(read_of_dealer(raw, ROLE, campaign))
@@ -301,10 +275,7 @@ def _check_campaign(book: KeyBook, campaign: Campaign) -> None:
 def check_successor(book: KeyBook, version: int, identity: bytes) -> None:
     """Refuse a book unless it is the newest book that the reader accepted before, or one of a higher version.
 
-    Args:
-        book: the new book.
-        version: version of the newest book of the campaign that the reader accepted before.
-        identity: identity of that book.
+    ``version`` and ``identity`` are those of the newest book of the campaign that the reader accepted before.
 
     Raises:
         DocumentError: ``rollback``: the version is lower; ``equivocation``: another book of the same version.

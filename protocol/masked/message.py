@@ -34,9 +34,7 @@ class Message(NamedTuple):
     """A parsed message. :func:`check_message` compares it with its campaign.
 
     Attributes:
-        campaign: id of the campaign, 32 bytes.
-        node: key id of the node, 8 bytes.
-        period: number of the period.
+        campaign, node: id of the campaign, 32 bytes, and key id of the node, 8 bytes.
         serial: serial number of the key that encrypts.
         ciphertexts: numbers below N², N the campaign's modulus.
         identity: SHA-256 of the payload.
@@ -58,12 +56,8 @@ class Message(NamedTuple):
 def build_message(campaign: Campaign, key: SigningKey, period: int, serial: int, ciphertexts: Sequence[int]) -> bytes:
     """Return the signed envelope of a message. The node runs this once per campaign and period.
 
-    Args:
-        campaign: a masked campaign.
-        key: the node's key pair.
-        period: number of the period.
-        serial: serial number of the node's key in the dealer's key book.
-        ciphertexts: the encrypted plaintexts, in order.
+    ``serial`` is the serial number of the node's key in the dealer's key book; ``ciphertexts`` are in the order of the
+    plaintexts.
 
     Raises:
         DocumentError: the reasons of :func:`check_message`; ``malformed``: period or serial is no u32.
@@ -88,8 +82,7 @@ def parse_message(payload: bytes) -> Message:
     """Parse the payload of a message. Neither the signature nor the size of the ciphertexts is checked.
 
     Raises:
-        DocumentError: ``malformed``: no canonical map of exactly the keys of a message, or a wrong value;
-            ``unsupported_version``: another version of the formats.
+        DocumentError: ``malformed``, ``unsupported_version``.
     """
     body = read_map(payload, _KEYS, _MAX_ITEMS, "message of a node")
     return Message(
@@ -119,16 +112,13 @@ def read_message(raw: bytes) -> tuple[Envelope, Message]:
 def check_message(message: Message, campaign: Campaign, now: int | None = None) -> None:
     """Refuse a message whose values its campaign does not allow.
 
-    Args:
-        message: a parsed message.
-        campaign: a masked campaign.
-        now: the reader's present, in seconds since 1970; None leaves out the check of future periods.
+    ``now`` is the reader's present, in seconds since 1970; None leaves out the check of future periods.
 
     Raises:
-        DocumentError: the first that applies of ``unrecognized_campaign``: the message belongs to another campaign, or
-            the campaign is not masked; ``value_out_of_domain``: another number of ciphertexts, or one that is not below
-            N² or shares a divisor with the modulus N; ``report_too_late``: the period begins when the campaign has
-            expired; ``report_too_early``: it ends before the campaign begins, or begins after ``now``.
+        DocumentError: the first that applies of ``unrecognized_campaign`` (also if the campaign is not masked),
+            ``value_out_of_domain`` (another number of ciphertexts, or one that is not below N² or shares a divisor with
+            N), ``report_too_late`` (the period begins when the campaign has expired), ``report_too_early`` (it ends
+            before the campaign begins, or begins after ``now``).
     """
     if message.campaign != campaign.id or campaign.masked is None:
         raise DocumentError("unrecognized_campaign", "the message belongs to another campaign")
@@ -154,12 +144,12 @@ def judge_message(raw: bytes, campaign: Campaign, listed: NodeList, book: KeyBoo
         campaign: a masked campaign.
         listed: the newest list of nodes, verified by the trust root, with the name that the campaign states.
         book: the newest key book of the campaign, verified by :func:`protocol.masked.keys.read_key_book`.
-        now: the reader's present, in seconds since 1970; None leaves out the check of future periods.
+        now: as for :func:`check_message`.
 
     Raises:
         DocumentError: the first that applies of the reasons of :func:`read_message`, ``unrecognized_campaign``,
-            ``node_not_listed``, ``bad_signature``; ``stale_key``: the node has no key in the book, or one with another
-            serial number; and the reasons of :func:`check_message`.
+            ``node_not_listed``, ``bad_signature``, ``stale_key`` (the node has no such key in the book), and the
+            reasons of :func:`check_message`.
     """
     envelope, message = read_message(raw)
     if message.campaign != campaign.id or book.campaign != campaign.id:
@@ -183,9 +173,5 @@ class MessageSet(SummarySet):
 
     @staticmethod
     def parse(envelope: bytes) -> Message:
-        """Parse the bytes of one envelope of a message. The signature is not verified.
-
-        Raises:
-            DocumentError: the reasons of :func:`read_message`.
-        """
+        """Parse one envelope without its signature. Raises the errors of :func:`read_message`."""
         return read_message(envelope)[1]

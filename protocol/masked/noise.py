@@ -1,13 +1,13 @@
 """The noise that one party adds to its numbers, so that the total of all parties is private.
 
-A *whole copy* is one discrete Laplace number, P(k) ∝ e^{−|k|·rate}: enough noise for one released number. Honest
-parties together must add at least one. No party knows who else is honest. So each party adds a part of a copy that is
-calibrated to h, a number of honest parties that every released total contains:
+A *whole copy* is one discrete Laplace number, P(k) ∝ e^{−|k|·rate}: enough noise for one released number. Each party
+adds a part of a copy that is calibrated to h, a number of honest parties that every released total contains:
 
 - ``divided``: the difference of two negative binomial numbers of shape 1/h. h such differences add up to exactly one
-  whole copy, and more only add noise: pure ε, δ = 0.
-- ``diluted`` (Shi et al. 2011): a whole copy with probability β, else 0. With h honest parties nobody adds one with
-  probability (1 − β)^h ≤ δ.
+whole copy, and more only add noise: pure ε, δ = 0.
+
+- ``diluted`` (Shi et al. 2011): a whole copy with probability β, else 0. Nobody adds one with probability (1 − β)^h ≤
+δ.
 
 Drawing uses integers only and takes O(1 + ln(1/rate)/h) expected steps. Source: docs/math.md, section 6.
 """
@@ -84,13 +84,9 @@ class PartyNoise(NamedTuple):
 
 
 def noise_of(campaign: Campaign, u: int) -> tuple[PartyNoise, ...]:
-    """Return the noise that a party with the number u adds: one distribution per released vector, in order.
+    """Return the noise that a party with the number u of the key book adds: one distribution per released vector.
 
     Every number of a vector needs a draw of its own.
-
-    Args:
-        campaign: a masked campaign.
-        u: the party's number from the key book, at most the number of parties.
 
     Raises:
         InputError: ``campaign_not_masked``; ``value_out_of_domain``: u is below 1.
@@ -103,27 +99,18 @@ def noise_of(campaign: Campaign, u: int) -> tuple[PartyNoise, ...]:
 def party_noise(kind: str, rate: Fraction, honest: int, delta: Fraction) -> PartyNoise:
     """Return the distribution of the noise of one party for one number.
 
-    Args:
-        kind: ``divided`` or ``diluted``.
-        rate: the rate of a whole copy (:class:`PartyNoise`).
-        honest: a number of honest parties that every released total contains, at least 1.
-        delta: the δ of the number, 0 < δ < 1. ``divided`` noise does not use it.
+    ``kind`` is ``divided`` or ``diluted``; ``rate`` and ``honest`` are those of :class:`PartyNoise`; ``delta`` is the δ
+    of the number, 0 < δ < 1, which ``divided`` noise does not use.
     """
     return PartyNoise(rate, honest, chance(honest, delta) if kind == DILUTED else None)
 
 
 @lru_cache(maxsize=1 << 16)
 def chance(honest: int, delta: Fraction) -> int:
-    """Return the smallest integer b with (1 − b/2^32)^h ≤ δ.
-
-    Then h parties of ``diluted`` noise all add 0 with a probability of at most δ.
-
-    Args:
-        honest: h, at least 1.
-        delta: δ, 0 < δ < 1.
+    """Return the smallest integer b with (1 − b/2^32)^h ≤ δ: so rarely do h = ``honest`` parties all add 0.
 
     Raises:
-        InputError: ``epsilon_invalid``: δ is outside its range.
+        InputError: ``epsilon_invalid``: δ is not between 0 and 1.
     """
     if not 0 < delta < 1:
         raise InputError("epsilon_invalid", "δ of diluted noise lies between 0 and 1")
@@ -136,10 +123,7 @@ def chance(honest: int, delta: Fraction) -> int:
 
 
 def _suffices(b: int, honest: int, delta: Fraction) -> bool:
-    """Return whether (1 − b/2^32)^h ≤ δ for h = ``honest`` and δ = ``delta``.
-
-    The result is exact: bounds of logarithms decide, or integers where the bounds overlap.
-    """
+    """Return whether (1 − b/2^32)^h ≤ δ for h = ``honest`` and δ = ``delta``, exactly."""
     if not 0 < b < COIN:
         return b >= COIN
     base = Fraction(COIN - b, COIN)
@@ -158,12 +142,7 @@ def _log_bounds(number: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def whole(stream: Stream, rate: Fraction) -> int:
-    """Draw a whole copy: one discrete Laplace number k, P(k) ∝ e^{−|k|·rate}, for any rate.
-
-    Args:
-        stream: the randomness; its position advances.
-        rate: positive.
-    """
+    """Draw a whole copy: one discrete Laplace number k, P(k) ∝ e^{−|k|·rate}, for any positive rate."""
     s, t = rate.as_integer_ratio()
     if t.bit_length() > _LONGEST:
         return divided(stream, rate, 1)
@@ -171,21 +150,13 @@ def whole(stream: Stream, rate: Fraction) -> int:
 
 
 def divided(stream: Stream, rate: Fraction, parties: int) -> int:
-    """Draw X − Y, where X and Y are independent negative binomial numbers of shape 1/``parties``.
+    """Draw X − Y, where X and Y are independent negative binomial numbers of shape r = 1/``parties``.
 
-    X has P(k) = C(k + r − 1, k)·q^k·(1 − q)^r with r = 1/``parties`` and q = e^{−rate}. The sum of ``parties`` such
-    differences is a discrete Laplace number.
-
-    The difference is the sum of the points of a Poisson process on the integers other than 0. The process has
-    r·q^|k|/|k| points at k on average. It is drawn by thinning a denser process, whose averages are rational. Let
-    T = 2^J be the smallest power of two that is at least 1/rate. The denser process has r·2^{−j} points on average at
-    each |k| of [2^j, 2^{j+1}), j < J, and r·2^{−m}/T at each |k| of [mT, (m + 1)T), m ≥ 1. Every j has r points in all,
-    and all m together too. So the number of points of both signs has the mean 2r(J + 1).
-
-    Args:
-        stream: the randomness; its position advances.
-        rate: positive.
-        parties: at least 1.
+    X has P(k) = C(k + r − 1, k)·q^k·(1 − q)^r with q = e^{−rate}. The sum of ``parties`` such differences is a discrete
+    Laplace number. The difference is the sum of the points of a Poisson process with r·q^|k|/|k| points on average at
+    each integer k ≠ 0. It is drawn by thinning a denser process with rational averages: with T = 2^J the smallest power
+    of two that is at least 1/rate, r·2^{−j} points at each |k| of [2^j, 2^{j+1}), j < J, and r·2^{−m}/T at each |k| of
+    [mT, (m + 1)T), m ≥ 1. That is r for every j and r for all m together, so 2r(J + 1) points of both signs.
     """
     s, t = rate.as_integer_ratio()
     octaves, parts, a, b = _plan(s, t, parties)

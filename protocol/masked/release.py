@@ -1,6 +1,6 @@
 """The aggregator's request for a sum, and the dealer's release, which decrypts the sum of exactly one set of parties.
 
-Source: docs/formats.md, section 6; decision 86.
+Source: docs/formats.md, section 6; docs/decisions/masked-sums.md.
 """
 
 from __future__ import annotations
@@ -44,11 +44,8 @@ _MAX_ITEMS = 1 + 2 * len(_KEYS)
 class Request(NamedTuple):
     """An aggregator's request to the dealer for the sum of these parties (nodes) in one period.
 
-    Attributes:
-        campaign: id of the campaign, 32 bytes.
-        period: number of the period.
-        version: version of the key book by which the parties' messages were judged, at least 1.
-        parties: node ids of 8 bytes, sorted, each once.
+    ``campaign`` is an id of 32 bytes; ``version`` that of the key book by which the messages were judged; ``parties``
+    are node ids of 8 bytes, sorted, each once.
     """
 
     campaign: bytes
@@ -58,13 +55,9 @@ class Request(NamedTuple):
 
 
 class Release(NamedTuple):
-    """The dealer's answer to a request. It decrypts the sum of exactly one set of parties, A, in period t.
+    """The dealer's answer to a request: its fields, and what decrypts the sum of exactly the parties A in period t.
 
     Attributes:
-        campaign: id of the campaign, 32 bytes.
-        period: t, the number of the period.
-        version: version of the key book whose keys the release belongs to.
-        parties: A, node ids of 8 bytes, sorted, each once.
         elements: for each ciphertext j the number H(t, j)^(−Σ keys of A) mod N² (:mod:`protocol.masked.cipher`).
         identity: SHA-256 of the payload.
     """
@@ -83,13 +76,7 @@ class Release(NamedTuple):
 
 
 def build_request(campaign_id: bytes, period: int, version: int, parties: Iterable[bytes]) -> bytes:
-    """Return the bytes of a request. The aggregator runs this, and carries the file to the dealer.
-
-    Args:
-        campaign_id: 32 bytes.
-        period: number of the period.
-        version: version of the key book.
-        parties: node ids of 8 bytes in any order.
+    """Return the bytes of a request for parties in any order. The aggregator runs this, and carries it to the dealer.
 
     Raises:
         DocumentError: ``malformed``: a value that :func:`parse_request` refuses.
@@ -103,7 +90,7 @@ def parse_request(raw: bytes) -> Request:
     """Parse the bytes of a request. Nobody signs a request: the dealer decides what to release by its own rules.
 
     Raises:
-        DocumentError: ``too_large``: above 1 MiB; ``malformed``: no canonical array of a request, or a wrong value.
+        DocumentError: ``too_large``: above 1 MiB; ``malformed``.
     """
     if len(raw) > MAX_REQUEST_BYTES:
         raise DocumentError("too_large", f"a request has at most {MAX_REQUEST_BYTES} bytes")
@@ -122,13 +109,7 @@ def parse_request(raw: bytes) -> Request:
 def build_release(campaign: Campaign, dealer: SigningKey, request: Request, elements: Sequence[int]) -> bytes:
     """Return the signed envelope of a release. The dealer runs this after it stored the set durably.
 
-    The same arguments give the same bytes.
-
-    Args:
-        campaign: a masked campaign.
-        dealer: the dealer's key pair, whose public key the campaign names.
-        request: campaign, period, version and parties.
-        elements: the elements of the :class:`Release`, in order.
+    ``dealer`` is the key pair whose public key the campaign names. The same arguments give the same bytes.
 
     Raises:
         DocumentError: the reasons of :func:`read_release`.
@@ -154,8 +135,7 @@ def parse_release(payload: bytes) -> Release:
     """Parse the payload of a release. Signature, campaign and group are not checked.
 
     Raises:
-        DocumentError: ``malformed``: no canonical map of exactly the keys of a release, or a wrong value;
-            ``unsupported_version``: another version of the formats.
+        DocumentError: ``malformed``, ``unsupported_version``.
     """
     body = read_map(payload, _KEYS, _MAX_ITEMS, "release of a dealer")
     return Release(
@@ -171,14 +151,10 @@ def parse_release(payload: bytes) -> Release:
 def read_release(raw: bytes, campaign: Campaign) -> Release:
     """Parse and verify a release. The caller must check with :func:`check_answers` whether it answers a request.
 
-    Args:
-        raw: the whole file.
-        campaign: a masked campaign.
-
     Raises:
-        DocumentError: the reasons of :func:`protocol.masked.fields.read_of_dealer`; ``unrecognized_campaign``: the
-            release is of another campaign; ``invalid_release``: more parties than the campaign allows, another number
-            of elements, or one that is not below N² or shares a divisor with the modulus N.
+        DocumentError: the reasons of :func:`protocol.masked.fields.read_of_dealer`; ``unrecognized_campaign``;
+            ``invalid_release``: more parties than the campaign allows, another number of elements, or one that is not
+            below N² or shares a divisor with the modulus N.
         InputError: ``campaign_not_masked``.
     """
     release = parse_release(read_of_dealer(raw, ROLE, campaign))

@@ -1,7 +1,7 @@
 """Campaigns for nodes: signed orders that say what the nodes of a list sum, and at what ε. Run by the analyst.
 
-A node holds many records. In each period it sends one signed summary: sums over its records, with noise that hides
-whether any one record is among them. Source: docs/math.md, section 5; docs/formats.md, sections 5 and 6.
+A node holds many records. In each period it sends one signed summary: noisy sums over its records. Source:
+docs/math.md, section 5; docs/formats.md, sections 5 and 6.
 """
 
 from __future__ import annotations
@@ -65,18 +65,16 @@ NODE_FIELDS: dict[str, Any] = {
 class NodeCampaignTerms(StatedTerms):
     """What the publisher of a campaign for nodes states. ``hearsay nodes campaign --help`` says more of each field.
 
+    Further fields are those of every campaign (:class:`aggregator.publishing.campaigns.StatedTerms`).
+
     Attributes:
         epsilon: ε of one summary, for adding or removing one record. A changed record costs twice as much.
-        name, projection, ask, variance_floor, purpose, contact, period, days, min_batch_size, postprocess: as in every
-            campaign (:class:`aggregator.publishing.campaigns.StatedTerms`). Features that are not asked about are left
-            out of the campaign's file.
         nodes: name of the node list. Only nodes on its newest version count.
         max_records: a public limit on the records of one node, 1 to 2^40. It bounds what one node can claim.
         least_epsilon: smallest ε of a summary, for nodes whose owners want more noise; None means ``epsilon``.
         sensitivity: ``global``, or ``smooth``.
         family: ``discrete`` or ``gaussian``; None means gaussian, or discrete for a schema without numbers.
-        masking: choices for encrypted sums, of which only the total of a set of nodes is decrypted; None for summaries
-            in the clear.
+        masking: choices for encrypted sums, of which only a set's total is decrypted; None for summaries in the clear.
     """
 
     nodes: str
@@ -104,10 +102,9 @@ def make_node_campaign(
         stated: the fields of :class:`NodeCampaignTerms`; ``epsilon``, ``nodes`` and ``max_records`` are required.
 
     Raises:
-        InputError: the schema or projection file can not be read; ``name_invalid``, there is no name;
-            ``epsilon_invalid``; ``ask_invalid``; ``family_unknown``; ``no_numbers``; ``floor_invalid``;
-            ``period_invalid``; ``terms_invalid``: another term is out of range; ``postprocess_unknown``;
-            for a masked campaign also ``delta_invalid``, and ``dealer_invalid`` or the reasons of an unreadable file.
+        InputError: a file can not be read; ``name_invalid``, ``epsilon_invalid``, ``ask_invalid``, ``family_unknown``,
+            ``no_numbers``, ``floor_invalid``, ``period_invalid``, ``terms_invalid``, ``postprocess_unknown``; also the
+            errors of :func:`masked_terms`.
         DocumentError: ``invalid_campaign``: devices and nodes would refuse a value.
         InputError, DocumentError, StorageError: the campaign can not be signed or recorded (:meth:`Workspace.publish`).
         TypeError: a required field is missing, or a name is unknown.
@@ -184,12 +181,8 @@ class Masking(NamedTuple):
 def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str, epsilon_micro: int) -> MaskedTerms:
     """Return the terms of a masked campaign, with the fewest bits per number in which no expected total overflows.
 
-    Args:
-        masking: the publisher's choices.
-        nodes: the campaign's terms for nodes.
-        schema: label and features that are summed.
-        family: family of the model, ``discrete`` or ``gaussian``.
-        epsilon_micro: ε of one message, in millionths.
+    ``schema`` has the label and features that are summed, for a model of ``family``; ``epsilon_micro`` is ε of one
+    message.
 
     Raises:
         InputError: ``dealer_invalid``, or the file can not be read; ``terms_invalid``: a choice is out of range, or the

@@ -1,9 +1,8 @@
 """The dealer's public file (``dealer.pub``): the dealer's key and modulus, which a masked campaign names.
 
-The file is JSON: ``hearsay_dealer`` 1, and in hexadecimal ``key`` (Ed25519, 32 bytes), ``modulus`` (256 bytes,
-big-endian) and ``signature``, by the key over ``hearsay/1/dealer`` ‖ key ‖ modulus. The signature detects damage. It
-does not say who the dealer is: compare the key's id with the one that the dealer reads out. Source: docs/formats.md,
-section 11.
+The file is JSON: ``hearsay_dealer`` 1, and in hexadecimal ``key``, ``modulus`` and ``signature``, by the key over
+``hearsay/1/dealer`` ‖ key ‖ modulus. The signature detects damage. It does not say who the dealer is: people compare
+the key's id. Source: docs/formats.md, section 11.
 """
 
 from __future__ import annotations
@@ -44,12 +43,7 @@ class DealerPublic(NamedTuple):
 
 
 def public_bytes(signer: SigningKey, modulus: int) -> bytes:
-    """Return the bytes of a dealer's public file.
-
-    Args:
-        signer: the dealer's key pair.
-        modulus: N, exactly 2048 bits.
-    """
+    """Return the bytes of a public file, for the dealer's key pair and a modulus of exactly 2048 bits."""
     number = modulus.to_bytes(MODULUS_BYTES, "big")
     fields = {"key": signer.public, "modulus": number, "signature": signer.sign(_TAG + signer.public + number)}
     content = {"hearsay_dealer": FORMAT, **{name: value.hex() for name, value in fields.items()}}
@@ -57,11 +51,7 @@ def public_bytes(signer: SigningKey, modulus: int) -> bytes:
 
 
 def parse_public_file(raw: bytes) -> DealerPublic:
-    """Parse and verify the bytes of a dealer's public file.
-
-    Raises:
-        InputError: ``dealer_invalid``: it is no such file, it is damaged, or its number is no fit modulus.
-    """
+    """Parse and verify a dealer's public file. Raise ``dealer_invalid`` if it is damaged or its modulus is unfit."""
     fields: dict[str, bytes] = {}
     try:
         content = json.loads(raw)
@@ -86,10 +76,5 @@ def parse_public_file(raw: bytes) -> DealerPublic:
 
 
 def read_dealer(path: str | Path) -> DealerPublic:
-    """Read and verify a dealer's public file.
-
-    Raises:
-        InputError: ``dealer_invalid``: it is no such file, or damaged; ``file_not_found``, ``unreadable``,
-            ``too_large``.
-    """
+    """Read and verify a dealer's public file. Raises ``dealer_invalid``, or the reasons of an unreadable file."""
     return parse_public_file(read_file(path, MAX_PUBLIC_BYTES))

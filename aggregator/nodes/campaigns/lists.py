@@ -1,8 +1,7 @@
 """Node lists: the nodes whose summaries count, signed by the campaign role. Run by the publisher.
 
-A list is a signed document with a name and rising versions. Each version names all nodes. The newest version that an
-aggregator was given decides which summaries count, so the earlier summaries of a removed node do not count any more.
-Source: docs/formats.md, section 5 (list of nodes).
+Each version of a list names all nodes. The newest version that an aggregator was given decides which summaries count,
+earlier ones included. Source: docs/formats.md, section 5 (list of nodes).
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ _LISTED_NAMES = 8
 
 @dataclass(frozen=True, repr=False)
 class SignedList(SignedDocument):
-    """A signed node list with its file.
-
-    Attributes:
-        changed: number of nodes that this version adds or removes.
-    """
+    """A signed node list with its file. ``changed`` is the number of nodes that this version adds or removes."""
 
     document: NodeList
     changed: int
@@ -59,14 +54,11 @@ def make_node_list(
 ) -> SignedList:
     """``hearsay nodes new``: sign the first version of a node list, and record it in the workspace.
 
-    Args:
-        name: name of the list, which campaigns refer to.
-        keys: public keys of the nodes: 32 bytes each, or files and folders (:func:`read_node_keys`).
+    ``keys`` are public keys of the nodes: 32 bytes each, or files and folders (:func:`read_node_keys`).
 
     Raises:
-        InputError: ``list_exists``: the workspace has signed a list of that name; ``name_invalid``; ``terms_invalid``;
-            ``nodes_invalid``: no node, or more than 65536; ``key_repeated``, ``wrong_key``, ``key_invalid``: a key
-            that can not be a node's (:func:`check_node_keys`); also the errors of :func:`read_node_keys`.
+        InputError: ``list_exists``; ``name_invalid``; ``terms_invalid``; also the errors of :func:`read_node_keys` and
+            :func:`check_node_keys`.
         InputError, DocumentError, StorageError: the list can not be signed or recorded (:meth:`Workspace.publish`).
     """
     wanted = _as_keys(keys)
@@ -94,8 +86,8 @@ def add_nodes(
     """``hearsay nodes add``: sign the next version of a node list, with more nodes. Arguments: :func:`make_node_list`.
 
     Raises:
-        InputError: ``list_unknown``: the workspace has signed no list of that name; ``key_repeated``: a node is on the
-            list already; also the other errors of :func:`make_node_list`.
+        InputError: ``list_unknown``; ``key_repeated``: a node is on the list already; also those of
+            :func:`make_node_list`.
     """
     wanted, signer = _as_keys(keys), opened(workspace)
     return _sign(signer, name, lambda before: [*_listed(signer, before, name), *wanted], days, now)
@@ -109,10 +101,7 @@ def remove_nodes(
     days: int = LIST_DAYS,
     now: int | None = None,
 ) -> SignedList:
-    """``hearsay nodes remove``: sign the next version of a node list, without some nodes.
-
-    Args:
-        nodes: ids of the nodes, 16 hexadecimal digits each.
+    """``hearsay nodes remove``: sign the next version of a node list, without the nodes of these ids (hexadecimal).
 
     Raises:
         InputError: ``key_unknown``: the list has no such node; ``nodes_invalid``: no node would be left; also the
@@ -135,8 +124,7 @@ def renew_nodes(
     """``hearsay nodes renew``: sign the next version of a node list, with the same nodes and another date of expiry.
 
     Raises:
-        InputError: ``list_unknown``: the workspace has signed no list of that name; ``terms_invalid``.
-        InputError, DocumentError, StorageError: the list can not be signed or recorded (:meth:`Workspace.publish`).
+        InputError: ``list_unknown``; ``terms_invalid``; also the errors of :meth:`Workspace.publish`.
     """
     signer = opened(workspace)
     return _sign(signer, name, lambda before: _listed(signer, before, name), days, now)
@@ -149,18 +137,14 @@ def current_list(workspace: Workspace, name: str) -> NodeList | None:
 
 
 def read_node_keys(path: str | Path) -> list[bytes]:
-    """Return the public keys of nodes in a file or folder.
+    """Return the public keys of nodes in a file or folder, 32 bytes each, in the order of files and lines.
 
-    Args:
-        path: a file with one public key on each line, as ``hearsay-edge node key`` writes it; or a folder, in which
-            all files whose names end in ``.key.pub`` are read.
-
-    Returns:
-        32 bytes for each key, in the order of files and lines.
+    A file has one public key on each line, as ``hearsay-edge node key`` writes it. Of a folder all files whose names
+    end in ``.key.pub`` are read.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``: a file can not be read; ``no_keys``: a folder
-            without such a file; ``key_invalid``: a line is no public key; ``wrong_key``: a key is for another role.
+        InputError: a file can not be read; ``no_keys``: a folder without such a file; ``key_invalid``: a line is no
+            public key; ``wrong_key``: a key is for another role.
     """
     path = Path(path)
     if path.is_dir():
@@ -187,10 +171,7 @@ def _parse_line(path: Path, number: int, line: bytes) -> bytes:
 
 
 def check_node_keys(workspace: Workspace, keys: list[bytes]) -> None:
-    """Refuse public keys that can not be those of the nodes of one list.
-
-    Args:
-        keys: public keys, 32 bytes each.
+    """Refuse public keys, 32 bytes each, that can not be those of the nodes of one list.
 
     Raises:
         InputError: ``nodes_invalid``: no key, or more than 65536; ``key_repeated``: a key is there twice, or two keys

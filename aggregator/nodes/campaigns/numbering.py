@@ -1,17 +1,10 @@
 """The number u of every party (node with a key): its estimate of n, the number of parties, by which it sizes its noise.
 
-A party adds as much noise as is needed if ⌈γu⌉ parties are honest and add theirs; γ is the campaign's honest share. If
-u were n itself, every join and leave would change the noise, and the key, of all parties. It is enough that
-
-    n/2 < u ≤ n                                                          (the invariant)
-
-for every party: u ≤ n makes the noise large enough, and u > n/2 makes it at most twice as much as needed. At most two
-parties have the same number. So a join or a leave, after which one number does not fulfil the invariant any more,
-changes at most two other parties: those with that number. They get numbers that fewer than two parties have.
-
-This is Algorithm 1 of Huai et al. (2015), with a case that the paper leaves out: n is even, and the party that leaves
-and one other party have the largest number n. That other party's number becomes ⌊(n − 1)/2⌋ + 1. Without this case its
-u stays above the number of parties, and the total has too little noise (docs/math.md, section 6).
+If u were n itself, every join and leave would change the noise and key of all parties. The invariant n/2 < u ≤ n is
+enough: u ≤ n makes the noise large enough, u > n/2 at most twice as large as needed. At most two parties have the same
+number, so a join or a leave changes at most two others. This is Algorithm 1 of Huai et al. (2015), with a case that the
+paper leaves out (docs/math.md, section 6): n is even, and of the two parties with the largest number n one leaves. The
+other's number becomes ⌊(n − 1)/2⌋ + 1; otherwise the total would have too little noise.
 """
 
 from __future__ import annotations
@@ -23,12 +16,9 @@ ROOM = 2
 
 
 class Numbering:
-    """The parties' numbers u, which fulfil the invariant n/2 < u ≤ n after every change.
+    """The parties' numbers u, which fulfil the invariant n/2 < u ≤ n after every change, and depend on ids alone.
 
-    Parties are node ids. The result depends on the ids' order alone, and not on chance.
-
-    Args:
-        numbers: node id → u of the parties so far. It fulfils the invariant, and no number has more than two parties.
+    ``numbers`` (node id → u of the parties so far) fulfils it too, and no number has more than two parties.
     """
 
     def __init__(self, numbers: Mapping[bytes, int]) -> None:
@@ -70,10 +60,7 @@ class Numbering:
         self._holders.setdefault(number, set()).add(node)
 
     def _free(self, parties: int, freed: int = 0) -> int:
-        """Return a number that fulfils the invariant for ``parties`` parties and that fewer than two parties have.
-
-        The number of the party that left (``freed``), the largest and the smallest number are tried first.
-        """
+        """Return a number of the invariant that fewer than two parties have; first that of the party that left."""
         for number in (freed, parties, parties // 2 + 1):
             if parties < 2 * number <= 2 * parties and len(self._holders.get(number, ())) < ROOM:
                 return number
@@ -83,13 +70,9 @@ class Numbering:
 
 
 def first_numbers(nodes: Iterable[bytes]) -> dict[bytes, int]:
-    """Return the first numbers u of n parties: two parties get n, two get n − 1, and so on.
+    """Return node id → first number u of n parties: two parties get n, two get n − 1, …; for odd n one has n alone.
 
-    Args:
-        nodes: node ids; equal sets get equal numbers.
-
-    Returns:
-        node id → u. If n is odd, one party has n alone.
+    Equal sets of ids get equal numbers.
     """
     ordered = sorted(set(nodes))
     odd = len(ordered) % 2
@@ -97,16 +80,10 @@ def first_numbers(nodes: Iterable[bytes]) -> dict[bytes, int]:
 
 
 def renumbered(numbers: Mapping[bytes, int], nodes: Iterable[bytes]) -> dict[bytes, int]:
-    """Return the numbers u after joins and leaves. Each join or leave changes at most two other parties' numbers.
+    """Return node id → u after joins and leaves, each of which changes at most two other parties' numbers.
 
-    As long as parties leave, each party that joins takes the number of a leaving one, and nobody else's changes.
-
-    Args:
-        numbers: node id → u of the parties so far; empty for none.
-        nodes: ids of the parties from now on.
-
-    Returns:
-        node id → u of exactly these parties.
+    A party that joins takes the number of one that leaves, if there is one. ``numbers`` are those so far, empty for
+    none; ``nodes`` are the parties from now on.
     """
     if not numbers:
         return first_numbers(nodes)

@@ -1,12 +1,9 @@
 """What a campaign for nodes costs the people in a node's records: the exact privacy loss of every sum, and in all.
 
-Each summary releases Q vectors of integers. Every vector has the same part ε_q = ⌊ε/Q⌋ of the campaign's ε, in
-millionths, and discrete Laplace noise of rate ε_q/Δ, where Δ, the sensitivity, is the largest change of the vector. If
-the campaign's sensitivity is ``global``, Δ is for adding or removing one record. Under another adjacency (way in which
-data sets differ), whose largest change is Δ', the loss of a vector is ε_q·Δ'/Δ. If it is ``smooth``, the noise covers
-changed features of a record alone, and sums of squares have noise of another kind, with the loss ε_q.
-
-Source: docs/math.md, section 5; decision 77.
+Each of Q released vectors has ε_q = ⌊ε/Q⌋ millionths and discrete Laplace noise of rate ε_q/Δ, where Δ, the
+sensitivity, is the largest change of the vector by one record more or less. Under another adjacency, whose largest
+change is Δ', its loss is ε_q·Δ'/Δ. ``smooth`` noise covers changed features of a record alone. Source: docs/math.md,
+section 5.
 """
 
 from __future__ import annotations
@@ -46,12 +43,10 @@ class VectorLoss(NamedTuple):
     Attributes:
         name: what is summed, in words.
         size: number of integers in the vector.
-        sensitivity: Δ, the largest change of the sums by one added or removed record; if the campaign's sensitivity is
-            ``smooth``, by new features of one record; if a masked campaign hides whole parties, by all records of a
-            party. In counts; for sums of scaled numbers in half ranges.
-        epsilon_micro: the vector's ε in millionths.
-        deviation: standard deviation of the noise of one number, in the same units as ``sensitivity``; for sums of
-            squares with ``smooth`` an upper bound. In a masked campaign it is that of the total of the most parties.
+        sensitivity: Δ, the largest change of the sums by one record more or less (``smooth``: by new features of one
+            record; masked campaigns of the unit party: by all records of a party). In counts; for sums in half ranges.
+        deviation: standard deviation of the noise of one number in the same units; for ``smooth`` sums of squares an
+            upper bound, in a masked campaign that of the total of the most parties.
         losses: adjacency that the noise covers → privacy loss, in nats: exact, or with ``smooth`` an upper bound.
     """
 
@@ -66,11 +61,8 @@ class VectorLoss(NamedTuple):
 class NodeSheet(NamedTuple):
     """The ε that a campaign for nodes declares for one summary, and the ε that a summary spends.
 
-    Attributes:
-        vectors: all released vectors, in the order of the summary.
-        declared_micro: ε of one summary for adding or removing one record, in millionths.
-        booked_micro: adjacency → ε that a node enters in its ledger for a summary, in millionths; adjacencies that the
-            campaign's noise does not cover are left out.
+    ``vectors`` are in the order of the summary; ``declared_micro`` is ε for one record more or less. ``booked_micro``:
+    adjacency that the noise covers → ε that a node enters in its ledger for a summary. All in millionths.
     """
 
     vectors: tuple[VectorLoss, ...]
@@ -117,9 +109,7 @@ class NodeSheet(NamedTuple):
 def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
     """Compute what a summary of a campaign for nodes costs. Run by auditors, from the campaign's file alone.
 
-    Args:
-        found: a campaign with terms for nodes.
-        epsilon_micro: ε that the summary states, in millionths; None for the campaign's ε.
+    ``epsilon_micro`` is the ε that the summary states; None means the campaign's.
     """
     names = [feature.name for feature in found.schema.observed]
     micro = found.epsilon_micro if epsilon_micro is None else epsilon_micro
@@ -145,10 +135,7 @@ def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
 
 
 def _variances_of_totals(found: Campaign) -> dict[Subject, float]:
-    """Return released vector → noise variance of one number in the total of the most parties. Empty if not masked.
-
-    The parties have the numbers u that the dealer gives at setup. If there are very many, every k-th one stands for k.
-    """
+    """Return vector → noise variance of a number in the total of the most parties of a masked campaign."""
     if found.masked is None:
         return {}
     most = found.masked.most_parties
@@ -176,8 +163,7 @@ def _booked(found: Campaign, epsilon_micro: int) -> dict[str, int]:
 def usual_cost(found: Campaign) -> int:
     """Return the ε, in millionths, that a node whose owner set no policy enters in its ledger for one summary.
 
-    It is the ε for a changed record; if the campaign's noise does not cover changed records, that of the adjacency
-    that the noise covers.
+    It is that for a changed record, or of the adjacency that the noise covers.
     """
     booked = _booked(found, found.epsilon_micro)
     return booked.get(CHANGE, max(booked.values()))
@@ -224,10 +210,7 @@ def _high(found: Campaign) -> str:
 
 
 def _limits(found: Campaign) -> str:
-    """Return a warning that nodes refuse the campaign, or skip periods, under default limits; otherwise empty.
-
-    If the noise does not cover changed records, the warning is about nodes whose owners set ``node_adjacency``.
-    """
+    """Return a warning that nodes refuse the campaign, or skip periods, under default limits; otherwise empty."""
     cost = usual_cost(found)
     who = "a node" if CHANGE in _booked(found, found.epsilon_micro) else "a node with that node_adjacency"
     if cost > allowance.PERIOD_MICRO:
@@ -239,10 +222,9 @@ def _limits(found: Campaign) -> str:
 
 
 def masked_warnings(found: Campaign, listed: int | None) -> tuple[str, ...]:
-    """Return warnings for signers and readers of a masked campaign; none for any other campaign.
+    """Return warnings about a masked campaign, for signers and readers; none for any other campaign.
 
-    Args:
-        listed: number of nodes on the campaign's node list; None if that is not known.
+    ``listed`` is the number of nodes on the campaign's node list; None if that is not known.
     """
     terms = found.masked
     if terms is None:
@@ -286,10 +268,9 @@ def in_words(found: Campaign) -> dict[str, str]:
 
 
 def cost_text(sheet: NodeSheet, words: Mapping[str, str] = IN_WORDS) -> str:
-    """Return one line with the ε of one summary for one record more or less, and for a changed record.
+    """Return one line with the ε of one summary under every adjacency that the noise covers, in ``words``.
 
-    An adjacency that the campaign's noise does not cover is left out. Changed features are named only where changed
-    records are not covered. ``words``: what differs under each adjacency (:func:`in_words`).
+    Changed features are named only where changed records are not covered.
     """
     booked = dict(sheet.booked_micro)
     if CHANGE in booked:
@@ -298,9 +279,9 @@ def cost_text(sheet: NodeSheet, words: Mapping[str, str] = IN_WORDS) -> str:
 
 
 def noise_text(sheet: NodeSheet, masked: MaskedTerms | None = None) -> str:
-    """Return the standard deviations of the noise of one number of a node, or of the total of a masked campaign.
+    """Return the smallest and largest standard deviation of the noise of one number of a node, in words.
 
-    The text states the smallest and the largest. ``masked``: the terms of a masked campaign; None for any other.
+    For ``masked`` terms it is that of the total of the most parties.
     """
     deviations = [vector.deviation for vector in sheet.vectors]
     ends = dict.fromkeys(f"{end:.4g}" for end in (min(deviations), max(deviations)))

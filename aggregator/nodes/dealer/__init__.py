@@ -1,6 +1,5 @@
 """The dealer of masked (encrypted) sums, who keeps the parties' keys and decrypts one sum per period.
 
 In: a signed masked campaign, the signed list of its nodes, and requests of an aggregator. Out: a key book with a sealed
-key for every party, and one release per campaign and period, which decrypts the sum of exactly one set of parties.
-The dealer works on a machine of its own, in a folder of its own. Source: docs/math.md, section 6; decision 81.
+key for every party, and one release per campaign and period. Source: docs/math.md, section 6.
 """

@@ -5,14 +5,10 @@
     journal.sqlite   0600: campaigns, parties, released sets (:mod:`aggregator.nodes.dealer.journal`); no secret
     journal.sqlite.*.mark   0600: empty; each change of the journal makes another (:mod:`aggregator.common.databases`)
 
-The dealer is trusted for confidentiality: with the parties' ciphertexts, which it never gets, it could decrypt every
-party's numbers. To protect parties against the aggregator, it refuses a set of too few parties, and a second set for a
-period, since the difference of two sums can be one party's numbers. A set is durable in the journal before its release
-is handed out. The same request again gets the same bytes.
-
-A request carries no signature. Whoever can hand a request to the dealer can choose the period's set within the rules.
-So they can spoil that period's sum, but learn no more than it. The dealer's keeper therefore takes requests from the
-aggregator alone, and may ask for a least number of parties (decision 81).
+With the parties' ciphertexts, which it never gets, the dealer could decrypt every party's numbers. It refuses a set of
+too few parties, and a second set for a period, since the difference of two sums can be one party's numbers. A set is
+durable before its release is handed out; the same request again gets the same bytes. Requests are not signed: whoever
+can hand one in chooses the period's set within the rules (docs/decisions/masked-sums.md).
 """
 
 from __future__ import annotations
@@ -103,10 +99,11 @@ class Dealer:
             passphrase: encrypts the secret; None keeps it in the clear.
             modulus: N of 2048 bits, for tests; None makes a new one with the library ``cryptography``.
             entropy: returns as many random bytes as it is asked for.
+            clock: returns the time in seconds since 1970.
 
         Raises:
             InputError: ``dealer_in_workspace``; ``missing_extra``: the library is not installed;
-                ``passphrase_missing``: the passphrase is empty; ``output_invalid``: no folder can have this path.
+                ``passphrase_missing``; ``output_invalid``: no folder can have this path.
             StorageError: ``dealer_exists``: the path is no folder, or a folder with content; ``memory_short``.
         """
         path = Path(path).absolute()
@@ -118,8 +115,8 @@ class Dealer:
     def open(cls, path: str | Path, passphrase: Passphrase = None, *, clock: Clock = time.time) -> Self:
         """Open a dealer's folder. The secret stays closed until something is signed.
 
-        ``passphrase`` is that of the secret, or a function that returns it; without one, the first line of the file
-        that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
+        ``passphrase`` is that of the secret, or a function that returns it; None means the first line of the file that
+        ``HEARSAY_PASSPHRASE_FILE`` names.
 
         Raises:
             InputError: ``dealer_in_workspace``: the folder is in one tree with a workspace or store.
@@ -132,24 +129,18 @@ class Dealer:
     def adopt(cls, path: str | Path, passphrase: Passphrase = None, *, clock: Clock = time.time) -> Self:
         """``hearsay masked adopt``: go on with a copy, a restored backup or a folder on another disk, and open it.
 
-        The other copy may have released sets that this copy does not know, for periods up to the present. So this copy
-        never releases anything for a period that has begun, unless the same set is in its journal. Its next keys get
-        serial numbers from a random number on. This is safe only if no other copy is in use from now on, and the clocks
-        of both were right. Nodes that have a newer key book of the other copy refuse a book of the same version
-        (``equivocation``) until ``rekey`` was run for as many lists. Arguments are those of :meth:`open`.
-
-        Raises:
-            InputError, StorageError: the errors of :meth:`open` without ``dealer_copied``.
+        The other copy may have released sets that this copy does not know. So this copy never releases anything for a
+        period that has begun, unless the same set is in its journal, and its next keys get serial numbers from a random
+        number on. This is safe only if no other copy is in use from now on, and the clocks of both were right. Nodes
+        that have a newer key book of the other copy refuse a book of the same version (``equivocation``) until
+        ``rekey`` was run for as many lists. Arguments and errors are those of :meth:`open`, without ``dealer_copied``.
         """
         with cls._open(Path(path), passphrase, clock, None) as dealer:
             dealer.take_over()
         return cls.open(path, passphrase, clock=clock)
 
     def take_over(self) -> None:
-        """Make this folder the original: no begun period is released any more, and next keys get new serial numbers.
-
-        Only :meth:`adopt` calls this.
-        """
+        """Make this folder the original, for :meth:`adopt` alone: no begun period is released, keys get new serials."""
         now = int(self._clock())
         with self._journal.transaction():
             for row in self._journal.campaigns():
@@ -184,22 +175,18 @@ class Dealer:
         self.close()
 
     def setup(self, campaign: Given, listed: Given, trusted: Given) -> IssuedBook:
-        """``hearsay masked setup``: make the keys of all parties of a campaign, once.
+        """``hearsay masked setup``: make the keys of all parties of a campaign, once. Return the first key book.
 
-        Args:
-            campaign: the signed campaign, which names this dealer and its modulus.
-            listed: the signed node list, whose nodes become the parties.
-            trusted: the trust root whose campaign keys must have signed campaign and list.
-
-        Returns:
-            The first key book. It is in the journal when this returns: ``rekey`` with the same list gives it again.
+        ``campaign`` names this dealer and its modulus; the nodes of ``listed`` become the parties; the campaign keys of
+        the trust root ``trusted`` must have signed both. The book is in the journal on return: ``rekey`` with the same
+        list gives it again.
 
         Raises:
-            InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer
-                or modulus; ``parties_too_few``: less than 2; ``parties_too_many``: more than the campaign allows;
-                ``key_invalid``: no key can be sealed to a node; also the reasons of unreadable files and passphrases.
-            DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list; or the
-                bytes are no such document.
+            InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer or
+                modulus; ``parties_too_few``: less than 2; ``parties_too_many``; ``key_invalid``: no key can be sealed
+                to a node; also the reasons of unreadable files and passphrases.
+            DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list; or the bytes
+                are no such document.
         """
         documents = self._documents(campaign, listed, trusted, begins=True)
         signer = self._signer()
@@ -215,9 +202,8 @@ class Dealer:
     def rekey(self, campaign: Given, listed: Given, trusted: Given) -> IssuedBook:
         """``hearsay masked rekey``: make the key book for a newer list of nodes. Arguments: those of :meth:`setup`.
 
-        Parties that join get a key. For each party that joins or leaves, the number u of at most two other parties
-        changes, and these get a new key. All other parties keep theirs. If the list is that of the present book, the
-        present book is returned.
+        Parties that join get a key, and for each join or leave at most two other parties get a new number u and key.
+        For the list of the present book that book is returned.
 
         Raises:
             InputError: ``not_set_up``: the campaign has no keys yet; also the errors of :meth:`setup`.
@@ -233,8 +219,7 @@ class Dealer:
     def book(self, campaign: bytes) -> bytes:
         """Return the newest key book of the campaign with this id, as the bytes of its file.
 
-        Raises:
-            InputError: ``not_set_up``; ``passphrase_missing``, ``passphrase_wrong``.
+        Raises InputError ``not_set_up``, ``passphrase_missing`` or ``passphrase_wrong``.
         """
         signer = self._signer()
         with self._journal.snapshot():
@@ -244,14 +229,13 @@ class Dealer:
         """``hearsay masked release``: decrypt the sum of one set of parties, and of no other set of that period.
 
         ``request`` is the file that ``hearsay masked request`` writes. ``at_least`` is the fewest parties that the
-        dealer's keeper wants in a set, if more than the campaign demands. The set is durable in the journal when this
-        returns.
+        dealer's keeper wants in a set, if more than the campaign demands. The set is durable on return.
 
         Raises:
             DocumentError: ``malformed``, ``too_large``: the bytes are no request.
-            InputError: ``not_set_up``: no campaign of this dealer; ``book_unknown``: the campaign has no such version
-                of the key book; ``party_unknown``: a party is not in that version; ``parties_too_few``; also the
-                reasons of unreadable files and passphrases.
+            InputError: ``not_set_up``; ``book_unknown``: the campaign has no such version of the key book;
+                ``party_unknown``: a party is not in that version; ``parties_too_few``; also the reasons of unreadable
+                files and passphrases.
             PolicyError: ``period_refused``: the period is not in the campaign's life, has not begun, or began before
                 this copy of the dealer was adopted; ``set_released``: another set was released for the period.
         """

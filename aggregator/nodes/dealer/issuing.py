@@ -1,7 +1,7 @@
 """What a dealer gives out: key books for a campaign and its newer node lists, and one release per period.
 
-A release decrypts the sum of one set of parties (nodes with keys). All parties' keys are derived from the dealer's one
-secret, so the journal holds no key. Nobody keeps the prime divisors of the modulus.
+All parties' keys are derived from the dealer's one secret, so the journal holds no key. Nobody keeps the prime divisors
+of the modulus.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ _EXPONENT = 65_537
 
 
 def party_secret(seed: bytes, campaign: bytes, node: bytes, serial: int) -> int:
-    """Return the secret key of a party: 528 bytes of SHAKE-256(canonical [tag, seed, campaign, node, serial]).
+    """Return the secret key of a party: SHAKE-256(canonical [tag, seed, campaign, node, serial]), 528 bytes.
 
-    The bytes are a big-endian number. For whoever lacks the 32 secret bytes of ``seed`` it is as good as uniform on
-    [0, 2^4224).
+    For whoever lacks the 32 secret bytes of ``seed`` the number is as good as uniform on [0, 2^4224).
     """
     stream = shake_256(canonical.pack([_TAG, seed, campaign, node, serial]))
     return int.from_bytes(stream.digest(SECRET_BYTES), "big")
@@ -43,11 +42,7 @@ def party_secret(seed: bytes, campaign: bytes, node: bytes, serial: int) -> int:
 def new_modulus() -> int:
     """Return a new modulus N = pq of exactly 2048 bits, where p and q are random primes of 1024 bits.
 
-    The library ``cryptography`` makes an RSA key and keeps the primes in its own memory until that key is dropped, at
-    once. Only N is read.
-
-    Raises:
-        InputError: ``missing_extra``: the library is not installed.
+    ``cryptography`` makes an RSA key of which only N is read. Raises InputError ``missing_extra`` without that library.
     """
     try:
         from cryptography.hazmat.primitives.asymmetric import rsa
@@ -91,8 +86,8 @@ class IssuedBook(NamedTuple):
 def check_documents(dealer: DealerPublic, campaign: bytes, listed: bytes, trusted: bytes, now: int | None) -> Documents:
     """Verify the signed campaign and list that a book is made from, by the campaign keys of a trust root.
 
-    ``dealer`` is the dealer that the campaign must name. At ``now``, in seconds since 1970, the campaign must not have
-    expired; None checks no date. Raises the errors of :meth:`aggregator.nodes.dealer.dealer.Dealer.setup`.
+    The campaign must name ``dealer``, and not have expired at ``now`` (None: not checked). Raises the errors of
+    :meth:`aggregator.nodes.dealer.dealer.Dealer.setup`.
     """
     found = signed_campaign(trusted, campaign)
     terms = masked_terms_of(found)
@@ -126,12 +121,11 @@ def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: 
 
 
 def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
-    """Return the next serial number of a campaign for a dealer's folder that is, or was, adopted as a copy.
+    """Return the next serial number of a campaign in an adopted folder. The caller must have opened a transaction.
 
-    The caller must have opened a transaction. The other copy may have made key books that this copy does not know. If
-    a party had two keys with one serial number and different numbers u, a set could be released with less noise than
-    its book says. A serial number is a u32, and no copy knows those of the other. So it is chosen at random: two copies
-    that made keys for the same n parties give some party the same serial number with a chance of at most n / 2^31.
+    The other copy may have made key books that this copy does not know. If a party had two keys with one serial number
+    and different numbers u, a set could be released with less noise than its book says. So the number is random among
+    u32: two copies that made keys for the same n parties share one with a chance of at most n / 2^31.
     """
     while True:
         first = _KEPT_SERIALS + secrets.randbelow(2**32 - 2 * _KEPT_SERIALS)
@@ -142,11 +136,8 @@ def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
 def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: CampaignRow, now: int) -> IssuedBook:
     """Make the key book for a newer node list; for the list of the present book return that book.
 
-    The caller must have opened a transaction. ``row`` is the campaign's row in the journal.
-
-    Raises:
-        DocumentError: ``rollback``: the list is older than that of the present book; ``equivocation``: it is another
-            list of the same version.
+    The caller must have opened a transaction. ``row`` is the campaign's row in the journal. Raises DocumentError
+    ``rollback`` or ``equivocation`` as :meth:`aggregator.nodes.dealer.dealer.Dealer.rekey`.
     """
     version = documents.listed.header.version
     if version < row.list_version:
@@ -203,11 +194,7 @@ def _issue(
 
 
 def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes:
-    """Return the newest key book of a campaign, with the same bytes as when it was made.
-
-    Raises:
-        StorageError: ``dealer_damaged``: the bytes do not have the digest in the journal.
-    """
+    """Return the newest key book, with the same bytes as when it was made, or raise ``dealer_damaged``."""
     parties = _parties(journal, row)
     raw, digest = _build(parsed_campaign(row), signer, row.version, row.list_version, parties)
     book = journal.book(row.campaign, row.version)
@@ -253,11 +240,7 @@ def parsed_campaign(row: CampaignRow) -> Campaign:
 
 
 def campaign_row(journal: Journal, campaign: bytes) -> CampaignRow:
-    """Return the journal's row of the campaign with this id.
-
-    Raises:
-        InputError: ``not_set_up``: the dealer has made no keys for it.
-    """
+    """Return the journal's row of the campaign with this id, or raise InputError ``not_set_up``."""
     row = journal.campaign(campaign)
     if row is None:
         raise InputError("not_set_up", "this dealer has no keys for that campaign; hearsay masked setup makes them")
@@ -267,9 +250,8 @@ def campaign_row(journal: Journal, campaign: bytes) -> CampaignRow:
 def release_set(journal: Journal, signer: SigningKey, asked: Request, at_least: int, now: int) -> ReleasedSum:
     """Release the sum of one set of parties, and of no other set of that period. The set is in the journal on return.
 
-    The release is computed before it is recorded, so an error of the computation blocks no period. ``asked`` is the
-    request; ``at_least``, and the errors, are those of :meth:`aggregator.nodes.dealer.dealer.Dealer.release`; ``now``
-    is in seconds since 1970.
+    The release is computed before it is recorded, so an error of the computation blocks no period. Arguments and
+    errors: :meth:`aggregator.nodes.dealer.dealer.Dealer.release`.
     """
     with journal.snapshot():
         row = campaign_row(journal, asked.campaign)

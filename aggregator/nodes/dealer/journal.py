@@ -1,14 +1,9 @@
 """The dealer's journal, an SQLite file: campaigns, the parties' numbers and serials, and every set that was released.
 
-A change is one transaction with full synchronisation: after a power cut the file is as before or as after the change.
-Every row has a seal, a digest of its values. The row of a campaign counts its releases, and the row of a key book has
-the book's digest. So accidents are found, such as a changed bit or a missing row. Forgery is not found: a program that
-can write the file can compute seals. No secret is in the file. Layout: docs/formats.md, section 11.
-
-The file also says where it was made: the machine, the file's inode, and the mark beside it
-(:mod:`aggregator.common.databases`), which every change replaces. These do not fit a copy of the folder, a backup that
-was restored into a new folder or over the old one, or an old journal among new files. Such a journal is refused
-(``dealer_copied``), since it may not know of later releases. An older state of the whole disk is not noticed.
+A change is one transaction with full synchronisation. Rows have digests and are counted, so accidents are found;
+forgery is not. No secret is in the file. It says where it was made: machine, inode, and the mark beside it, which every
+change replaces (:mod:`aggregator.common.databases`). A copy, or an older journal among newer files, is refused
+(``dealer_copied``); an older state of the whole disk is not noticed. Layout: docs/formats.md, section 11.
 """
 
 from __future__ import annotations
@@ -164,12 +159,7 @@ class Journal(Ledger):
             raise
 
     def check_original(self) -> None:
-        """Refuse a journal that is not the file that was made. The caller must have opened a transaction or snapshot.
-
-        Raises:
-            StorageError: ``dealer_copied``: the journal was made on another machine or in another file, or the
-                unchanged mark that it names is not beside it.
-        """
+        """Refuse a journal that is not the file that was made, as ``dealer_copied``. It needs an open transaction."""
         _, _, machine, inode, _, _ = self._only("dealer", "number = 1", ())
         if (machine, inode) != (self._machine, self._path.stat().st_ino):
             raise self._copied()
@@ -192,8 +182,7 @@ class Journal(Ledger):
     def snapshot(self) -> Iterator[None]:
         """Run the body of ``with`` on one consistent state of the journal. The body can not write.
 
-        If a process was killed in a change, its superfluous marks are removed first, so that the state that is read is
-        final.
+        Superfluous marks of a process that was killed in a change are removed first, so that the state is final.
         """
         while True:
             with self._reading():

@@ -1,13 +1,9 @@
 """Statistics of nodes' summaries: the totals in the common form of all statistics.
 
-The noise variance of a total is Σ v_i over the summaries i, where v_i is the variance at the ε that summary i states.
-The excess kurtosis of the noise is Σ(3v_i² + v_i)/(Σv_i)², about 3/N for N equal summaries. The sums are added with the
-weight one, whatever ε they state: other weights would count the records of some nodes more than those of others.
-
-A node may summarise the same records in every period. With n_t the number of records of period t, the sampling
-variance of n = Σ n_t records is at most c n times that of n different records, c = (Σ √n_t)²/n². This bound is used.
-
-Source: docs/math.md, section 5; decision 74.
+The noise variance of a total is Σ v_i over the summaries i, v_i that of the ε that summary i states; its excess
+kurtosis is Σ(3v_i² + v_i)/(Σv_i)². All summaries have the weight one. A node may summarise the same records in every
+period: with n_t records in period t, the sampling variance of n = Σ n_t records is at most c n times that of n
+different ones, c = (Σ √n_t)²/n². This bound is used. Source: docs/math.md, section 5.
 """
 
 from __future__ import annotations
@@ -56,8 +52,7 @@ class Federation(Source):
         rejected: number of summaries, and of unreadable parts of files, that do not count, by reason; over all periods.
         periods: the counted periods in words, as a user chose them.
         entries: further entries of the model's card, for example about a robust rule.
-        list_bytes: the signed node list that decided which summaries count. It is checked when a model is published.
-            None for sums that never were in a store.
+        list_bytes: the signed node list that decided which summaries count, checked when a model is published; or None.
     """
 
     batch_of: ClassVar[str] = "nodes"
@@ -178,10 +173,9 @@ def _count_claims(campaign: Campaign) -> tuple[int, int, int]:
 
 
 def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:
-    """Return, for every released vector, the noise variance of one entry of a summary that states this ε.
+    """Return for every released vector the noise variance of one entry of a summary that states this ε.
 
-    It is in squared units of the summary's integers. For sums of squares with the sensitivity ``smooth`` it is an upper
-    bound: the true variance depends on the records.
+    It is in squared units of the integers; for ``smooth`` sums of squares an upper bound.
     """
     return [
         noise_variance(campaign, subject, share)
@@ -194,10 +188,8 @@ def federated(
 ) -> Statistics:
     """Return the statistics of a total of summaries that was made by plain addition. Run by the aggregator.
 
-    ``rejected`` and ``periods`` are attributes of the returned source (:class:`Federation`).
-
-    Raises:
-        PolicyError: ``batch_too_small``: no summary counts.
+    ``rejected`` and ``periods`` are attributes of the returned source (:class:`Federation`). Raises PolicyError
+    ``batch_too_small`` if no summary counts.
     """
     if not total.nodes:
         raise PolicyError("batch_too_small", "usable summaries so far: none; hearsay status says why")
@@ -234,10 +226,7 @@ def divided(numbers: Sequence[int], subjects: Sequence[Subject]) -> list[tuple[i
 
 
 def noisy_sum(subject: Subject, values: tuple[int, ...], variance: Floats, kurtosis: float) -> NoisySum:
-    """Return one released vector in units of records.
-
-    ``values`` are its K integers; ``variance``, (K,) float64, is in squared units of the integers.
-    """
+    """Return one released vector in units of records, from its K integers and their variance, (K,) float64."""
     unit = SCALE if subject.kind == MOMENT else 1
     estimate = np.array([value / unit for value in values], np.float64)
     return NoisySum(subject, estimate, variance / unit**2, values, kurtosis=kurtosis)
@@ -255,8 +244,8 @@ def statistics_of(
 ) -> Statistics:
     """Return statistics with a :class:`Federation` as source. Their number of records is the first vector's sum.
 
-    ``rejected``, ``periods`` and ``entries`` are attributes of the source. ``concentration`` says how often periods
-    repeat the same records (:func:`aggregator.estimates.sums.of_sums`); None for this module's bound c, at least 1/n.
+    ``concentration`` says how often periods repeat the same records (:func:`aggregator.estimates.sums.of_sums`); None
+    for this module's bound c, at least 1/n.
     """
     records = sum(sums[0].released)
     released = tuple(one.released for one in sums)

@@ -1,11 +1,8 @@
 """Decrypted totals of masked messages and their statistics.
 
-The noise of a total is the sum of the parties' noise. A party whose number in the key book is u adds to each entry of a
-vector noise of a variance w and a fourth cumulant c, which follow from u (:func:`protocol.masked.noise.noise_of`). The
-noise of a total over parties and periods has the variance Σw and the excess kurtosis Σc/(Σw)². Parties that leave their
-noise out make the true variance smaller than the stated one.
-
-Source: docs/math.md, section 6; decision 83.
+A party whose number in the key book is u adds noise of a variance w and a fourth cumulant c, which follow from u
+(:func:`protocol.masked.noise.noise_of`). The noise of a total has the variance Σw and the excess kurtosis Σc/(Σw)²;
+parties that leave their noise out make it smaller. Source: docs/math.md, section 6.
 """
 
 from __future__ import annotations
@@ -59,10 +56,8 @@ def masked_statistics(
 ) -> Statistics:
     """Return the statistics of decrypted totals, at most one for each period. Run by the aggregator.
 
-    ``rejected`` and ``periods`` are attributes of :class:`aggregator.nodes.statistics.federation.Federation`.
-
-    Raises:
-        PolicyError: ``batch_too_small``: no period was decrypted.
+    ``rejected`` and ``periods`` are attributes of :class:`.federation.Federation`. Raises PolicyError
+    ``batch_too_small`` without totals.
     """
     if not totals:
         raise PolicyError(

@@ -1,23 +1,15 @@
-"""Robust rules in place of plain addition: trimmed mean, median and Krum, for nodes that may lie.
+"""Robust rules in place of plain addition: trimmed mean, median and Krum, for many nodes of about equal size.
 
-A rule is for many nodes of about equal size that state one ε. Plain addition lets a single node move every total as far
-as the campaign's ``max_records`` allows. The trimmed mean and the median limit what a minority of the nodes can do.
-Krum returns the numbers of one node, so its noise and sampling error are those of that node alone. For N nodes, with a
-share α to leave out or a number F of assumed liars:
+Plain addition lets a single node move every total as far as ``max_records`` allows. For N nodes, with a share α to
+leave out or a number F of assumed liars:
 
     trimmed mean   of every number leave out the ⌊αN⌋ smallest and the ⌊αN⌋ largest, and take the mean of the rest
     median         take the median of every number; for even N the mean of the two middle ones
     Krum           take the node with the smallest sum of squared distances to its N − F − 2 nearest nodes
 
-Means and medians are multiplied by N, so they estimate the same totals as plain addition.
-
-No interval is stated, since none covers what lying nodes did. Even if no node lies, the errors of a rule have no simple
-distribution: medians of rare counts are biased, and the spread of few nodes is uncertain. The variances are estimates,
-for fits that use variances. What a rule costs if no node lies is simulated from the totals, without any record.
-
-A rule compares only nodes whose summaries state the same ε, the one that most nodes state, and which have a summary in
-each of the same periods: those in which at least half of the nodes with this ε have one. All other nodes are left out,
-and their number is stated. So a few nodes with another ε or an odd period do not lead to others being left out.
+Means and medians are multiplied by N. No interval is stated, since none covers what lying nodes did; variances are
+estimates for fits. A rule compares only nodes that state the ε of most nodes and have a summary in each of the periods
+in which at least half of these have one; the number of the others is stated.
 
 Source: Yin, Chen, Ramchandran, Bartlett, ICML 2018 (trimmed mean, median); Blanchard, El Mhamdi, Guerraoui, Stainer,
 NeurIPS 2017 (Krum); Tukey, McLaughlin, Sankhya A 25 (1963) and McKean, Schrader, Commun. Stat. 13 (1984) (variances).
@@ -86,9 +78,7 @@ class Rule(NamedTuple):
 class RobustTotals(NamedTuple):
     """The totals that a trimmed mean or median of N nodes gives: N times each of M means or medians, as integers.
 
-    ``variance``, shape (M,) float64, is that of each total, estimated from the differences between the nodes. It covers
-    noise and the sampling of records. It is good enough for fits, and too rough for intervals: it is 0 where most nodes
-    agree, and leaves bias out.
+    ``variance``, shape (M,) float64, is estimated from the differences between the nodes, and leaves bias out.
     """
 
     totals: list[int]
@@ -96,10 +86,9 @@ class RobustTotals(NamedTuple):
 
 
 def parse_rule(text: str) -> Rule:
-    """Return the robust rule that a text names: ``trimmed-mean:0.1``, ``median`` or ``krum:3``.
+    """Return the rule of a text: ``trimmed-mean:0.1`` (a share below ½), ``median`` or ``krum:3``.
 
-    Raises:
-        InputError: ``robust_invalid``: another text, or the share is 0, or ½ or more.
+    Raises InputError ``robust_invalid`` for any other text.
     """
     found = _FORMS.fullmatch(text)
     if found is None:
@@ -117,9 +106,8 @@ def parse_rule(text: str) -> Rule:
 def check_rule(rule: Rule, nodes: int) -> None:
     """Refuse a rule whose assumptions do not hold for so many nodes.
 
-    Raises:
-        PolicyError: ``nodes_too_few``: fewer than :data:`FEWEST` nodes, or so few that nothing would be trimmed; for
-            Krum fewer than 2F + 3, where F is the assumed number of liars.
+    Raises PolicyError ``nodes_too_few``: fewer than :data:`FEWEST` nodes, or so few that nothing would be trimmed; for
+    Krum fewer than 2F + 3, where F is the assumed number of liars.
     """
     if rule.kind == KRUM:
         if nodes < 2 * rule.liars + 3:
@@ -154,11 +142,7 @@ def _rounded(numerator: int, denominator: int) -> int:
 
 
 def _median_variance(ordered: Integers) -> Floats:
-    """Return the variance of N times the median: shape (M,) float64. ``ordered``: shape (N, M), each column rising.
-
-    The median lies between the numbers of rank c and N + 1 − c with 95 %, where c is (N + 1)/2 − z√N/2, rounded, and
-    z = 1.96. So their distance is taken as 2z standard deviations.
-    """
+    """Return the variance of N times the median, (M,) float64. ``ordered``: shape (N, M), each column rising."""
     number = len(ordered)
     rank = max(1, round((number + 1) / 2 - Z95 * number**0.5 / 2))
     distance = (ordered[number - rank] - ordered[rank - 1]).astype(np.float64)
@@ -166,10 +150,9 @@ def _median_variance(ordered: Integers) -> Floats:
 
 
 def krum_choice(parameters: Floats, liars: int) -> int:
-    """Return the index of the node that Krum chooses among N nodes; of equally good nodes the first.
+    """Return the index of the node that Krum chooses among N ≥ 2F + 3 nodes; of equally good nodes the first.
 
-    ``parameters``, shape (N, P) float64, are the normalised parameters of every node's model. ``liars`` is F, the
-    assumed number of liars; N ≥ 2F + 3.
+    ``parameters``, shape (N, P) float64, are the normalised parameters of every node's model; ``liars`` is F.
     """
     number = len(parameters)
     neighbours = number - liars - 2
@@ -216,8 +199,8 @@ def robust_statistics(
     ``periods`` become attributes of the result's source (:class:`.federation.Federation`).
 
     Raises:
-        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so
-            many periods do not fit into 64 bits.
+        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so many
+            periods do not fit into 64 bits.
         PolicyError: ``nodes_too_few``; ``batch_too_small``: no summary counts.
     """
     compared = compared_nodes(summaries)
@@ -265,10 +248,7 @@ def _without_intervals(found: Statistics) -> Statistics:
 def compared_nodes(summaries: Iterable[Summary]) -> Cohort:
     """Return the nodes that a rule compares, chosen by ε and periods as this module's description says.
 
-    ``summaries`` are those of :func:`robust_statistics`.
-
-    Raises:
-        InputError: ``robust_unequal``, ``too_large`` (:func:`robust_statistics`).
+    Argument and the InputErrors are those of :func:`robust_statistics`.
     """
     given = list(summaries)
     epsilon_micro, nodes = _common_epsilon(given)
@@ -314,11 +294,9 @@ _LEAST = 1e-9
 def normalised(values: NDArray[np.int64], campaign: Campaign, epsilon_micro: int, periods: int = 1) -> Floats:
     """Return parameters of each node's model, which Krum compares: nodes of different sizes become comparable.
 
-    The parameters are P(class), P(value | class), means and mean squares of numbers given the class. Counts are raised
-    to at least half a standard deviation of their noise, and each class's column of a table is divided by its sum. Sums
-    of numbers are divided by the class counts, and clipped to their possible range. ``values``, shape (N, M) int64, are
-    the numbers of every node, summed over ``periods`` periods, each with the noise of ``epsilon_micro``. The result is
-    (N, M) float64, every parameter in [−1, 1].
+    ``values``, shape (N, M) int64, are the numbers of every node, summed over ``periods`` periods. Counts are raised to
+    at least half a standard deviation of their noise, and each class's column of a table is divided by its sum. Sums of
+    numbers are divided by the class counts, and clipped. The result is (N, M) float64, each parameter in [−1, 1].
     """
     subjects = released_vectors(campaign)
     classes = subjects[0].size
@@ -373,10 +351,8 @@ class Loss(NamedTuple):
 def expected_loss(rule: Rule, statistics: Statistics, nodes: int, repeats: int = REPEATS) -> Loss:
     """Simulate the loss of a trimmed mean or median on honest nodes that have equally many records each.
 
-    The records are drawn from the estimated shares and means, and the summaries get their noise. The loss is the root
-    mean square error of the rule's totals, divided by that of plain addition, over at most ``repeats`` simulated sets
-    of ``nodes`` nodes. So it includes the bias of the rule for rare values, whose counts are skewed. ``statistics`` are
-    those of plain addition. Their id seeds the generator, so equal statistics give equal losses.
+    The records of at most ``repeats`` sets of ``nodes`` nodes are drawn from ``statistics`` of plain addition, whose id
+    seeds the generator. The loss is the root mean square error of the rule's totals, divided by that of plain addition.
     """
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     ratios = [_ratio(rule, question, nodes, repeats, generator) for question in statistics.questions]

@@ -1,8 +1,7 @@
 """Totals of nodes' summaries: exact sums, kept by period, to which one or many summaries are added at a time.
 
-Addition of integers is exact, so the order of the summaries does not matter: adding them one by one as they arrive
-(algorithm 3 of Marchioro et al. 2022), all at once, or from the union of sets that nodes exchanged gives equal totals,
-byte for byte. A node counts once per period, and every summary has the weight one, whatever its ε.
+Addition is exact: summaries one by one as they arrive (algorithm 3 of Marchioro et al. 2022), all at once, or from a
+union of sets give equal totals, byte for byte. A node counts once per period, with the weight one whatever its ε.
 """
 
 from __future__ import annotations
@@ -101,9 +100,8 @@ class Totals:
     def add(self, summary: Summary) -> None:
         """Add one summary that was checked against the campaign (:func:`protocol.nodes.summary.check_summary`).
 
-        Raises:
-            InputError: ``other_campaign``: it answers another campaign; ``summary_repeated``: the node's summary of
-                that period is in the totals already. Take it out with :meth:`remove` if the two differ.
+        Raises InputError ``other_campaign``, or ``summary_repeated``: the node's summary of that period is in the
+        totals.
         """
         self._enter(summary)
         self._periods[summary.period].add(np.array([summary.sums], np.int64), 1)
@@ -111,8 +109,7 @@ class Totals:
     def remove(self, summary: Summary) -> None:
         """Subtract a summary that was added before, for example when another summary of the node contradicts it.
 
-        Raises:
-            InputError: ``summary_unknown``: the totals hold no summary of that node, period and ε.
+        Raises InputError ``summary_unknown``: the totals hold no summary of that node, period and ε.
         """
         period = self._periods.get(summary.period)
         if period is None or summary.node not in period.nodes or not period.epsilons[summary.epsilon_micro]:

@@ -125,11 +125,10 @@ class Database(databases.Database):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the body of ``with`` as one transaction. It writes all changes of the body, or none if the body fails.
+        """Run the body of ``with`` as one transaction, which writes all changes or, if the body fails, none.
 
-        A transaction without changes writes a value that the file has already. Its commit makes earlier commits
-        durable: a process that was killed in a commit may have left rows that every reader sees and that a power cut
-        would undo.
+        Without changes it writes a value that the file has already: its commit makes earlier commits durable, which a
+        process that was killed may have left so that a power cut would undo them.
         """
         with self._changes():
             self._sums = {}
@@ -184,8 +183,7 @@ class Database(databases.Database):
     def put(self, row: Row) -> str:
         """Add an envelope to the kept ones. The caller must have opened a transaction.
 
-        For each period and node the two smallest identities are kept, and for each identity the smallest envelope. So
-        the kept rows do not depend on the order of arrival (:func:`protocol.nodes.summary.kept`). Return
+        The kept rows do not depend on the order of arrival (:func:`protocol.nodes.summary.kept`). Return
         :data:`REPLAYED_REASON` if the payload was kept before, :data:`CONFLICT_REASON` if another payload of the same
         period and node was, else :data:`ACCEPTED`.
         """
@@ -209,9 +207,8 @@ class Database(databases.Database):
     def note_refused(self, file: bytes, name: str, counts: Mapping[str, int], places: Sequence[RefusedPiece]) -> None:
         """Record what was refused of an input file, in place of what was recorded of it before.
 
-        The caller must have opened a transaction. ``file`` is the SHA-256 of the file's content. ``counts`` are the
-        numbers of refused pieces by reason. ``places`` are the pieces whose places are to be kept; the places of all
-        files are limited to :data:`MOST_QUARANTINED`.
+        The caller must have opened a transaction. ``file`` is the SHA-256 of the file's content, ``counts`` are numbers
+        by reason. The ``places`` of all files are limited to :data:`MOST_QUARANTINED`.
         """
         self._delete("rejected", "file = ?", file)
         self._delete("quarantine", "file = ?", file)
@@ -244,17 +241,14 @@ class Database(databases.Database):
     def rows(self) -> Generator[Row, None, None]:
         """Yield all kept summaries of one consistent state, by period, node and identity.
 
-        A changed or missing row may be noticed only after the last row. So the caller must read all rows before it uses
-        any result. A caller that stops earlier must close the iterator before this file.
+        A changed or missing row may be noticed only after the last row, so the caller must read all rows before it uses
+        any. A caller that stops earlier must close the iterator before this file.
         """
         with closing(self._summaries(_WITH_ENVELOPE)) as found:
             yield from map(_row_in, found)
 
     def _summaries(self, columns: str) -> Generator[tuple[Any, ...], None, None]:
-        """Yield the rows of the table ``summaries``, sorted. After the last row they are compared with their sum.
-
-        ``columns`` are the columns that the sum covers, and perhaps further ones after them.
-        """
+        """Yield the rows of ``summaries`` with these columns, sorted; then compare them with their sum."""
         number, digests, last = 0, 0, (-1,)
         with self._reading():
             expected = self._sum_of("summaries")

@@ -1,11 +1,7 @@
 """What both kinds of stores of nodes' envelopes share: a folder with one campaign's envelopes in one SQLite file.
 
-    nodes.sqlite    campaign, newest list of nodes, envelopes, refused pieces
-    (:mod:`aggregator.nodes.store.database`)
-
-An envelope is one signed summary or masked message. If files are taken in in another order, or twice, the store ends
-with the same envelopes. Of each node and period at most two different envelopes are kept. Two envelopes contradict each
-other, and neither counts.
+An envelope is one signed summary or masked message. Files in another order, or twice, give the same store. Of each node
+and period at most two different envelopes are kept; two contradict each other, and neither counts.
 """
 
 from __future__ import annotations
@@ -104,20 +100,16 @@ class EnvelopeStore(ABC):
     def judge(self, documents: Mapping[str, bytes], now: int) -> Callable[[bytes], Placed]:
         """Return a function that checks one envelope completely, and returns its content or raises ``DocumentError``.
 
-        The signature is checked before any number is read, so only numbers of listed nodes are read. ``documents`` are
-        those of the store; ``now`` is in seconds since 1970.
-
-        Raises:
-            InputError: ``nodes_unknown``, ``keys_unknown``: one of the store's documents is missing.
+        The signature is checked before any number is read. ``documents`` are those of the store; ``now`` is in seconds
+        since 1970. Raises InputError ``nodes_unknown`` or ``keys_unknown`` if one of the documents is missing.
         """
 
     @staticmethod
     @abstractmethod
     def content(envelope: bytes) -> Placed:
-        """Return the content of an envelope. Its signature is not checked.
+        """Return the content of an envelope of this kind of store without a check of its signature.
 
-        Raises:
-            DocumentError: the bytes are no envelope of this kind of store.
+        Raises DocumentError if the bytes are no such envelope.
         """
 
     @abstractmethod
@@ -134,15 +126,11 @@ class EnvelopeStore(ABC):
         """Return the result of :meth:`statistics` without the list of nodes. ``words``: the periods in words."""
 
     def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
-        """Return the statistics of the store's envelopes of some periods.
-
-        Args:
-            scope: the periods. What it says of damaged files does not matter: every envelope is signed by itself.
-            rule: a robust rule in place of plain addition; None for plain addition.
+        """Return the statistics of the store's envelopes of some periods, by plain addition or a robust rule.
 
         Raises:
-            InputError: ``nodes_unknown``: the store has no list of nodes; ``robust_unequal``; ``robust_invalid``: of
-                masked messages only the sum is known.
+            InputError: ``nodes_unknown``; ``robust_unequal``; ``robust_invalid``: of masked messages only the sum is
+                known.
             PolicyError: ``batch_too_small``: nothing counts; ``nodes_too_few``.
             StorageError: ``store_damaged``, ``store_busy``.
         """
@@ -162,18 +150,13 @@ class EnvelopeStore(ABC):
         return self.documents().get("list")
 
     def node_list(self) -> NodeList:
-        """Return the newest list of nodes that the store was given.
-
-        Raises:
-            InputError: ``nodes_unknown``: the store was given none.
-        """
+        """Return the newest list of nodes that the store was given, or raise InputError ``nodes_unknown``."""
         return read_list(needed(self.list_bytes()), self.campaign)
 
     def give_list(self, raw: bytes) -> NodeList:
         """Give the store a list of nodes, whose signatures the caller has checked. The newest one is kept.
 
-        Raises:
-            DocumentError: ``rollback``, ``equivocation``, ``other_name``, or it is no list of nodes.
+        Raises the errors of :func:`aggregator.nodes.store.node_list.newer_list`.
         """
         with closing(Database(self.path)) as database, database.transaction():
             newest = newer_list(database.document("list"), raw, self.campaign)
@@ -189,10 +172,9 @@ class EnvelopeStore(ABC):
     ) -> EnvelopeIngest:
         """Take in the envelopes of files: paths, URLs and patterns of URLs. The same files again change nothing.
 
-        After a crash or an error the store has the envelopes of some of the files; to complete it, give all files
-        again. A file that is given again is judged again, so an envelope that was too early, or whose node was not
-        listed, may count then. ``now`` is in seconds since 1970. After each file ``progress`` is called with the number
-        of finished files and the number of given files.
+        After a crash or an error the store has the envelopes of some of the files; give all files again. Every given
+        file is judged again, so an envelope that was too early, or whose node was not listed, may count then. ``now``
+        is in seconds since 1970. ``progress`` is called with the numbers of finished and of given files.
 
         Raises:
             InputError: ``nodes_unknown``: the store has no list of nodes; ``keys_unknown``: no key book.
@@ -228,11 +210,7 @@ class EnvelopeStore(ABC):
                 yield row, fault
 
     def rows(self) -> Iterator[Row]:
-        """Yield all kept envelopes by period, node and identity, whether they count or not.
-
-        Raises:
-            StorageError: ``store_damaged``: an envelope is not the one that was taken in.
-        """
+        """Yield all kept envelopes by period, node and identity. May raise ``store_damaged``."""
         with closing(Database(self.path)) as database, closing(database.rows()) as found:
             yield from found
 
@@ -251,11 +229,8 @@ class EnvelopeStore(ABC):
     def export(self, output: Path, *, scope: Scope = EVERYTHING, everything: bool = False, force: bool = False) -> int:
         """Write envelopes to one file, sorted, so that equal stores give equal files. Return their number.
 
-        ``everything`` writes all kept envelopes, also those that do not count; ``force`` replaces an existing file.
-
-        Raises:
-            InputError: ``output_exists``, ``output_invalid``, ``nodes_unknown``.
-            StorageError: ``store_damaged``.
+        ``everything`` writes also those that do not count; ``force`` replaces an existing file. Raises InputError
+        ``output_exists``, ``output_invalid``, ``nodes_unknown``; StorageError ``store_damaged``.
         """
         number = 0
         with open_output(output, force=force) as file:
@@ -285,12 +260,7 @@ def content_of(file: str | os.PathLike[str]) -> bytes | Unreadable:
 
 
 class _Writer:
-    """Judges the pieces (envelopes and unreadable parts) of files, and writes the results into a store.
-
-    Attributes:
-        outcomes: result of :meth:`aggregator.nodes.store.database.Database.put` → number of envelopes.
-        rejected: number of refused pieces by reason.
-    """
+    """Judges the pieces (envelopes and unreadable parts) of files, and writes the results into a store."""
 
     def __init__(self, database: Database, store: EnvelopeStore, judge: Callable[[bytes], Placed]) -> None:
         self.outcomes = dict.fromkeys((ACCEPTED, REPLAYED_REASON, CONFLICT_REASON), 0)

@@ -90,9 +90,8 @@ class MaskedStore(EnvelopeStore):
     def give_book(self, raw: bytes) -> KeyBook:
         """Give the store a version of the dealer's key book. All versions are kept, since messages may use any of them.
 
-        Raises:
-            DocumentError: the book is refused (:func:`protocol.masked.keys.read_key_book`); ``equivocation``: the store
-                has another book of this version.
+        Raises DocumentError: the reasons of :func:`protocol.masked.keys.read_key_book`; ``equivocation``: the store has
+        another book of this version.
         """
         book = read_key_book(raw, self.campaign)
         name = f"{_KEYS} {book.version}"
@@ -105,10 +104,9 @@ class MaskedStore(EnvelopeStore):
         return book
 
     def books(self, documents: Mapping[str, bytes] | None = None) -> list[KeyBook]:
-        """Return all versions of the key book, the newest first. ``documents``: the store's; None to read them.
+        """Return all versions of the key book in the store's documents (None: read them), the newest first.
 
-        Raises:
-            InputError: ``keys_unknown``: the store was given no key book.
+        Raises InputError ``keys_unknown``: the store was given no key book.
         """
         documents = self.documents() if documents is None else documents
         found = [read_key_book(raw, self.campaign) for name, raw in documents.items() if name.startswith(f"{_KEYS} ")]
@@ -144,11 +142,8 @@ class MaskedStore(EnvelopeStore):
     def messages(self) -> Iterator[tuple[StoredMessage, str | None]]:
         """Yield all kept messages by period and node, each with the reason why it does not count, or None.
 
-        A message in a decrypted sum counts for ever, even if a newer list leaves its node out, since a message can not
-        be taken out of a sum. All other messages of a decrypted period are ``not_in_sum``, if they have no other fault.
-
-        Raises:
-            InputError, StorageError: the errors of :meth:`arrivals`.
+        A message in a decrypted sum counts for ever, since it can not be taken out. All other messages of a decrypted
+        period are ``not_in_sum``, if they have no other fault. Raises the errors of :meth:`arrivals`.
         """
         sums = {total.period: set(total.parties) for total in self.totals()}
         for row, fault in self.judged():
@@ -168,10 +163,9 @@ class MaskedStore(EnvelopeStore):
         return ((Arrival(kept.period, kept.node, micro), fault) for kept, fault in self.messages())
 
     def wanted(self, period: int) -> PartySet:
-        """Return the largest set of parties whose sum can be asked for. Their keys are in one version of the key book.
+        """Return the largest set of parties whose sum can be asked for, by one version of the key book.
 
-        If several versions have enough parties for the dealer, the version with most parties is taken; if these are
-        equal, the newest.
+        Versions with enough parties for the dealer come first, then the version with most parties, then the newest.
 
         Raises:
             InputError: ``nodes_unknown``, ``keys_unknown``; ``periods_absent``: the period has no message that counts.
@@ -200,10 +194,8 @@ class MaskedStore(EnvelopeStore):
     def needed(self, period: int) -> int:
         """Return the smallest number of parties whose sum the dealer releases for a period.
 
-        It depends on the key book: its version is that of the decrypted sum, else that of the request, else the newest.
-
-        Raises:
-            InputError: ``keys_unknown``: the store has no key book, or lacks that version.
+        The version of the key book is that of the decrypted sum, else of the request, else the newest. Raises
+        InputError ``keys_unknown`` if the store lacks it.
         """
         documents = self.documents()
         request, decrypted = documents.get(f"{_REQUEST} {period}"), self.totals(range(period, period + 1))
@@ -227,12 +219,11 @@ class MaskedStore(EnvelopeStore):
     def request(self, period: int, *, again: bool = False) -> bytes:
         """Return the request to the dealer for the sum of a period, and keep it. A kept request is returned unchanged.
 
-        ``again`` makes a new request, for the parties that have sent messages by now, in place of an earlier request
-        that the dealer has not seen.
+        ``again`` makes a new one, for the parties that have sent messages by now, if the dealer has not seen the
+        earlier one.
 
         Raises:
-            InputError, PolicyError: no set of parties can be asked for (:meth:`wanted`); ``period_decrypted``: the
-                sum is known.
+            InputError, PolicyError: no set of parties can be asked for (:meth:`wanted`); ``period_decrypted``.
             StorageError: ``store_damaged``, ``store_busy``.
         """
         documents = self.documents()
@@ -254,16 +245,14 @@ class MaskedStore(EnvelopeStore):
         return raw
 
     def decrypt(self, raw: bytes) -> PeriodTotal:
-        """Decrypt the sum of the parties of a release, and keep it. The same release again changes nothing.
+        """Decrypt the sum of the parties of a dealer's release, and keep it. The same again changes nothing.
 
-        ``raw`` is the file of the dealer's release. If a party sent two different messages with the same key, the one
-        with the smaller identity (SHA-256 of its payload) is taken.
+        If a party sent two different messages with the same key, the one with the smaller identity is taken.
 
         Raises:
-            InputError: ``keys_unknown``: the store lacks the release's version of the key book; ``message_missing``:
-                the store has no message of a party of the release.
-            DocumentError: the release is refused (:func:`protocol.masked.release.read_release`); ``equivocation``:
-                another release decrypted the period before; ``release_mismatch``: a party is not in the key book;
+            InputError: ``keys_unknown``: the store lacks the release's version of the key book; ``message_missing``.
+            DocumentError: the reasons of :func:`protocol.masked.release.read_release`; ``equivocation``: another
+                release decrypted the period before; ``release_mismatch``: a party is not in the key book;
                 ``mask_mismatch``: a message or the release was changed, or a party encrypted wrongly;
                 ``value_out_of_domain``: a sum is larger than the parties' ranges allow.
             PolicyError: ``parties_too_few``: the release is of fewer parties than the campaign allows.

@@ -21,8 +21,7 @@ from protocol.nodes.summary import UNDERSTOOD, NodeList, parse_node_list
 def read_list(raw: bytes, campaign: Campaign) -> NodeList:
     """Parse a list of nodes and check that the campaign asks for a list of this name. Signatures are not checked.
 
-    Raises:
-        DocumentError: ``other_name``: the campaign names another list; or the file is foreign or damaged.
+    Raises DocumentError ``other_name`` if the campaign names another list, or if the file is foreign or damaged.
     """
     envelope = read_envelope(raw, "nodes")
     listed = parse_node_list(envelope.payload)
@@ -41,12 +40,10 @@ def check_list(
 ) -> bytes:
     """Return the bytes of a list of nodes. Its signatures are checked only if a workspace or a trust root is given.
 
-    The campaign keys of the workspace's trust root, or of ``trusted``, must have signed the list. Dates are not
-    checked: the list that was in force when a node made its summary may have expired when the summary is taken in.
-    Nodes that exchange summaries do check dates (decision 74).
+    Dates are not checked: the list that was in force when a node made its summary may have expired since.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``.
+        InputError: the file can not be read.
         DocumentError: ``bad_signature``, or the bytes are no list of nodes.
         StorageError: the workspace can not be read.
     """
@@ -61,9 +58,8 @@ def check_list(
 def newer_list(kept: bytes | None, given: bytes, campaign: Campaign) -> bytes:
     """Return the bytes of the newer one of two lists: ``kept``, which a store has used (or None), and ``given``.
 
-    Raises:
-        DocumentError: ``rollback``: the given list is older; ``equivocation``: it differs from the kept list and has
-            the same version; or it is refused (:func:`read_list`).
+    Raises DocumentError: the reasons of :func:`read_list`; ``rollback``: the given list is older; ``equivocation``: it
+    differs from the kept list and has the same version.
     """
     offered = read_list(given, campaign)
     if kept is None:

@@ -47,8 +47,8 @@ def make_envelope_store(kind: type[Kind], path: str | os.PathLike[str], campaign
         InputError: ``campaign_for_devices``; ``store_not_folder``: the path is a URL; ``campaign_masked``,
             ``campaign_not_masked``: the campaign belongs to another kind.
         DocumentError: the campaign is not acceptable.
-        StorageError: ``other_campaign``; ``not_a_store``: the path is a file, or a folder with other files;
-            ``store_busy``, ``store_newer``, ``store_damaged``.
+        StorageError: ``other_campaign``; ``not_a_store``: the path is a file, or a folder with other files; also the
+            reasons of :func:`open_envelope_store`.
     """
     check_folder(path)
     folder = Path(path)
@@ -107,14 +107,13 @@ def new_or_open(
     Args:
         path: folder of the store.
         campaign_bytes: the verified campaign file.
-        list_bytes: the verified list of nodes; None for the list that the store has.
+        list_bytes, book_bytes: the verified list of nodes, and for a masked campaign a version of the dealer's key
+            book; None for those that the store has.
         files: the files that will be ingested.
-        book_bytes: a version of the dealer's key book, for a masked campaign; None for those that the store has.
 
     Raises:
         InputError: ``nodes_unknown``, ``keys_unknown``: a new store is given no list or no key book; ``unreadable``:
-            none of the files can be read; ``campaign_not_masked``: a key book is given for a campaign that is not
-            masked.
+            none of the files can be read; ``campaign_not_masked``: a key book for a campaign that is not masked.
         InputError, DocumentError, StorageError: the errors of :func:`make_envelope_store`, or the list or the book is
             refused.
     """

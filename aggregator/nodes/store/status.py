@@ -13,11 +13,10 @@ from protocol.epsilon import format_micro
 
 
 class PeriodCount(NamedTuple):
-    """The nodes of one period.
+    """The nodes of one period: the number ``seen`` whose summary counts, and ids in hexadecimal.
 
-    ``seen`` is the number of nodes whose summary counts. ``missing`` are ids, in hexadecimal, of listed nodes without a
-    summary, ``conflicting`` of nodes with two contradicting ones. ``unlisted`` is the number of nodes with a summary
-    that are not on the newest list.
+    ``missing`` are listed nodes without a summary, ``conflicting`` nodes with two contradicting ones; ``unlisted`` is
+    the number of nodes with a summary that are not on the newest list.
     """
 
     period: int
@@ -34,8 +33,7 @@ class NodeStatus(NamedTuple):
         list_name, list_version, listed: name and version of the newest list of nodes, and how many nodes are on it.
         nodes: number of nodes with a summary that counts, over all periods.
         adjacency: which data sets ε makes hard to tell apart.
-        summaries: ε in millionths → number of summaries that count.
-        epsilon_nodes: ε in millionths → ids of the nodes that state it in a summary that counts; hexadecimal, sorted.
+        summaries, epsilon_nodes: ε in millionths → number of summaries that count, and sorted ids of their nodes.
         rejected: number of pieces of files, and of kept summaries, that do not count, by reason.
     """
 
@@ -73,9 +71,7 @@ class NodeStatus(NamedTuple):
 def status(store: EnvelopeStore) -> NodeStatus:
     """Return which nodes sent summaries, and why some do not count. No noisy number is read or shown.
 
-    Raises:
-        InputError: ``nodes_unknown``: the store has no list of nodes.
-        StorageError: ``store_damaged``, ``store_busy``.
+    Raises the errors of :meth:`aggregator.nodes.store.envelope_store.EnvelopeStore.arrivals`.
     """
     listed = store.node_list()
     found: dict[int, dict[bytes, str | None]] = {}

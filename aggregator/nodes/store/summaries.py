@@ -67,11 +67,7 @@ class NodeStore(EnvelopeStore):
 
 
 def _summary_in(row: Row) -> Summary:
-    """Return the summary in a row of a store. It was judged when it was taken in, and is not judged again.
-
-    The store has compared the bytes with their digest. So they are decoded without the checks for foreign bytes, which
-    take ten times as long.
-    """
+    """Return the summary in a row, decoded without the checks for foreign bytes, which take ten times as long."""
     body = msgpack.unpackb(msgpack.unpackb(row.envelope)[2])
     sums = tuple(np.frombuffer(body["sums"]["b"], "<i8").tolist())
     return Summary(body["campaign"], body["node"], body["period"], body["epsilon_micro"], sums, row.identity)
