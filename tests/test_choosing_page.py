@@ -46,24 +46,21 @@ def test_both_tables_are_the_measured_ones():
 
 
 def test_what_is_needed_follows_from_the_curves():
-    assert [{name: str(value) for name, value in row.items()} for row in needed(rows("choosing.csv"))] == rows(
-        "choosing-needed.csv"
-    )
+    followed = [{name: str(value) for name, value in row.items()} for row in needed(rows("choosing.csv"))]
+    assert followed == rows("choosing-needed.csv")
 
 
-def point(records: int, lacking: float) -> dict[str, str]:
-    return {"records": str(records), "lacking": str(lacking), "lacking_error": "0.01"}
+def curve(**points):
+    """Points of a curve: number of records → accuracy that is lacking."""
+    return [
+        {"records": records[1:], "lacking": str(value), "lacking_error": "0.01"} for records, value in points.items()
+    ]
 
 
 def test_the_number_of_records_is_between_the_points_around_the_target():
-    curve = [point(100, 0.3), point(1000, 0.1), point(10_000, 0.0)]
-    assert reached(curve, 0.2, 0) == "320"
-    assert int(reached(curve, 0.2, 2)) < 320 < int(reached(curve, 0.2, -2))
-    assert reached(curve, 0.4, 0) == "<=100"
-    assert reached(curve, 0.05, -20) == ">10000"
-
-
-def test_one_lucky_point_is_not_the_answer():
-    """A point that is better than all later ones is averaged with them."""
-    curve = [point(100, 0.3), point(300, 0.0), point(1000, 0.2), point(3000, 0.1), point(10_000, 0.0)]
-    assert int(reached(curve, 0.05, 0)) > 1000
+    three = curve(n100=0.3, n1000=0.1, n10000=0.0)
+    assert reached(three, 0.2, 0) == "320"
+    assert int(reached(three, 0.2, 2)) < 320 < int(reached(three, 0.2, -2))
+    assert (reached(three, 0.4, 0), reached(three, 0.05, -20)) == ("<=100", ">10000")
+    lucky = curve(n100=0.3, n300=0.0, n1000=0.2, n3000=0.1, n10000=0.0)
+    assert int(reached(lucky, 0.05, 0)) > 1000  # a point that is better than all later ones is averaged with them

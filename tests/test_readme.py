@@ -15,6 +15,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from support.commands import HEARSAY
 from support.failures import reason
 from support.publisher import NOW, Publisher
 
@@ -29,12 +30,15 @@ MOST_LINES = 120
 
 
 def documents():
-    publisher = Publisher(now=1)
-    return {"campaign_bytes": publisher.campaign(lifetime=1 << 33), "model_bytes": publisher.model(lifetime=1 << 33)}
+    long = {"lifetime": 1 << 33}
+    return {"campaign_bytes": Publisher(now=1).campaign(**long), "model_bytes": Publisher(now=1).model(**long)}
 
 
-def test_it_is_short():
+def test_it_is_short_and_its_two_commands_are_those_of_the_makefile():
     assert len(README.splitlines()) <= MOST_LINES
+    for target, runs in (("demo", ".venv/bin/hearsay demo"), ("test", ".venv/bin/pytest")):
+        made = subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, text=True)
+        assert runs in made.stdout
 
 
 def test_the_python_lines_run_once_the_device_is_provisioned(tmp_path, monkeypatch):
@@ -100,36 +104,29 @@ def pilot(path):
 def test_every_shell_line_runs_in_order(tmp_path):
     """First the rehearsal, so that there are reports to ingest; the server runs while the device's lines do."""
     (tmp_path / "passphrase").write_text("correct horse battery staple", "utf-8")
-    found = {"HEARSAY_PASSPHRASE_FILE": str(tmp_path / "passphrase")}
-    found["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "HEARSAY_PASSPHRASE_FILE": str(tmp_path / "passphrase")}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     pilot(tmp_path / "pilot.csv")
 
     def run(line):
-        done = subprocess.run(
-            ["bash", "-e", "-c", line],
-            check=False,
-            cwd=tmp_path,
-            env={**os.environ, **found},
-            capture_output=True,
-            text=True,
-        )
+        command = ["bash", "-e", "-c", line]
+        done = subprocess.run(command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     init, schema, campaign, ingest, publish, simulate, rehearse, report, serve = shell_lines("At the aggregator")
     for line in (init, schema, campaign, simulate, rehearse, ingest, publish, report):
         run(line)
-    page = (tmp_path / "page.html").read_text("utf-8")
-    assert "fever" in page
+    assert "fever" in (tmp_path / "page.html").read_text("utf-8")
     tree, server = serve.split(" && ")
     run(tree)
-    command = [sys.executable, "-m", "aggregator.entry", *server.split()[1:], "--port", "0", "--json"]
+    command = [*HEARSAY, *server.split()[1:], "--port", "0", "--json"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         printed = ""
         while "}" not in printed:
             printed += process.stdout.readline()
         address = json.loads(printed)["address"]
-        (tmp_path / "root.hst").write_bytes((tmp_path / "work" / "root.hst").read_bytes())
+        shutil.copy(tmp_path / "work" / "root.hst", tmp_path / "root.hst")
         *lines, predict = (line.replace("http://127.0.0.1:8080", address) for line in shell_lines("On a device"))
         said = [run(line) for line in lines]
         run(next(line for line in lines if " sync " in line))  # what was reported is sent by the next sync
@@ -163,25 +160,14 @@ def test_the_policy_of_the_reference_is_read_and_the_defaults_are_as_told(tmp_pa
     assert Policy() == Policy.of(epsilon_per_period=4, epsilon_lifetime=100, shortest_period="60s", smallest_batch=1)
 
 
-def test_the_two_commands_are_those_of_the_makefile():
-    for target, runs in (("demo", ".venv/bin/hearsay demo"), ("test", ".venv/bin/pytest")):
-        made = subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, text=True)
-        assert runs in made.stdout
-
-
 @pytest.mark.slow
 def test_the_demo_prints_the_lines_that_are_shown(tmp_path):
     """Every number may differ; of the last line the classes too."""
+
+    def signs(text):
+        return [re.sub(r"[\d.]+|malignant|benign|\s+", " ", line).split() for line in text.splitlines() if line]
+
     shown = re.search(r"^ {4}records  .*?^ {4}The first test record.*?$", README, re.DOTALL | re.MULTILINE)[0]
-    done = subprocess.run(
-        [sys.executable, "-m", "aggregator.entry", "demo", "--devices", "800", "--output", tmp_path / "out"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    command = [*HEARSAY, "demo", "--devices", "800", "--output", tmp_path / "out"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert signs(done.stdout.split("\nCampaign, reports")[0]) == signs(textwrap.dedent(shown))
-
-
-def signs(text):
-    """Lines of a demo without numbers, classes, and the spaces that align columns."""
-    return [re.sub(r"[\d.]+|malignant|benign|\s+", " ", line).split() for line in text.splitlines() if line]
