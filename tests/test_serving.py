@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,7 @@ from support.failures import reason_of
 from support.masked import book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import DAY, Publisher
+from support.watched import wait_for
 
 from aggregator import serving
 from aggregator.publishing.tree import file_name
@@ -116,40 +118,26 @@ def test_the_real_sync_there_and_back(tree, tmp_path, publisher):
     assert ("PUT", f"reports/{name}", 201) in log
 
 
-def test_a_node_sends_its_summaries_as_a_device_its_reports(tree, tmp_path, publisher):
-    (tree / "campaigns" / "clinics.hsc").write_bytes(publisher.node_campaign())
-    with serving_of(tree) as (server, log), Node.provision(tmp_path / "s", trust=publisher.root()) as node:
-        transport = open_transport(server.url)
-        sync(node, transport, campaigns=["clinics"])
-        raw = node.summarise("clinics", [RECORD], "e").raw
-        done = sync(node, transport)
-        assert (done.sent, done.released, done.refusals) == (1, 1, ())
-    (name,) = files_of(tree)
-    assert name.endswith(".hsn")
-    assert (tree / "reports" / name).read_bytes() == raw
-    assert ("PUT", f"reports/{name}", 201) in log
-
-
-def test_a_key_book_is_fetched_and_a_message_is_sent(tree, tmp_path, publisher):
+def test_a_key_book_is_fetched_and_summaries_and_messages_are_sent(tree, tmp_path, publisher):
     """The keeper of the folder puts the dealer's book there; anything else in ``keys`` is not served."""
-    masked = masked_payload(publisher, DISCRETE)
-    (tree / "campaigns" / "wards.hsc").write_bytes(publisher.sign("campaign", masked))
+    (tree / "campaigns" / "clinics.hsc").write_bytes(publisher.node_campaign())
+    (tree / "campaigns" / "wards.hsc").write_bytes(publisher.sign("campaign", masked_payload(publisher, DISCRETE)))
     (tree / "keys").mkdir()
     (tree / "keys" / "dealer.key").write_bytes(b"secret")
     policy = Policy.of(allow_masked=True)
-    with serving_of(tree) as (server, _), Node.provision(tmp_path / "s", trust=publisher.root(), policy=policy) as node:
+    node = Node.provision(tmp_path / "s", trust=publisher.root(), policy=policy)
+    with serving_of(tree) as (server, log), node:
         transport = open_transport(server.url)
-        sync(node, transport, campaigns=["wards"])
-        campaign = node.campaign("wards")
-        book = book_of(campaign, keys=[*NODE_KEYS, SimpleNamespace(public=node.public_key)])
+        sync(node, transport, campaigns=["wards", "clinics"])
+        book = book_of(node.campaign("wards"), keys=[*NODE_KEYS, SimpleNamespace(public=node.public_key)])
         (tree / "keys" / "wards.hsk").write_bytes(book)
         assert sync(node, transport).key_books
         assert ask(server, "GET", "/keys/dealer.key")[0] == 404
-        raw = node.encrypt("wards", [RECORD], "e").raw
-        assert sync(node, transport).sent == 1
-    (name,) = files_of(tree)
-    assert name.endswith(".hse")
-    assert (tree / "reports" / name).read_bytes() == raw
+        made = {".hsn": node.summarise("clinics", [RECORD], "e").raw, ".hse": node.encrypt("wards", [RECORD], "e").raw}
+        done = sync(node, transport)
+        assert (done.sent, done.released, done.refusals) == (2, 2, ())
+    assert {path.suffix: path.read_bytes() for path in (tree / "reports").iterdir()} == made
+    assert {("PUT", f"reports/{name}", 201) for name in files_of(tree)} <= set(log)
 
 
 def test_a_token_is_asked_for_only_where_something_comes_in(tree, tmp_path, publisher):
@@ -179,21 +167,17 @@ def test_only_what_devices_ask_for_is_there(tree, tmp_path):
     (tmp_path / "secret.hsc").write_bytes(b"secret")
     (tree / "campaigns" / "link.hsc").symlink_to(tmp_path / "secret.hsc")
     (tree / "campaigns" / "folder.hsc").mkdir()
-    (tree / "campaigns" / ".mushrooms.hsc.0a.tmp").write_bytes(b"secret")
-    (tree / "campaigns" / "notes.txt").write_bytes(b"secret")
     (tree / "campaigns" / "huge.hsc").write_bytes(bytes((1 << 20) + 1))
-    (tree / "reports" / NAME).write_bytes(b"secret")
-    places = ["", "roots", "roots/", "reports/", f"reports/{NAME}", "campaigns/link.hsc", "campaigns/folder.hsc"]
-    places += [
-        "campaigns/.mushrooms.hsc.0a.tmp",
-        "campaigns/notes.txt",
-        "campaigns/huge.hsc",
-        "campaigns/%2e%2e%2fx.hsc",
-    ]
-    places += ["campaigns/..%2f..%2fsecret.hsc", "../secret.hsc", "campaigns/../../secret.hsc", "campaigns/a%00.hsc"]
-    places += ["campaigns/%ff.hsc", "campaigns/mushrooms.hsc?x", "models/mushrooms.hsc", "a/b/c/d.hsc"]
+    hidden = ("campaigns/.mushrooms.hsc.0a.tmp", "campaigns/notes.txt", f"reports/{NAME}")
+    for name in hidden:
+        (tree / name).write_bytes(b"secret")
+    places = (
+        "roots roots/ reports/ campaigns/link.hsc campaigns/folder.hsc campaigns/huge.hsc campaigns/%2e%2e%2fx.hsc "
+        "campaigns/..%2f..%2fsecret.hsc ../secret.hsc campaigns/../../secret.hsc campaigns/a%00.hsc campaigns/%ff.hsc "
+        "campaigns/mushrooms.hsc?x models/mushrooms.hsc a/b/c/d.hsc"
+    )
     with serving_of(tree) as (server, log):
-        for place in places:
+        for place in ("", *hidden, *places.split()):
             for method in ("GET", "HEAD"):
                 status, content, _ = ask(server, method, f"/{place}")
                 assert (status, content) == (404, b""), place
@@ -201,21 +185,15 @@ def test_only_what_devices_ask_for_is_there(tree, tmp_path):
     assert {place for _, place, _ in log if "\n" in place or " " in place} == set()
 
 
-@pytest.mark.parametrize(
-    "place",
-    ["reports/a.txt", "reports/.hsr", "reports/..hsr", "reports/A.hsr", "reports/a/b.hsr", "campaigns/mushrooms.hsc",
-     "reports/%2e%2e%2fa.hsr", "a.hsr", "reports/%ff.hsr", "%ff/a.hsr", f"reports/{'a' * 65}.hsr", "reports/a.hsr%0a"],
-)  # fmt: skip
-def test_nothing_else_can_be_put(tree, place):
+def test_nothing_else_can_be_put_and_a_link_is_not_written_through(tree, tmp_path):
     before = (tree / "campaigns" / "mushrooms.hsc").read_bytes()
+    places = "reports/a.txt reports/.hsr reports/..hsr reports/A.hsr reports/a/b.hsr campaigns/mushrooms.hsc a.hsr"
+    places += f" reports/%2e%2e%2fa.hsr reports/%ff.hsr %ff/a.hsr reports/{'a' * 65}.hsr reports/a.hsr%0a"
     with serving_of(tree) as (server, _):
-        assert ask(server, "PUT", f"/{place}", b"x")[0] == 404
-    assert (files_of(tree), (tree / "campaigns" / "mushrooms.hsc").read_bytes()) == ([], before)
-
-
-def test_a_link_is_not_written_through(tree, tmp_path):
-    (tree / "reports" / NAME).symlink_to(tmp_path / "elsewhere")
-    with serving_of(tree) as (server, _):
+        for place in places.split():
+            assert ask(server, "PUT", f"/{place}", b"x")[0] == 404, place
+        assert (files_of(tree), (tree / "campaigns" / "mushrooms.hsc").read_bytes()) == ([], before)
+        (tree / "reports" / NAME).symlink_to(tmp_path / "elsewhere")
         assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == 409
     assert not (tmp_path / "elsewhere").exists()
 
@@ -255,19 +233,12 @@ def test_a_folder_of_reports_that_is_gone_is_made_again_or_the_operator_is_told(
 
 
 def test_many_at_once_get_no_more_room_than_there_is(tree):
-    with serving_of(tree, limits=Limits(file_bytes=10_000, all_bytes=50_000)) as (server, _):
-        statuses = []
-        threads = [
-            threading.Thread(
-                target=lambda n=n: statuses.append(ask(server, "PUT", f"/reports/{n}.hsr", bytes(10_000))[0])
-            )
-            for n in range(20)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert sorted(statuses) == [201] * 5 + [507] * 15
+    with (
+        serving_of(tree, limits=Limits(file_bytes=10_000, all_bytes=50_000)) as (server, _),
+        ThreadPoolExecutor(20) as pool,
+    ):
+        put = [pool.submit(ask, server, "PUT", f"/reports/{n}.hsr", bytes(10_000)) for n in range(20)]
+        assert sorted(one.result()[0] for one in put) == [201] * 5 + [507] * 15
     assert len(files_of(tree)) == 5
 
 
@@ -298,7 +269,7 @@ def test_malformed_requests_are_answered_and_leave_nothing(tree, request_bytes, 
 
 
 def test_slow_and_silent_clients_are_ended_and_others_served(tree):
-    with serving_of(tree, seconds=1) as (server, _):
+    with serving_of(tree, seconds=0.3) as (server, _):
         slow = [socket.create_connection(("127.0.0.1", server.server_port), timeout=10) for _ in range(3)]
         slow[1].sendall(b"GET /roots/1.hst HTT")
         slow[2].sendall(b"PUT /reports/a.hsr HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc")
@@ -317,26 +288,38 @@ def test_too_many_at_once_are_told_to_come_again(tree, monkeypatch):
         for _ in range(5):  # more than the refused connections that are kept open
             status, content, headers = ask(server, "PUT", "/reports/aa.hsr", b"x" * 1000)
             assert (status, content, headers["Retry-After"]) == (503, b"", str(serving.RETRY_SECONDS))
-        assert log.count(("-", "-", 503)) == 5
-        assert files_of(tree) == []
+        assert (log.count(("-", "-", 503)), files_of(tree)) == (5, [])
         for connection in first:
             connection.close()
-        for _ in range(200):
+
+        def serves():
             with contextlib.suppress(OSError, http.client.HTTPException):
-                if ask(server, "GET", "/roots/1.hst")[0] == 200:
-                    return
-            time.sleep(0.01)
-    raise AssertionError("it does not serve again")
+                return ask(server, "GET", "/roots/1.hst")[0] == 200
+
+        wait_for(serves)
+
+
+def refusing(error):
+    """A function that raises an error, in the place of the one that opens a file."""
+
+    def refuse(*_, **__):
+        raise error
+
+    return refuse
 
 
 def test_a_disk_that_refuses_is_said_and_the_device_keeps_its_reports(tree, tmp_path, publisher, monkeypatch):
-    def refuse(*_, **__):
-        raise StorageError("disk_full", "there is no space left")
-
     with serving_of(tree) as (server, _), Device.provision(tmp_path / "s", trust=publisher.root()) as device:
         sync(device, open_transport(server.url), campaigns=["mushrooms"])
         device.report(device.campaigns()[0].id, RECORD, label="e")
-        monkeypatch.setattr(serving, "open_output", refuse)
+        for error, status in (
+            (StorageError("disk_full", ""), 507),
+            (StorageError("io_failed", ""), 503),
+            (InputError("output_exists", ""), 503),
+            (OSError(5, ""), 503),
+        ):
+            monkeypatch.setattr(serving, "open_output", refusing(error))
+            assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == status
         done = sync(device, Web(server.url, retry=RetryPolicy(attempts=1)))
         assert ([each.step for each in done.refusals], device.status().spooled) == (["outbox"], 1)
 
@@ -378,51 +361,28 @@ def test_others_are_let_in_only_with_a_warning(tree, monkeypatch):
         assert ("not for the internet" in result.stderr) == warned
 
 
-@pytest.mark.parametrize("name", [".", "..", ".hidden", "a..b", "%2e", "é"])
-def test_a_campaign_of_any_name_is_served(tree, tmp_path, publisher, name):
-    raw = publisher.campaign(name=name)
-    (tree / file_name("campaign", name)).write_bytes(raw)
+def test_a_campaign_of_any_name_is_served(tree, tmp_path, publisher):
+    names = [".", "..", ".hidden", "a..b", "%2e", "é"]
+    for name in names:
+        (tree / file_name("campaign", name)).write_bytes(publisher.campaign(name=name))
     with serving_of(tree) as (server, _), Device.provision(tmp_path / "s", trust=publisher.root()) as device:
-        found = sync(device, open_transport(server.url), campaigns=[name])
-        assert [each.header.name for each in device.campaigns()] == [name], found.refusals
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (StorageError("disk_full", ""), 507),
-        (StorageError("io_failed", ""), 503),
-        (InputError("output_exists", ""), 503),
-        (OSError(5, ""), 503),
-    ],
-)
-def test_the_status_says_whether_there_is_no_room(tree, monkeypatch, error, status):
-    monkeypatch.setattr(serving, "open_output", lambda *_, **__: (_ for _ in ()).throw(error))
-    with serving_of(tree) as (server, _):
-        assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == status
+        found = sync(device, open_transport(server.url), campaigns=names)
+        assert {each.header.name for each in device.campaigns()} == set(names), found.refusals
 
 
 def test_files_that_vanish_or_can_not_be_listed_do_not_open_the_quota(tree, monkeypatch):
     (tree / "reports" / "a.hsr").write_bytes(bytes(20_000))
     (tree / "reports" / "b.hsr").write_bytes(bytes(10_000))
     scandir = os.scandir
-
-    class Vanished:
-        name = "0.hsr"
-
-        def stat(self, **_):
-            raise FileNotFoundError
+    gone = SimpleNamespace(name="0.hsr", stat=refusing(FileNotFoundError()))
 
     @contextlib.contextmanager
     def vanishing(folder):
         with scandir(folder) as entries:
-            yield [Vanished(), *entries]
+            yield [gone, *entries]
 
-    with monkeypatch.context() as patch:
-        patch.setattr(serving.os, "scandir", vanishing)
-        with serving_of(tree, limits=Limits(all_bytes=35_000)) as (server, _):
+    for listing, limits in ((vanishing, Limits(all_bytes=35_000)), (refusing(PermissionError(13, "")), Limits())):
+        monkeypatch.setattr(serving.os, "scandir", listing)
+        with serving_of(tree, limits=limits) as (server, _):
             assert ask(server, "PUT", f"/reports/{NAME}", bytes(6000))[0] == 507
-    with monkeypatch.context() as patch:
-        patch.setattr(serving.os, "scandir", lambda _: (_ for _ in ()).throw(PermissionError(13, "")))
-        with serving_of(tree) as (server, _):
-            assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == 507
+    monkeypatch.undo()
