@@ -23,7 +23,9 @@ def blocks(text: str) -> list[str]:
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run code in a new process, with the tree's packages and a folder of its own."""
-    command = [sys.executable, "-W", "error", "-c", code]
+    script = folder / "example.py"
+    script.write_text(code, "utf-8")
+    command = [sys.executable, "-W", "error", script]
     environment = {**os.environ, "PYTHONPATH": str(TREE)}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
