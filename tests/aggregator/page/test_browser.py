@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import random
 from pathlib import Path
@@ -51,39 +52,31 @@ def made_up(path):
 def campaign(request, tmp_path_factory):
     """A campaign of 20,000 simulated devices, its store, a model and an evaluation of it, as files of one folder."""
     folder = tmp_path_factory.mktemp("mushrooms")
-    data, work, drop = folder / "data.csv", folder / "work", []
+    data, drop = folder / "data.csv", ""
     if request.param == "made up":
         made_up(data)
     else:
         need_reference()
         data.write_bytes(gzip.decompress((FOLDER / "datasets" / "mushroom.csv.gz").read_bytes()))
-        drop = ["--drop", "veil-type"]
-    run("init", work, "--no-passphrase")
-    run("schema", data, "--label", "label", *drop, "-o", folder / "s.toml")
-    run(
-        "campaign",
-        folder / "s.toml",
-        "--workspace",
-        work,
-        "--epsilon",
-        2,
-        "--mechanism",
-        "auto",
-        "-o",
-        folder / "c.hsc",
-    )
-    run("rehearse", folder / "c.hsc", data, "--devices", 20_000, "--seed", 1, "-o", folder / "r.hsr")
-    (folder / "cut.hsr").write_bytes((folder / "r.hsr").read_bytes()[:5000])
-    run("ingest", folder / "c.hsc", folder / "r.hsr", folder / "cut.hsr", "--store", folder / "st", "--workspace", work)
-    run("publish", "--store", folder / "st", "--workspace", work, "-o", folder / "m.hsm")
-    run("evaluate", "ask", folder / "m.hsm", "--workspace", work, "--epsilon", 2, "-o", folder / "e.hsc")
-    answers = ("--model", folder / "m.hsm", "--devices", 5000, "--seed", 2, "-o", folder / "e.hsr")
-    run("rehearse", folder / "e.hsc", data, *answers)
-    run("ingest", folder / "e.hsc", folder / "e.hsr", "--store", folder / "outcomes", "--workspace", work)
-    for given, name in (("st", "store"), ("m.hsm", "model")):
-        evaluation = ("--evaluation", folder / "outcomes", "--workspace", work)
-        run("report", folder / given, *evaluation, "-o", folder / f"{name}.html")
-    run("report", folder / "outcomes", "-o", folder / "outcomes.html")
+        drop = "--drop veil-type"
+    with contextlib.chdir(folder):
+        for line in (
+            "init work --no-passphrase",
+            f"schema data.csv --label label {drop} -o s.toml",
+            "campaign s.toml --workspace work --epsilon 2 --mechanism auto -o c.hsc",
+            "rehearse c.hsc data.csv --devices 20000 --seed 1 -o r.hsr",
+            "ingest c.hsc r.hsr cut.hsr --store st --workspace work",
+            "publish --store st --workspace work -o m.hsm",
+            "evaluate ask m.hsm --workspace work --epsilon 2 -o e.hsc",
+            "rehearse e.hsc data.csv --model m.hsm --devices 5000 --seed 2 -o e.hsr",
+            "ingest e.hsc e.hsr --store outcomes --workspace work",
+            "report st --evaluation outcomes --workspace work -o store.html",
+            "report m.hsm --evaluation outcomes --workspace work -o model.html",
+            "report outcomes -o outcomes.html",
+        ):
+            run(*line.split())
+            if line.startswith("rehearse c"):
+                (folder / "cut.hsr").write_bytes((folder / "r.hsr").read_bytes()[:5000])
     return folder, request.param.replace(" ", "-")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pandas as pd
-import pytest
 from support.asked import answered, people
+from support.commands import run, told
 from support.failures import reason
 from support.masked import DEALER, MODULUS, NODES, TERMS, book_of, masked_payload, secret_of
 from support.node_fleets import list_of
@@ -38,6 +38,14 @@ from protocol.masked.fields import Slots
 from protocol.masked.message import build_message
 from protocol.masked.release import build_release, build_request, parse_request
 from protocol.nodes.terms import released_vectors
+
+
+def store_of(folder, raw, answers, now=NOW):
+    """A store of a campaign with these reports: device, input, and perhaps the period."""
+    folder.mkdir(exist_ok=True)
+    campaign = opened(raw)
+    made = [report(campaign, *one[:2], **({"period": one[2]} if len(one) > 2 else {})) for one in answers]
+    return stored(folder, raw, batch(campaign, made), now=now)
 
 
 def test_several_stores_are_one_page(tmp_path):
@@ -111,63 +119,39 @@ def test_a_curators_model_is_a_page(tmp_path):
     assert "central" in found.words
 
 
-@pytest.fixture
-def evaluated(tmp_path):
-    """The file of a model, and a store with answers about it."""
-    publisher = Publisher()
-    file = publisher.model()
-    (tmp_path / "m.hsm").write_bytes(file)
+def evaluation_of(folder, file):
+    """A store with 300 answers about a model: 225 of them say that it is right."""
+    raw = Publisher().sign("campaign", Publisher().evaluation_payload(file))
+    return store_of(folder, raw, [(device, 0 if device % 4 else 1) for device in range(300)])
+
+
+def test_measured_accuracy_is_shown_for_its_own_model_only(tmp_path):
+    publisher, model = Publisher(), tmp_path / "m.hsm"
+    model.write_bytes(publisher.model())
     (tmp_path / "other.hsm").write_bytes(publisher.model(name="other"))
-    raw = publisher.sign("campaign", publisher.evaluation_payload(file))
-    campaign = opened(raw)
-    reports = [report(campaign, device, 0 if device % 4 else 1) for device in range(300)]
-    return tmp_path / "m.hsm", stored(tmp_path, raw, batch(campaign, reports), now=NOW)
-
-
-def test_measured_accuracy_is_shown_for_its_own_model_only(evaluated):
-    model, store = evaluated
+    store = evaluation_of(tmp_path, publisher.model())
     found = check(page_of(model, evaluation=[store], now=NOW).html)
-    assert "Measured by private answers" in found.words
-    assert "exactly this model" in found.words
-    assert "Measured recall" in found.words
-    assert reason(page_of, model.with_name("other.hsm"), evaluation=[store], now=NOW) == "other_model"
-    assert reason(page_of, model, evaluation=[stored_campaign(model.parent)], now=NOW) in (
-        "not_an_evaluation",
-        "other_model",
-    )
-    alone = check(page_of(store, now=NOW).html)
-    assert "Measured by private answers" in alone.words
+    for text in ("Measured by private answers", "exactly this model", "Measured recall"):
+        assert text in found.words
+    plain = store_of(tmp_path / "plain", publisher.campaign(), [(1, 0)])
+    assert reason(page_of, tmp_path / "other.hsm", evaluation=[store], now=NOW) == "other_model"
+    assert reason(page_of, model, evaluation=[plain], now=NOW) in ("not_an_evaluation", "other_model")
+    assert "Measured by private answers" in check(page_of(store, now=NOW).html).words
 
 
 def test_expected_and_measured_accuracy_are_one_sentence_of_the_page(tmp_path):
-    """Of 300 devices 225 are right; the card expects 0.9 of them, and says that one class is never predicted."""
+    """The card expects 0.9 of the devices to be right, and says that one class is never predicted."""
     publisher = Publisher()
     body = canonical.unpack(read_envelope(publisher.model(), "model").payload)
     recall = (Recall("e", 0.875, 0.75, 1.0), Recall("p", 0.0, 0.0, 0.0))
     card = Foresight(0.9, 0.5, 0.45, 0.55, beats=True, least=0.85, most=0.95, recall=recall).to_card()
     file = publisher.sign("model", canonical.pack({**body, "card": card}))
     (tmp_path / "m.hsm").write_bytes(file)
-    raw = publisher.sign("campaign", publisher.evaluation_payload(file))
-    campaign = opened(raw)
-    store = stored(
-        tmp_path,
-        raw,
-        batch(campaign, [report(campaign, device, 0 if device % 4 else 1) for device in range(300)]),
-        now=NOW,
-    )
-    words = check(page_of(tmp_path / "m.hsm", evaluation=[store], now=NOW).html).words
+    words = check(page_of(tmp_path / "m.hsm", evaluation=[evaluation_of(tmp_path, file)], now=NOW).html).words
     assert words.count("as devices measured it") == 1
-    assert "the 90.0% (85.0% to 95.0%) that was expected" in words
-    assert "never predicts 'p'" in words
-    assert "Expected recall" in words
-    assert "Measured recall" in words
-
-
-def stored_campaign(folder):
-    """A store of a campaign that evaluates nothing."""
-    raw = Publisher().campaign()
-    (folder / "plain").mkdir()
-    return stored(folder / "plain", raw, batch(opened(raw), [report(opened(raw), 1)]), now=NOW)
+    for text in ("the 90.0% (85.0% to 95.0%) that was expected", "never predicts 'p'", "Expected recall",
+                 "Measured recall"):  # fmt: skip
+        assert text in words
 
 
 def test_a_model_s_page_has_the_entries_of_its_card(tmp_path):
@@ -187,35 +171,57 @@ def test_a_model_s_page_has_the_entries_of_its_card(tmp_path):
     assert model.expected.shown.split(",")[0].split(" to ")[0] in words
 
 
-def test_a_store_without_reports_is_a_page(tmp_path):
+def test_a_store_without_reports_or_with_too_few_is_a_page(tmp_path):
     publisher = Publisher()
-    found = check(page_of(create_store(tmp_path / "empty", publisher.campaign()), now=NOW).html)
-    assert "No estimates are shown" in found.words
+    assert (
+        "No estimates are shown"
+        in check(page_of(create_store(tmp_path / "e", publisher.campaign()), now=NOW).html).words
+    )
     raw = publisher.sign("campaign", publisher.evaluation_payload(publisher.model()))
     assert "has no result" in check(page_of(create_store(tmp_path / "evaluation", raw), now=NOW).html).words
-
-
-def test_of_many_days_the_last_are_shown(tmp_path):
-    raw = Publisher().campaign()
-    campaign = opened(raw)
-    records = [report(campaign, device, device, period=campaign.period_at(NOW) + device % 60) for device in range(300)]
-    made = stored(tmp_path, raw, batch(campaign, records), now=NOW + 70 * DAY)
-    assert "the last 31 days of 60" in check(page_of(made, now=NOW).html).words
-    assert reason(page_of, made, periods="1..2", now=NOW) == "periods_absent"
-
-
-def test_nothing_of_too_few_reports_is_shown(tmp_path):
-    raw = Publisher().campaign(min_batch_size=50)
-    campaign = opened(raw)
-    few = stored(tmp_path, raw, batch(campaign, [report(campaign, device, 1) for device in range(49)]), now=NOW)
+    few = store_of(tmp_path, publisher.campaign(min_batch_size=50), [(device, 1) for device in range(49)])
     found = check(page_of(few, now=NOW).html)
     assert "No estimates are shown" in found.words
     assert "P(odor" not in found.words
     assert "Classes and features" not in found.words
 
 
-def test_a_store_signed_by_others_is_refused(tmp_path):
+def test_of_many_days_the_last_are_shown_and_a_store_signed_by_others_is_refused(tmp_path):
     raw = Publisher().campaign()
-    made = stored(tmp_path, raw, batch(opened(raw), [report(opened(raw), 1)]), now=NOW)
+    first = opened(raw).period_at(NOW)
+    reports = [(device, device, first + device % 60) for device in range(300)]
+    made = store_of(tmp_path, raw, reports, now=NOW + 70 * DAY)
+    assert "the last 31 days of 60" in check(page_of(made, now=NOW).html).words
+    assert reason(page_of, made, periods="1..2", now=NOW) == "periods_absent"
     other = create_workspace(tmp_path / "work", name="w", now=NOW)
     assert reason(page_of, made, workspace=other, now=NOW) == "bad_signature"
+
+
+def test_a_page_says_unverified_unless_it_was_verified_and_is_the_same_each_time(tmp_path):
+    (tmp_path / "m.hsm").write_bytes(Publisher().model())
+    (tmp_path / "root.hst").write_bytes(Publisher().root())
+    store = store_of(tmp_path, Publisher().campaign(), [(device, device) for device in range(400)])
+    for given, text in ((store, "400 reports"), (tmp_path / "m.hsm", "mushrooms")):
+        html = page_of(given, now=NOW).html
+        words = check(html).words
+        assert (text in words, "UNVERIFIED" in words, html) == (True, True, page_of(given, now=NOW).html)
+        assert "UNVERIFIED" not in check(page_of(given, trust=tmp_path / "root.hst", now=NOW).html).words
+
+
+def test_the_command_writes_the_page_and_says_what_it_wrote(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: NOW)
+    monkeypatch.chdir(tmp_path)
+    store_of(tmp_path, Publisher().campaign(), [(device, device) for device in range(40)])
+    (tmp_path / "m.hsm").write_bytes(Publisher().model())
+    (tmp_path / "root.hst").write_bytes(Publisher().root())
+    said = told("report", "store", "--trust", "root.hst", "-o", "p.html")
+    size = (tmp_path / "p.html").stat().st_size
+    assert said == {"page": "p.html", "about": "store", "verified": True, "bytes": size}
+    assert (tmp_path / "p.html").read_text() == page_of("store", trust="root.hst", now=NOW).html
+    for line, why in (
+        ("store -o p.html", "output_exists"),
+        ("store m.hsm -o q.html", "not_reportable"),
+        ("root.hst -o q.html", "not_reportable"),
+    ):
+        assert run("report", *line.split(), status=1).stderr.startswith(f"{why}: ")
+    assert not (tmp_path / "q.html").exists()

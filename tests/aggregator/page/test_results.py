@@ -1,18 +1,24 @@
-"""What a page says of classes and features: in real units, published values only, and names that can be read."""
+"""What a page says of classes, features and reasons, and the bars with whiskers that it draws."""
 
 from __future__ import annotations
 
+import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.failures import reason
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
 from aggregator.estimates.reports import estimate
 from aggregator.page.blocks import Chart
 from aggregator.page.charts import Bar, whiskers
+from aggregator.page.reasons import MEANINGS
 from aggregator.page.sections import checking, results
 from aggregator.page.subject import StoreSubject
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
@@ -21,6 +27,9 @@ from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric
 from protocol.questions import MOMENT
 from protocol.schema import Label, build_schema
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reasons.md"
+NUMBERS = st.none() | st.floats(-1e6, 1e6)
 
 
 def gaussian(shares=(0.6, 0.4), means=(0.5, -0.5), n=100_000):
@@ -99,3 +108,38 @@ def test_bins_of_large_numbers_have_names_without_exponents_that_all_differ():
     close = Numeric("x", "1000000", "1000001", [0, 1, 2], substitute=0).labels()
     assert len(set(close)) == 4
     assert not any("e+" in label for label in close)
+
+
+@given(st.lists(st.tuples(st.text("ab<&\"'é", max_size=40), NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=5))
+def test_every_mark_is_inside_of_the_drawing_whatever_the_rows(rows):
+    drawn = ET.fromstring(whiskers('a "title" <b>', [Bar(*row) for row in rows]))
+    _, _, width, height = map(float, drawn.get("viewBox").split())
+    for mark in drawn.iter():
+        numbers = [float(each) for each in re.findall(r"-?\d+\.?\d*", mark.get("d", ""))]
+        numbers += [float(mark.get(name)) for name in ("x", "y", "width", "height") if mark.get(name)]
+        assert all(0 <= number <= max(width, height) for number in numbers)
+        assert all(map(math.isfinite, numbers))
+
+
+def test_a_whisker_spans_its_interval_and_a_row_without_one_says_so():
+    drawn = ET.fromstring(whiskers("shares", [Bar("a", 0.5, 0.25, 0.75), Bar("b", 0.5)], unit="%"))
+    (whisker,) = (mark for mark in drawn.iter() if mark.get("class") == "whisker")
+    start, stop = re.match(r"M([\d.]+) [\d.]+H([\d.]+)", whisker.get("d")).groups()
+    assert float(stop) - float(start) == pytest.approx((360 - 140 - 52) / 2, abs=0.2)
+    texts = [mark.text for mark in drawn.iter() if mark.text]
+    assert "a: 50.0%, 25.0% to 75.0%" in texts
+    assert texts.count("not determined") == 1
+
+
+@pytest.mark.parametrize(("rows", "low", "high"), [([], 0, 1), ([Bar("a", 1)], 1, 1)])
+def test_a_chart_of_nothing_is_refused(rows, low, high):
+    assert reason(whiskers, "t", rows, low=low, high=high) == "plot_invalid"
+
+
+def test_every_sentence_is_that_of_the_reference():
+    text = PAGE.read_text("utf-8")
+    told = dict(re.findall(r"^\| `([^`]+)` \| (.+?) \| .+ \|$", text, re.MULTILINE))
+    assert {reason: told[reason] for reason in MEANINGS} == MEANINGS
+    for title in ("Reports that were set aside", "Stretches of a batch file"):
+        part = text.split(f"## {title}")[1].split("\n## ")[0]
+        assert set(re.findall(r"^\| `([^`]+)` \|", part, re.MULTILINE)) <= set(MEANINGS)
