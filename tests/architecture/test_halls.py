@@ -27,31 +27,19 @@ def imports():
     return halls.graph()
 
 
-def test_halls_import_one_another_in_no_circle(imports):
-    assert halls.floors(halls.needs(imports))[0] == ["protocol"]
-
-
-def test_devices_and_the_aggregator_know_only_the_protocol_of_each_other(imports):
+def test_halls_import_one_another_in_no_circle_and_devices_only_the_protocol(imports):
     below = halls.needs(imports)
-    assert below["protocol"] == set()
-    assert below["edge_sdk"] == {"protocol"}
+    assert halls.floors(below)[0] == ["protocol"]
+    assert (below["protocol"], below["edge_sdk"]) == (set(), {"protocol"})
     assert {hall for hall, found in below.items() if "edge_sdk" in found} == {"research", "simulation"}
-
-
-def test_no_two_modules_import_one_another_even_for_types(imports):
-    needs = {module: imports.find_modules_directly_imported_by(module) for module in imports.modules}
-    assert halls.floors({module: set(found) for module, found in needs.items()})
-
-
-def test_a_circle_is_found(imports):
-    below = halls.needs(imports)
+    assert sum(len(found) for found in below.values()) <= MOST_IMPORTS
     below["protocol"] = {"reports"}
     with pytest.raises(CycleError):
         halls.floors(below)
 
 
-def test_few_imports_cross_from_hall_to_hall(imports):
-    assert sum(len(found) for found in halls.needs(imports).values()) <= MOST_IMPORTS
+def test_no_two_modules_import_one_another_even_for_types(imports):
+    assert halls.floors({module: set(imports.find_modules_directly_imported_by(module)) for module in imports.modules})
 
 
 def children(folder):
@@ -62,23 +50,17 @@ def children(folder):
     }
 
 
-def test_no_folder_holds_more_files_and_folders_than_a_reader_takes_in():
-    sizes = {
+def test_no_folder_and_no_file_is_larger_than_a_reader_takes_in():
+    packages = [halls.ROOT / package for package in (*halls.PACKAGES, "benchmarks")]
+    folders = {
         str(folder.relative_to(halls.ROOT)): len(children(folder))
-        for package in (*halls.PACKAGES, "benchmarks")
-        for folder in [halls.ROOT / package, *(halls.ROOT / package).rglob("*/")]
+        for package in packages
+        for folder in [package, *package.rglob("*/")]
     }
-    assert sizes["aggregator"] <= MOST_HALLS
-    assert {name: size for name, size in sizes.items() if size > MOST_CHILDREN and name not in LARGER} == {}
-
-
-def test_no_file_is_longer_than_a_reader_takes_in():
-    sizes = {
-        str(file.relative_to(halls.ROOT)): file.read_bytes().count(b"\n")
-        for package in (*halls.PACKAGES, "benchmarks")
-        for file in (halls.ROOT / package).rglob("*.py")
-    }
-    assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
+    assert folders["aggregator"] <= MOST_HALLS
+    assert {name: size for name, size in folders.items() if size > MOST_CHILDREN and name not in LARGER} == {}
+    files = {file: file.read_bytes().count(b"\n") for package in packages for file in package.rglob("*.py")}
+    assert {file: size for file, size in files.items() if size > MOST_LINES} == {}
 
 
 def test_every_hall_has_a_door_that_says_what_comes_in_and_what_goes_out():

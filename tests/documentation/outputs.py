@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import random
 import tempfile
 from pathlib import Path
 
 import pytest
-from support.commands import mushrooms, run
+from support.commands import edge, mushrooms, run
 from support.masked import MODULUS
 from support.publisher import key
 
-from edge_sdk.cli.main import main as edge_main
 from protocol.documents.envelope import keyid
 
 NAMED_BY_DATA = frozenset((
@@ -67,13 +65,8 @@ class World:
 
     def edge(self, command, *more, state="state", text="", status=0):
         """Run a command of ``hearsay-edge`` on a state."""
-        out, stdin = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8")
-        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
-            patch.setattr("sys.stdin", stdin)
-            words = ["--state", state, *command.split(), *map(str, more), "--json"]
-            assert edge_main(words) == status, words
-        out.flush()
-        printed = out.buffer.getvalue().decode()
+        done, printed, _ = edge("--state", state, *command.split(), *more, "--json", text=text)
+        assert done == status, command
         self.note(f"hearsay-edge {command}", printed)
         return json.loads(printed)
 

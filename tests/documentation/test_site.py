@@ -29,11 +29,8 @@ def generated():
     return module
 
 
-def test_the_index_of_decisions_is_that_of_their_files(generated):
+def test_the_index_of_decisions_is_that_of_their_files_and_amended_ones_exist(generated):
     assert (DOCS / "decisions" / "index.md").read_text("utf-8") == generated.index(), "run make docs"
-
-
-def test_decisions_that_amend_another_exist(generated):
     numbers = {each.number for each in generated.decisions()}
     named = {int(n) for each in generated.decisions() for n in re.findall(r"decision (\d+)", each.status)}
     assert named
@@ -41,19 +38,18 @@ def test_decisions_that_amend_another_exist(generated):
 
 
 @pytest.mark.parametrize(
-    "first", ["## 1. Title\n\n2026-11-22\n", "## 1. Title\n\nText\n", "## Title\n\n2026-11-22 · accepted\n"]
+    ("text", "said"),
+    [
+        ("## 1. Title\n\n2026-11-22\n", r"subject\.md"),
+        ("## 1. Title\n\nText\n", r"subject\.md"),
+        ("## Title\n\n2026-11-22 · accepted\n", r"subject\.md"),
+        ("## 1. Title\n\n2026-11-22 · accepted\n\n" * 2, "one number"),
+    ],
 )
-def test_a_decision_without_date_or_status_is_seen(generated, monkeypatch, tmp_path, first):
-    (tmp_path / "subject.md").write_text(f"# Subject\n\n{first}", "utf-8")
+def test_a_decision_without_date_status_or_a_number_of_its_own_is_seen(generated, monkeypatch, tmp_path, text, said):
+    (tmp_path / "subject.md").write_text(f"# Subject\n\n{text}", "utf-8")
     monkeypatch.setattr(generated, "FOLDER", tmp_path)
-    with pytest.raises(ValueError, match=r"subject\.md"):
-        generated.decisions()
-
-
-def test_a_number_given_twice_is_seen(generated, monkeypatch, tmp_path):
-    (tmp_path / "subject.md").write_text("# Subject\n" + "\n## 1. Title\n\n2026-11-22 · accepted\n" * 2, "utf-8")
-    monkeypatch.setattr(generated, "FOLDER", tmp_path)
-    with pytest.raises(ValueError, match="one number"):
+    with pytest.raises(ValueError, match=said):
         generated.decisions()
 
 
@@ -95,30 +91,17 @@ def build(folder, *arguments):
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    done = build(folder)
-    assert done.returncode == 0, done.stderr
-    assert "WARNING" not in done.stdout + done.stderr
-    return folder
-
-
 @pytest.mark.slow
-@pytest.mark.xdist_group("site")
-def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(site):
+def test_the_site_builds_without_a_warning_with_proofs_and_functions_and_loads_nothing_from_elsewhere(tmp_path):
+    site = tmp_path / "site"
+    done = build(site)
+    assert (done.returncode, "WARNING" in done.stdout + done.stderr) == (0, False), done.stderr
     pages = list(site.rglob("*.html"))
     assert len(pages) > 60
     loading = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"?(?:https?:)?//")
-    for page in pages:
-        assert not loading.search(page.read_text("utf-8")), page
+    assert [page for page in pages if loading.search(page.read_text("utf-8"))] == []
     for style in site.rglob("*.css"):
         assert not re.search(r"url\(\"?https?:|@import", style.read_text("utf-8")), style
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("site")
-def test_proofs_and_functions_are_on_the_site(site):
     assert (site / "reference" / "api" / "edge_sdk.html").read_text("utf-8").count("doc-function") > 20
     assert not re.search(r":(?:meth|class|func):", (site / "reference" / "api" / "aggregator.html").read_text("utf-8"))
     linked = re.findall(r'href="(source/tests/[^"#]+)"', (site / "math.html").read_text("utf-8"))

@@ -149,33 +149,48 @@ def test_a_copied_device_is_named_and_replaced_and_a_sold_one_revoked(work):
     )  # only Tür's; the second file of barn repeats
 
 
-@pytest.mark.parametrize("command", ["revoke", "replace"])
-def test_an_unknown_device_changes_nothing(work, command):
+def test_lists_and_ids_that_are_refused_change_nothing(work, monkeypatch):
+    monkeypatch.chdir(work)
     new(work)
-    refused = run(command, work / "out" / "fleet.hsf", "gate 8", "-o", work / "x", "--passphrase-file",
-                  work / "secret.txt", status=1)  # fmt: skip
-    assert refused.stderr.startswith("device_unknown: the fleet 'names' has no device 'gate 8'")
-    assert not (work / "x").exists()
-
-
-def test_a_list_does_not_become_empty_and_is_not_written_over_itself(work):
-    new(work)
-    given = (work / "out" / "fleet.hsf", "gate 7", "barn", "Tür", "--passphrase-file", work / "secret.txt")
-    assert run("revoke", *given, "-o", work / "x", status=1).stderr.startswith("fleet_empty")
-    itself = run("revoke", *given, "-o", work / "out" / "fleet.hsf", "--force", status=1)
-    assert itself.stderr.startswith("output_invalid")
+    (work / "wrong.txt").write_text("house")
+    listed, ids = "out/fleet.hsf", f"ids c.hsc --fleet LIST -o x --periods {PERIOD}"
+    for line, reason in (
+        ("revoke LIST barn barm -o x", "device_unknown: the fleet 'names' has no device 'barm'"),
+        ("replace LIST barm -o x", "device_unknown: the fleet 'names' has no device 'barm'"),
+        ("revoke LIST barn Tür gate§7 -o x", "fleet_empty: "),
+        ("revoke LIST barn -o LIST --force", "output_invalid: "),
+        (f"{ids} --passphrase-file wrong.txt", "passphrase_wrong: "),
+        (ids.replace(str(PERIOD), f"{PERIOD - 9}..{PERIOD - 1}"), "periods_absent: "),
+        (ids.replace("LIST", "c.hsc"), "sealed_damaged: "),
+        (ids.replace("LIST", "absent"), "file_not_found: "),
+        ("new names.txt -o y --passphrase-file empty.txt", "passphrase_missing: "),
+    ):
+        (work / "empty.txt").write_text("\nsecond line")
+        words = [word.replace("§", " ").replace("LIST", listed) for word in line.split()]
+        more = () if "--passphrase-file" in words else ("--passphrase-file", "secret.txt")
+        assert run(*words, *more, status=1).stderr.startswith(reason), line
+        assert not {"x", "y"} & {path.name for path in work.iterdir()}
+    assert run("new", "names.txt", "-o", "y", status=1).stderr.startswith("passphrase_missing: ")
+    for periods in ("", "a..b", "2026-11-31", "2026-11-02..2026-11-01", "1969-12-31", "5..4", "1-2", "4294967296",
+                    "1...2", "1 .. 2"):  # fmt: skip
+        assert run("ids", "c.hsc", "--periods", periods, "--fleet", "f", "-o", "x", status=2).stderr.startswith(
+            "usage: "
+        )
 
 
 def test_open_ends_and_dates_are_the_campaigns_periods(work):
-    """``..`` is what the help allows: all of them."""
-    new(work)
+    """``..`` is what the help allows: all of them. Of a list that is named twice each device counts once."""
+    text = new(work).stdout
+    assert "names" in text
+    assert str(work / "out" / "devices") in text
     end = -(-CAMPAIGN.header.expires // DAY) - 1
-    day = begins(PERIOD, DAY)
+    day, listed = begins(PERIOD, DAY), ("--fleet", work / "out" / "fleet.hsf")
     for given, expected in (("..", (PERIOD, end)), (f"{day}..{day}", (PERIOD, PERIOD)), (f"..{day}", (PERIOD, PERIOD))):
-        result = run("ids", work / "c.hsc", "--periods", given, "--fleet", work / "out" / "fleet.hsf", "--force",
-                     "-o", work / "ids.hsi", "--passphrase-file", work / "secret.txt")  # fmt: skip
+        result = run("ids", work / "c.hsc", "--periods", given, *listed, *listed, "--force", "-o", work / "ids.hsi",
+                     "--passphrase-file", work / "secret.txt")  # fmt: skip
         assert f"{expected[0]}..{expected[1]} ({day} to {begins(expected[1], DAY)})" in result.stdout
-        assert IdReader(work / "ids.hsi").periods == range(expected[0], expected[1] + 1)
+        reader = IdReader(work / "ids.hsi")
+        assert (reader.periods, reader.about.devices) == (range(expected[0], expected[1] + 1), 3)
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -200,64 +215,17 @@ def test_a_file_of_ids_is_its_owners_alone_also_when_it_replaces_another(work, t
     assert stat.S_IMODE((work / "ids.hsi").stat().st_mode) == 0o600
 
 
-def test_the_facts_for_people_name_the_files(work):
-    text = new(work).stdout
-    assert "names" in text
-    assert str(work / "out" / "devices") in text
-    listed = ("--fleet", work / "out" / "fleet.hsf")
-    text = run("ids", work / "c.hsc", "--periods", f"{PERIOD}", *listed, *listed, "-o",
-               work / "i", "--passphrase-file", work / "secret.txt").stdout  # fmt: skip
-    assert f"{PERIOD}..{PERIOD}" in text
-    assert IdReader(work / "i").about.devices == 3  # of a list that is named twice each device once
-
-
-@pytest.mark.parametrize(
-    ("names", "reason"),
-    [
+def test_names_that_will_not_do(work):
+    for names, reason in (
         (b"", "fleet_empty"),
         (b"a\na\n", "device_repeated"),
         (b"a\nA\n", "device_repeated"),
         (b"\xff", "not_utf8"),
         (b"a\0b", "name_invalid"),
-    ],
-)
-def test_names_that_will_not_do(work, names, reason):
-    (work / "names.txt").write_bytes(names)
-    assert new(work, status=1).stderr.startswith(f"{reason}: ")
-    assert not (work / "out").exists()
-
-
-def test_a_passphrase_is_needed(work):
-    result = run("new", work / "names.txt", "-o", work / "out", status=1)
-    assert result.stderr.startswith("passphrase_missing: ")
-    (work / "secret.txt").write_text("\nsecond line")
-    assert new(work, status=1).stderr.startswith("passphrase_missing: ")
-    assert not (work / "out").exists()
-
-
-def test_refusals_of_ids(work):
-    new(work)
-    (work / "wrong.txt").write_text("house")
-    listed = work / "out" / "fleet.hsf"
-    for periods, fleet, secret, reason in (
-        (PERIOD, listed, "wrong.txt", "passphrase_wrong"),
-        (f"{PERIOD - 9}..{PERIOD - 1}", listed, "secret.txt", "periods_absent"),
-        (PERIOD, work / "c.hsc", "secret.txt", "sealed_damaged"),
-        (PERIOD, work / "absent", "secret.txt", "file_not_found"),
     ):
-        result = run("ids", work / "c.hsc", "--periods", periods, "--fleet", fleet, "-o", work / "i",
-                     "--passphrase-file", work / secret, status=1)  # fmt: skip
-        assert result.stderr.startswith(f"{reason}: "), result.stderr
-        assert not (work / "i").exists()
-
-
-@pytest.mark.parametrize(
-    "periods",
-    ["", "a..b", "2026-11-31", "2026-11-02..2026-11-01", "1969-12-31", "5..4", "1-2", "4294967296", "1...2", "1 .. 2"],
-)
-def test_periods_that_are_none_are_wrong_usage(work, periods):
-    result = run("ids", work / "c.hsc", "--periods", periods, "--fleet", "f", "-o", work / "i", status=2)
-    assert result.stderr.startswith("usage: ")
+        (work / "names.txt").write_bytes(names)
+        assert new(work, status=1).stderr.startswith(f"{reason}: ")
+        assert not (work / "out").exists()
 
 
 def test_a_person_at_a_terminal_is_asked_without_echo(monkeypatch):

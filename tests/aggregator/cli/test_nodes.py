@@ -111,24 +111,14 @@ def test_show_verify_and_guarantee_know_campaigns_for_nodes(publisher):
     shown = run("show", publisher / "c.hsc").stdout
     assert "nodes of the list 'clinics'" in shown
     assert "in 2 periods" in shown
-    checked = run("verify", publisher / "c.hsc", "--trust", publisher / "work" / "root.hst", "--privacy").stdout
-    assert "a summary spends no more than a node books" in checked
-    sheet = json.loads(
-        run("verify", publisher / "c.hsc", "--trust", publisher / "work" / "root.hst", "--privacy", "--json").stdout
-    )["privacy"]
-    assert sheet["total"] == {"add-remove": 1.0, "change": 2.0, "change-features": 1.25}
-    assert sheet["holds"]
+    verify = ("verify", publisher / "c.hsc", "--trust", publisher / "work" / "root.hst", "--privacy")
+    assert "a summary spends no more than a node books" in run(*verify).stdout
+    sheet = json.loads(run(*verify, "--json").stdout)["privacy"]
+    assert (sheet["total"], sheet["holds"]) == ({"add-remove": 1.0, "change": 2.0, "change-features": 1.25}, True)
     told = run("guarantee", publisher / "c.hsc", "--devices", "10", "--records", "1000", "--liars", "0.1").stdout
     assert "1 for one record more or less; 2 for one record changed" in told
     assert "no test of the summaries can see:" in told
     assert "--shuffled" in run("guarantee", publisher / "c.hsc", "--shuffled", status=2).stderr
-
-
-def test_guarantee_says_that_nodes_refuse_a_campaign_by_default(publisher, tmp_path):
-    run(*campaign(publisher, "--sensitivity", "smooth"), "--name", "smooth", "-o", tmp_path / "c.hsc")
-    told = run("guarantee", tmp_path / "c.hsc").stdout
-    assert "at most 1 booked, if the owner's policy allows it; under the default policy a node refuses" in told
-    assert "under the default limits of a node's owner" in run("guarantee", publisher / "c.hsc").stdout
 
 
 def test_show_and_verify_read_damaged_files_of_summaries(publisher, tmp_path):
@@ -158,22 +148,22 @@ def test_show_and_verify_read_damaged_files_of_summaries(publisher, tmp_path):
     assert run("sign", path, "--key", publisher / "work/keys/campaign.key", status=1).stderr.startswith("wrong_role: ")
 
 
-def test_a_summary_never_states_more_than_the_guarantee_says(publisher):
-    """The largest count of an accepted summary is the one that the sheet calls most claimed."""
+def test_the_guarantee_says_the_most_that_a_summary_can_state_and_whether_nodes_refuse(publisher, tmp_path):
     most = json.loads(run("guarantee", publisher / "c.hsc", "--json").stdout)["most_claimed"]
     assert ranges(asked(publisher))[0][1] == most
     summary(publisher, NODES[0], first=most)
     with pytest.raises(Exception, match="outside its range"):
         summary(publisher, NODES[0], first=most + 1)
+    run(*campaign(publisher, "--sensitivity", "smooth"), "--name", "smooth", "-o", tmp_path / "c.hsc")
+    told = run("guarantee", tmp_path / "c.hsc").stdout
+    assert "at most 1 booked, if the owner's policy allows it; under the default policy a node refuses" in told
+    assert "under the default limits of a node's owner" in run("guarantee", publisher / "c.hsc").stdout
 
 
-def test_the_published_folder_has_lists(publisher, tmp_path):
+def test_the_published_folder_has_lists_and_commands_about_ids_refuse_files_of_nodes(publisher, tmp_path):
     done = json.loads(run("publish", "--to", tmp_path / "www", "--workspace", publisher / "work", "--json").stdout)
     assert done["node_lists"] >= 1
     assert (tmp_path / "www" / "nodes" / "clinics.hsl").read_bytes() == (publisher / "l.hsl").read_bytes()
-
-
-def test_commands_about_report_ids_refuse_campaigns_and_summaries_of_nodes(publisher, tmp_path):
     (tmp_path / "names.txt").write_text("a\nb\n")
     run("fleet", "new", tmp_path / "names.txt", "-o", tmp_path / "fleet", "--no-passphrase")
     ids = ("--fleet", tmp_path / "fleet" / "fleet.hsf", "--periods", "..", "-o", tmp_path / "ids.hsi")

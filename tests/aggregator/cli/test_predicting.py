@@ -77,12 +77,23 @@ def test_the_file_the_object_and_the_api_say_the_same(work):
     }  # fmt: skip
 
 
-def test_a_packed_file_and_one_without_label(work):
+def test_what_is_odd_about_files_and_classes_is_told(work):
+    """Before, a renamed column and numbers of another unit cost accuracy without a word."""
     (work / "d.csv.gz").write_bytes(gzip.compress(b"odor\nn\nf\n"))
     result = run(work / "m.hsm", work / "d.csv.gz")
     assert result.stdout == "line,predicted\n2,e\n3,p\n"
     assert "accuracy not known" in result.stderr
     assert "signature was not checked" in result.stderr
+    schema = build_schema(Label("class", ["=1+1", "-2"]), [Categorical("odor", ["a", "n", "f"])])
+    (work / "f.hsm").write_bytes(Publisher(schema=schema).model())
+    found = run(work / "f.hsm", work / "d.csv").stdout.splitlines()
+    assert {line.split(",")[1] for line in found[1:]} <= {"'=1+1", "-2"}
+    (work / "renamed.csv").write_text("odor, width,label\nn,3,e\nf,4,p\n")
+    (work / "unit.csv").write_text("odor,width,label\nn,-5000000,e\nf,1e30,p\nf,1,p\n")
+    said = run(work / "m.hsm", work / "renamed.csv").stderr
+    assert "warning: no column 'width': it counts as missing in every record; near: ' width'\n" in said
+    said = run(work / "m.hsm", work / "unit.csv").stderr
+    assert "warning: column 'width': 2 of 3 numbers are outside the schema's bounds" in said
 
 
 def test_refusals_are_one_line(work):
@@ -103,21 +114,3 @@ def test_refusals_are_one_line(work):
         result = run(*arguments, status=1)
         assert result.stderr.startswith(f"{reason}: ")
         assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_class_that_is_a_formula_is_text(work):
-    schema = build_schema(Label("class", ["=1+1", "-2"]), [Categorical("odor", ["a", "n", "f"])])
-    (work / "f.hsm").write_bytes(Publisher(schema=schema).model())
-    found = run(work / "f.hsm", work / "d.csv").stdout.splitlines()
-    assert {line.split(",")[1] for line in found[1:]} <= {"'=1+1", "-2"}
-
-
-def test_absent_columns_and_numbers_outside_the_bounds_are_told(work):
-    """Before, a renamed column and numbers of another unit cost accuracy without a word."""
-    (work / "renamed.csv").write_text("odor, width,label\nn,3,e\nf,4,p\n")
-    (work / "unit.csv").write_text("odor,width,label\nn,-5000000,e\nf,1e30,p\nf,1,p\n")
-    said = run(work / "m.hsm", work / "renamed.csv").stderr
-    assert "warning: no column 'width': it counts as missing in every record; near: ' width'\n" in said
-    assert "warning: column 'width': 2 of 3 numbers are outside the schema's bounds" in (
-        run(work / "m.hsm", work / "unit.csv").stderr
-    )
