@@ -21,12 +21,11 @@ def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
 
         P(C_j) = (N_j + 1) / (N + k),   P(F = a | C_j) = (N_{a,j} + 1) / (N_j + A)
 
-    where k is the number of classes, A the number of values, N the number of rows, N_j the number of rows of class j,
-    and N_{a,j} the number of rows of class j with value a. A row without a label counts as the label's substitute.
+    k: number of classes; A: number of values; N: number of rows, N_j of class j, N_{a,j} of class j with value a. A row
+    without a label counts as the label's substitute.
 
     Raises:
-        InputError: ``label_missing``; ``columns_missing``, no feature has a column; ``duplicate_column``;
-            ``digits_lost``; ``value_refused``, a value is not listed, and the schema refuses such values.
+        InputError: ``label_missing``; and the errors of :func:`aggregator.models.encoding.observe`.
     """
     labels = label_codes(frame, schema.label, substitute=True)
     return plain_model(observe(frame, schema), labels, schema)
@@ -52,13 +51,10 @@ def _log_prior(labels: Integers, schema: Schema) -> Floats:
 
 
 def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
-    """Return a model that always predicts the most frequent class and ignores the features.
-
-    A row without a label counts as the label's substitute.
+    """Return a model that always predicts the most frequent class. Rows without a label count as its substitute.
 
     Raises:
-        InputError: ``label_missing``; ``duplicate_column``; ``digits_lost``; ``value_refused``, a label is not listed,
-            and the schema refuses such labels.
+        InputError: the errors of :func:`aggregator.models.encoding.label_codes`.
     """
     labels = label_codes(frame, schema.label, substitute=True)
     uninformative = [np.zeros((feature.size, len(schema.label.classes))) for feature in schema.observed]
@@ -66,7 +62,7 @@ def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
 
 
 def fit_plain_family(frame: pd.DataFrame, schema: Schema, fit: Fit) -> Model:
-    """Return Naive Bayes without privacy in the family that ``fit`` names, with its variance floor.
+    """Return Naive Bayes without privacy in the family, and with the variance floor, of ``fit``.
 
     Raises:
         InputError: the errors of :func:`fit_plain`.
@@ -77,13 +73,10 @@ def fit_plain_family(frame: pd.DataFrame, schema: Schema, fit: Fit) -> Model:
 
 
 def fit_plain_gaussian(frame: pd.DataFrame, schema: Schema, floor: float) -> Model:
-    """Return Naive Bayes without privacy, with a normal distribution per number and class.
+    """Return Naive Bayes without privacy: normal distributions for numbers, else the tables of :func:`fit_plain`.
 
-    The probabilities of classes and categories are add-one smoothed counts (:func:`fit_plain`). If no record of a class
-    has the number, the class gets mean 0 and variance 1. ``floor``: smallest variance of a number scaled to [−1, 1].
-
-    Raises:
-        InputError: the errors of :func:`fit_plain`.
+    A number that no record of a class has gets mean 0 and variance 1. ``floor``: smallest variance of a number scaled
+    to [−1, 1]. Raises the errors of :func:`fit_plain`.
     """
     labels = label_codes(frame, schema.label, substitute=True)
     return plain_gaussian_model(observe(frame, schema), labels, schema, floor)

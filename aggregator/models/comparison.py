@@ -1,24 +1,7 @@
 """Compare the parameters of two models, with intervals and p-values of their differences.
 
-A model file has probabilities and no variances. The statistics that a model was made from have variances. Without
-statistics a parameter's row has only the two published values.
-
-For a parameter with raw estimates e₁, e₂ and 95 % intervals [l₁, u₁], [l₂, u₂], the interval of the difference
-d = e₂ − e₁ is
-
-    d − √((u₁ − e₁)² + (e₂ − l₂)²)   to   d + √((e₁ − l₁)² + (u₂ − e₂)²)
-
-which keeps the intervals' asymmetry. The two-sided p-value of "no difference" is 2(1 − Φ(z)), where z is the normal
-quantile at which the interval of the difference, made from the parameters' intervals at z, begins to contain 0. z is
-found between the quantiles :data:`QUANTILES` by linear interpolation. It does not follow from the 95 % interval alone:
-intervals of ratios widen faster than z, up to the whole range.
-
-The p-values of all rows are adjusted together by Holm's method. Rows without an interval count as tests with p-value 1:
-whether a parameter is determined depends on the noise, so the number of tests would be too small without these rows.
-The two samples are taken as independent. If they share devices or reports, the true variance of the difference is
-smaller, and the intervals are too wide.
-
-Source: Zou, Donner, Statistics in Medicine 27 (2008), 1693–1702 (method of variance estimates recovery); Holm 1979.
+In: two models, and the statistics that each was made from (a model file has no variances). Out: one row per parameter.
+Sources: Zou, Donner, Statistics in Medicine 27 (2008), 1693-1702 (intervals of differences); Holm 1979.
 """
 
 from __future__ import annotations
@@ -49,9 +32,9 @@ class Change(NamedTuple):
     """One parameter in two models, with the difference between them.
 
     Attributes:
-        parameter: name of the parameter, for example ``P(odor=n | label=e)``.
+        parameter: its name, for example ``P(odor=n | label=e)``.
         old, new: published values of the two models.
-        low, high: ends of the 95 % interval of the difference new − old of the raw estimates; None if not determined.
+        low, high: 95 % interval of the difference new − old of the raw estimates; None if not determined.
         p: p-value of "no difference", adjusted for all rows; None if not determined.
     """
 
@@ -77,19 +60,25 @@ def compare(
 ) -> tuple[Change, ...]:
     """Compare two models by P(class), P(value | class), and means of numbers in [−1, 1] given the class.
 
-    Parameters of features that only one of the models has are left out (:func:`unshared` names these features). A
-    single value of a feature that was asked about in groups of values has no interval: the statistics are about the
-    groups. ``old_statistics``, ``new_statistics``: the statistics that the models were made from. Both are needed for
-    intervals.
+    For raw estimates e₁, e₂ with 95 % intervals [l₁, u₁], [l₂, u₂], the interval of the difference d = e₂ − e₁ is
+
+        d − √((u₁ − e₁)² + (e₂ − l₂)²)   to   d + √((e₁ − l₁)² + (u₂ − e₂)²)
+
+    The p-value is 2(1 − Φ(z)), z the normal quantile at which that interval begins to contain 0, interpolated between
+    :data:`QUANTILES`. Holm's method adjusts all p-values together; rows without an interval count as tests with
+    p-value 1, since whether a parameter is determined depends on the noise. The two samples are taken as independent.
+
+    Args:
+        old, new: the models. Features that only one of them has are left out (:func:`unshared`).
+        old_statistics, new_statistics: what the models were made from; without both there are no intervals.
 
     Returns:
-        One row per parameter that both models have, in the order of the old model's schema. A feature whose values
-        both campaigns asked about in the same groups has one row per group and class.
+        One row per common parameter, in the order of the old model's schema. A feature whose values both campaigns
+        asked about in the same groups has one row per group and class.
 
     Raises:
         InputError: ``schemas_differ``: the labels differ, or features of one name; there is no common feature;
-            statistics are not about the features of their model; or one of the models is discrete and the other
-            Gaussian.
+            statistics are not about the features of their model; or the models are of different kinds.
     """
     _check_same(old.schema, new.schema)
     for model, statistics in ((old, old_statistics), (new, new_statistics)):
@@ -128,10 +117,7 @@ def _check_same(old: Schema, new: Schema) -> None:
 
 
 def _described(schema: Schema) -> tuple[Any, dict[str, Any]]:
-    """Return the label, and every observed feature by name, as values that ``==`` compares.
-
-    A projection's component is described by its own row of the matrix, its offset and the inputs too.
-    """
+    """Return the label, and every observed feature by name, as values that ``==`` compares."""
     found: dict[str, Any] = {schema.features[index].name: schema.features[index].to_dict() for index in schema.kept}
     projection = schema.projection
     if projection is not None:
@@ -156,10 +142,7 @@ def _common_groups(old: Statistics | None, new: Statistics | None) -> dict[str, 
 def _parameters(
     model: Model, features: Collection[str], groups: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, float]]:
-    """Yield name (as in statistics) and published value of every parameter about the classes or one of ``features``.
-
-    ``groups``: feature → group of each of its codes. A group's probability is the sum over its codes.
-    """
+    """Yield name and value of every parameter; ``groups``: feature → group of each code (their values are added)."""
     classes = len(model.classes)
     placed = tuple(groups.get(feature.name) for feature in model.schema.observed)
     schema = model.schema._replace(groups=placed) if any(placed) else model.schema
@@ -182,12 +165,7 @@ def _named(subject: Subject, values: Sequence[float], schema: Schema) -> Iterato
 
 
 class _Known(NamedTuple):
-    """A parameter whose 95 % interval is determined.
-
-    Attributes:
-        raw: raw estimate, clipped to its 95 % interval.
-        ends: lower and upper end of the population's interval at each of :data:`QUANTILES`; None if not determined.
-    """
+    """A parameter's raw estimate, and its interval at each of :data:`QUANTILES` (None if not determined)."""
 
     raw: float
     ends: tuple[tuple[float, float] | None, ...]
@@ -229,10 +207,7 @@ def _tested(row: Change, old: _Known | None, new: _Known | None) -> Change:
 
 
 def _quantile(distance: float, halves: Sequence[float]) -> float:
-    """Return the normal quantile at which the half width of an interval reaches ``distance``; else the last quantile.
-
-    ``halves``: half widths at the first of :data:`QUANTILES`, rising.
-    """
+    """Return the quantile at which the rising half widths ``halves`` reach ``distance``; else the last quantile."""
     if not distance:
         return 0.0
     before, half = 0.0, 0.0
@@ -256,10 +231,8 @@ def _adjusted(rows: Sequence[Change]) -> list[Change]:
 def agreement(old: Model, new: Model, old_records: Any, new_records: Any) -> float:
     """Return the share of records to which both models give the same class.
 
-    ``old_records`` and ``new_records`` are the same records, converted to the types of each model's features.
-
-    Raises:
-        InputError: the errors of :meth:`aggregator.models.scoring.Model.scores`.
+    ``old_records``, ``new_records``: the same records, in the types of each model's features. Raises the errors of
+    :meth:`aggregator.models.scoring.Model.scores`.
     """
     return float((old.predict(old_records) == new.predict(new_records)).mean())
 

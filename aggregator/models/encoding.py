@@ -52,11 +52,7 @@ def _encode_known(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
-    """Raise an error if two columns have the name of the label or of one feature. Missing columns are allowed.
-
-    Raises:
-        InputError: ``duplicate_column``.
-    """
+    """Raise ``duplicate_column`` (``InputError``) if two columns have the name of the label or of one feature."""
     for part in (schema.label, *schema.features):
         _check_single(frame, part.name)
 
@@ -81,11 +77,11 @@ class EncodedFrame(NamedTuple):
 def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Return codes and numbers of every row for scoring, equal to :meth:`protocol.schema.Schema.recognise`.
 
-    Cells without a listed value or number are marked as missing. A feature without a column is missing in every row.
+    Cells without a listed value or number count as missing, and so does a feature without a column.
 
     Raises:
-        InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
-            have the name of the label or of one feature; ``digits_lost``: see :func:`label_codes`.
+        InputError: ``columns_missing``: no feature has a column; ``duplicate_column``; ``digits_lost``: see
+            :func:`label_codes`.
     """
     return _project(schema, _encode_known(frame, schema), MISSING)
 
@@ -96,8 +92,7 @@ def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     A missing value has its own code or its substitute. A feature without a column is missing in every row.
 
     Raises:
-        InputError: the errors of :func:`recognise`; ``value_refused``: a value is not listed, and the feature's
-            ``unlisted`` is ``refuse``.
+        InputError: the errors of :func:`recognise`; ``value_refused``: the schema refuses values that are not listed.
     """
     return _project(schema, _reported(frame, schema), None)
 
@@ -116,10 +111,7 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> EncodedFrame:
-    """Return the observed features: first those outside the projection, then its components; codes in groups.
-
-    ``missing``: code of a missing component; None stands for the component's own missing code.
-    """
+    """Return the features outside the projection, then its components (``missing``: their code); codes in groups."""
     projection = schema.projection
     if projection is None:
         return EncodedFrame(in_groups(encoded.codes, schema), encoded.numbers)
@@ -138,9 +130,9 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
 
 
 def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
-    """Return a projection's outputs, (rows, K) int64, equal to :meth:`protocol.schema.Projection.apply` of each row.
+    """Return a projection's K outputs of every row, (rows, K) int64, as :meth:`protocol.schema.Projection.apply` does.
 
-    ``projection``: n inputs, K components. ``inputs``: shape (rows, n) int64, scaled numbers, none of them missing.
+    ``inputs``: shape (rows, n) int64, scaled numbers, none of them missing.
     """
     sums = inputs @ np.array(projection.matrix, np.int64).T
     outputs = (sums + np.array(projection.offsets, np.int64)) >> projection.shift
@@ -160,12 +152,9 @@ def in_groups(codes: Integers, schema: Schema) -> Integers:
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Integers:
-    """Return u of every cell of one column, (rows,) int64; :data:`NO_NUMBER` for a cell without a number.
+    """Return u of every cell of a column, (rows,) int64, as :meth:`protocol.features.Numeric.scaled` does.
 
-    The result equals :meth:`protocol.features.Numeric.scaled` of each cell.
-
-    Raises:
-        InputError: the errors of :func:`feature_codes`.
+    A cell without a number has :data:`NO_NUMBER`. Raises the errors of :func:`feature_codes`.
     """
     _check_digits(column, feature)
     if _are_floats(column):
@@ -186,10 +175,7 @@ def _are_floats(column: pd.Series) -> bool:
 
 
 def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Integers:
-    """Return u of floats: shape (rows,) float64 → (rows,) int64.
-
-    Double precision is enough for most cells. Cells near a rounding tie are scaled exactly, by the device's rule.
-    """
+    """Return u of floats, (rows,) int64; cells near a rounding tie are scaled exactly, by the device's rule."""
     found = np.full(len(numbers), NO_NUMBER, dtype=np.int64)
     with np.errstate(invalid="ignore", over="ignore"):
         near = (numbers - feature.float_low) * feature.float_scale
@@ -207,13 +193,12 @@ def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Integers:
 def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) -> Integers:
     """Return the class code of every record: shape (rows,) int64.
 
-    A record whose label is no class has the code :data:`MISSING`, or if ``substitute`` is True that of the label's
+    A record whose label is no class has the code :data:`MISSING`, or with ``substitute`` that of the label's
     substitute, as in a report.
 
     Raises:
-        InputError: ``label_missing``: no column has the label's name; ``duplicate_column``: more than one has it;
-            ``digits_lost``: the column holds floats so large that integers lost digits which the schema needs;
-            ``value_refused``: ``substitute`` is True, a label is no class, and the label's ``unlisted`` is ``refuse``.
+        InputError: ``label_missing``, ``duplicate_column``; ``digits_lost``: the column holds floats so large that
+            integers lost digits which the schema needs; ``value_refused``: a label is no class, and has no substitute.
     """
     if label.name not in frame.columns:
         raise InputError("label_missing", f"the frame has no column '{label.name}'")
@@ -229,7 +214,7 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
 
 
 def feature_codes(column: pd.Series, feature: Feature) -> Integers:
-    """Return the code of each cell of one column, the index of value or bin: (rows,) int64; else :data:`MISSING`.
+    """Return the code of each cell of a column, the index of value or bin, else :data:`MISSING`: (rows,) int64.
 
     Raises:
         InputError: ``digits_lost``: the column holds floats so large that integers lost digits which matter here.
@@ -241,11 +226,9 @@ def feature_codes(column: pd.Series, feature: Feature) -> Integers:
 
 
 def _check_digits(column: pd.Series, part: Label | Feature) -> None:
-    """Raise an error for a column of floats in which large integers may have lost digits that the schema needs.
+    """Raise ``digits_lost`` for a column of floats in which large integers may have lost digits that the schema needs.
 
-    pandas turns a column of integers with one empty cell into floats. A double holds the integers up to 2^53, a float32
-    up to 2^24; a larger integer is rounded. The lost digits matter in two cases: a label or category lists such an
-    integer, or the bounds of a numeric feature are so close that neighbouring floats differ in u.
+    pandas turns a column of integers with one empty cell into floats, which are exact up to 2^53 (float32: 2^24).
     """
     if not pd.api.types.is_float_dtype(column.dtype):
         return
@@ -262,11 +245,7 @@ def _check_digits(column: pd.Series, part: Label | Feature) -> None:
 
 
 def _needs_digits(part: Label | Feature, large: NDArray[np.float64], bits: int) -> bool:
-    """Return whether the schema distinguishes the least of the sizes ``large``, (n,) float64, from the next float.
-
-    ``bits``: bits of a float's significand. A number outside the bounds has a bound's code, so its digits do not
-    matter.
-    """
+    """Return whether the schema tells the least of the sizes ``large`` from the next float of ``bits`` bits."""
     if isinstance(part, Numeric):
         low, high = parse_bound(part.low), parse_bound(part.high)
         inside = float(large.min()) <= max(abs(low), abs(high))

@@ -1,13 +1,6 @@
 """Fit a model: a table of probabilities per category, and a normal distribution per number and class.
 
-A post-processing gives P(class) and the tables. In a Gaussian family every number has
-
-    m1 = E[x·[y = c]],  m2 = E[x²·[y = c]],  mean = m1/P(c),  variance = m2/P(c) − mean²
-
-where x is the number scaled to [−1, 1], y the class of the record and c one class. If devices answered whether the
-number is present, P(number present, c) replaces P(c). Moments are clipped to their possible range for numbers in
-[−1, 1]. The variance is at least the campaign's floor.
-
+In: statistics. Out: the logarithms and moments that a model file holds.
 Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2; docs/math.md, section 4.
 """
 
@@ -60,9 +53,13 @@ class Parameters(NamedTuple):
 def fit(statistics: Statistics, postprocess: str = DEFAULT) -> Parameters:
     """Return the Naive Bayes model of the statistics, in the family that their ``fit`` names. Run by the aggregator.
 
-    ``statistics``: statistics of a discrete or Gaussian campaign. ``postprocess``: name of the post-processing, a key
-    of :data:`aggregator.models.postprocess.methods.POSTPROCESSES`. A number without answers has mean 0 and variance
-    1/3, or the campaign's variance floor if that is larger.
+    ``postprocess``, a key of :data:`aggregator.models.postprocess.methods.POSTPROCESSES`, gives P(class) and the
+    tables. Every number x in [−1, 1] of a normal family has in class c (y: the record's class)
+
+        m1 = E[x·[y = c]],  m2 = E[x²·[y = c]],  mean = m1/P(c),  variance = m2/P(c) − mean²
+
+    with P(number present, c) for P(c) if that was asked. Moments are clipped to their range, and the variance has the
+    campaign's floor. A number without answers has mean 0 and variance 1/3, or that floor if it is larger.
 
     Raises:
         InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the question about a feature's
@@ -93,11 +90,7 @@ def _normals(statistics: Statistics, postprocess: str, prior: Floats) -> list[No
 
 
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
-    """Return P(number present, class), or P(class) without answers about the number's presence: shape (k,) float64.
-
-    The shares are in units of the number n of records, as the moments are. If n is noisy, the class shares need not
-    sum to 1, and no share is cut at 1.
-    """
+    """Return P(number present, class), else P(class), in units of the records: never cut at 1, (k,) float64."""
     for found in statistics.questions:
         if found.subject.kind == PRESENT and found.subject.feature == feature and found.n:
             there = found.estimate[len(prior) :] / found.n
@@ -119,8 +112,7 @@ def _normal(of: Moments, floor: float) -> NormalParameters:
 def _posterior_normal(of: Moments, floor: float) -> NormalParameters:
     """Return mean and variance by :func:`aggregator.models.postprocess.posterior.shrunk`, the variance ``floor`` to 1.
 
-    If any class lacks answers about a moment, every class gets the mean 0 and the variance 1/3. Noise of infinite
-    variance (a curator's Cauchy noise) does not show how much to shrink: then the result is that of :func:`_normal`.
+    Noise of infinite variance does not show how much to shrink: then the result is that of :func:`_normal`.
     """
     if np.isnan(of.first).any() or np.isnan(of.second).any():
         return _normal(of._replace(first=of.first * np.nan, second=of.second * np.nan), floor)

@@ -1,23 +1,8 @@
 """Expected accuracy of a model, computed from the statistics that the model is made from, without any records.
 
-The model is tested on simulated records of many fleets that agree with the statistics
-(:mod:`aggregator.models.simulated_fleets`). In a simulated fleet, features are independent given the class, and missing
-values are left out of the score as on a device. The expected accuracy is stated as the interval from the smallest to
-the largest accuracy over all fleets. The expected recall of a class, the share of its records to which the model gives
-that class, is stated in the same way. The prior of the fleets is learned from the same statistics, so the middle 95 %
-of the fleets would contain the truth less often than with 95 %.
-
-The model *beats the largest class* if in all fleets it is right more often than always predicting the fleet's largest
-class. It does not if its largest accuracy is below the lower end of the 95 % interval of the largest class's share.
-Otherwise, or if that share is too uncertain, the answer is not known. "Better in no fleet" is no reason to say that it
-does not: few reports hide the small gain that a model has where one class is rare.
-
-In real fleets features depend on each other within a class, numbers are not normal, a record without a label counts as
-the label's substitute, and a value with a substitute may be missing. The statistics do not show these effects, so every
-printed accuracy includes the assumption :data:`ASSUMES`. An evaluation campaign measures the accuracy
-(``aggregator.models.measured_accuracy``).
-
-Source: docs/math.md, section 4; decisions 42 and 95.
+The model is tried on simulated records of many fleets that agree with the statistics
+(:mod:`aggregator.models.simulated_fleets`). What the statistics do not show, such as features that depend on each
+other, is the printed assumption :data:`ASSUMES`. Source: docs/math.md, section 4; decisions 42 and 95.
 """
 
 from __future__ import annotations
@@ -66,12 +51,10 @@ _RECALL = re.compile(r"([01]\.\d{3}) \(([01]\.\d{3}) to ([01]\.\d{3})\)", re.ASC
 
 
 class Recall(NamedTuple):
-    """Expected share of the records of one class to which the model gives this class.
+    """Expected share of the records of class ``name`` to which the model gives this class.
 
-    Attributes:
-        name: the class.
-        expected: the mean over the simulated fleets; None if not known.
-        least, most: smallest and largest recall over the simulated fleets; None if not known.
+    ``expected`` is the mean over the simulated fleets, ``least`` and ``most`` the smallest and the largest; None if not
+    known.
     """
 
     name: str
@@ -98,14 +81,12 @@ class Foresight(NamedTuple):
     """Expected accuracy of a model, beside the share of the largest class and the recall of every class.
 
     Attributes:
-        accuracy: expected accuracy of the model, the mean over the simulated fleets; None if an interval is too wide
-            (:func:`foresee`).
+        accuracy: the mean over the simulated fleets; None if an interval is too wide (:func:`foresee`).
         largest_class: estimated share of the largest class, the accuracy of always predicting it.
-        low, high: 95 % interval for the largest class's share. It holds for all classes together (Bonferroni), because
-            the class was selected as the largest of noisy shares, and contains ``largest_class``. None if the
-            statistics state no interval.
+        low, high: 95 % interval for that share, for all classes together (Bonferroni), because the class is the largest
+            of noisy shares; None if the statistics state no interval.
         beats: whether the model is expected to be better than always predicting the largest class; None if not known.
-        least, most: smallest and largest accuracy over :data:`FLEETS` simulated fleets; None if not known.
+        least, most: smallest and largest accuracy over the simulated fleets; None if not known.
         assumes: assumption of ``accuracy`` and ``beats``, in words.
         not_known: text in place of every number that is not known: :data:`NOT_KNOWN` or :data:`UNDER_RULE`.
         recall: one entry per class; empty if no fleet can be simulated.
@@ -143,11 +124,7 @@ class Foresight(NamedTuple):
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any]) -> Foresight:
-        """Read the entries of :meth:`to_card` from any model's card. An optional entry that is absent is not known.
-
-        Raises:
-            KeyError: the card has no such entries.
-        """
+        """Read the entries of :meth:`to_card` from a model's card; absent optional ones are not known."""
         beats = card["beats_largest_class"]
         return cls(
             _read(card["expected_accuracy"]),
@@ -210,9 +187,9 @@ class Foresight(NamedTuple):
         return "; ".join([*shown, f"and {more} more"] if more else shown)
 
     def reconciled(self, measured: float, low: float, high: float) -> str:
-        """Return a sentence that compares the expected with the measured accuracy, and says why they may differ.
+        """Return a sentence that compares the expected accuracy with ``measured``, and says why they may differ.
 
-        ``measured``: the measured accuracy. ``low``, ``high``: its 95 % interval for the population.
+        ``low``, ``high``: the 95 % interval of the measured accuracy for the population.
         """
         found = f"{min(max(measured, 0.0), 1.0):.1%} ({max(low, 0.0):.1%} to {min(high, 1.0):.1%})"
         if self.accuracy is None or self.least is None or self.most is None:
@@ -267,7 +244,7 @@ def _recall_text(found: Recall) -> str:
 
 
 def _read_recall(name: str, text: str) -> Recall:
-    """Return the recall that a card states for a class; not known if the text is not one of :func:`_recall_text`."""
+    """Return the recall that a card's text states for a class; not known if the text is of another form."""
     if text == NEVER:
         return Recall(name, 0.0, 0.0, 0.0)
     found = _RECALL.fullmatch(text) if isinstance(text, str) else None
@@ -278,8 +255,7 @@ class _Tried(NamedTuple):
     """How the model did in F simulated fleets.
 
     Attributes:
-        right: shape (F,) float64, accuracy.
-        more: shape (F,) float64, accuracy minus the largest class's share.
+        right, more: shape (F,) float64, accuracy, and accuracy minus the largest class's share.
         recall: shape (F, k) float64, recall of every class.
         never: shape (k,) bool, whether a class was never predicted in any fleet.
     """
@@ -293,14 +269,14 @@ class _Tried(NamedTuple):
 def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     """Compute the expected accuracy of the model that these statistics give, and the largest class's share.
 
-    The same statistics give the same numbers, because the statistics' id seeds the random generator. The accuracy is
-    known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of the accuracy at
-    most :data:`WIDEST_ACCURACY`. Whether the model beats the largest class needs only the first of these conditions.
-    Neither is known if a curator's noise has no variance (Cauchy), since no fleet can be drawn, or if the tables have
-    more than :data:`MOST_CELLS` entries. Under a robust rule, the interval of the largest class is not known either,
-    because what lying nodes did is not known.
+    The model *beats the largest class* if it is right more often than that class is frequent in all fleets. It does not
+    if its largest accuracy is below the interval of the largest class's share; "better in no fleet" is no reason,
+    because few reports hide the small gain of a model where one class is rare. Else the answer is not known.
 
-    ``statistics``: statistics of a discrete or Gaussian campaign. ``postprocess``: name of the model's post-processing.
+    The accuracy is known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of
+    the accuracy at most :data:`WIDEST_ACCURACY`. Nothing is known if a curator's noise has no variance (Cauchy), or if
+    the tables have more than :data:`MOST_CELLS` entries; under a robust rule, the interval of the largest class is not
+    known either. The statistics' id seeds the simulation, so the same statistics give the same numbers.
 
     Raises:
         InputError: ``postprocess_unknown``; ``not_fittable``: the campaign lacks a question that the model needs.
@@ -385,10 +361,7 @@ def _answers(
     *,
     is_truncated: bool,
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Return predictions for random records of ``fleet``, (records,) int64, and P(class | record), (records, k).
-
-    ``label``: shape (records,) int64, the true classes of the records. ``log_prior``, ``terms``: the tested model.
-    """
+    """Return predictions for random records with the classes ``label``, and P(class | record), (records, k)."""
     score = np.tile(log_prior, (len(label), 1))
     true_score = np.tile(np.log(fleet.prior), (len(label), 1))
     at_end = np.zeros(len(label), bool)  # A clipped number has no density: P(own class | record) is then set to 1.

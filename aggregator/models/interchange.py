@@ -1,10 +1,6 @@
-"""Export a model as a JSON object, or as a fitted scikit-learn pipeline.
+"""Export a model as a JSON object, or as a fitted scikit-learn pipeline that needs nothing of this package.
 
-The pipeline is made of parts of scikit-learn and numpy, so a file of it can be loaded without this package. Its first
-step turns records into codes or numbers, as a device does. Its second step is a ``CategoricalNB`` or a ``GaussianNB``
-with the parameters of the model. In comments, u is a device's scaled number, an integer from −S to S, S =
-:data:`protocol.SCALE`.
-
+In comments, u is a device's scaled number, an integer from −S to S, S = :data:`protocol.SCALE`.
 Source: docs/formats.md, section 5 (features, projection); docs/math.md, section 4.
 """
 
@@ -34,15 +30,13 @@ _BEYOND = 1 << 40
 def to_json(model: Model) -> dict[str, Any]:
     """Return the model as an object for :func:`json.dumps`. Run by the analyst.
 
-    The score of a class c is log_prior[c], plus one term for each observed feature that is not missing:
+    The predicted class c has the largest log_prior[c] plus one term for each observed feature that is not missing:
 
         a table:   log_likelihood[code][c]
         a normal:  −½ ln(2πσ²) − (u/S − μ)²/(2σ²), with μ = mean[c], σ² = variance[c], S = scale, u the scaled number
         a truncated-normal:  as a normal, minus ln Z, Z = ½ erf((1 − μ)/√(2σ²)) + ½ erf((1 + μ)/√(2σ²))
 
-    The predicted class has the largest score. ``terms`` has one entry per observed feature: first the features outside
-    the projection, then its components. A parameter that is read from the text is exactly the model's. ``model``: a
-    model of any family, loaded or fitted in memory.
+    ``terms`` has first the features outside the projection, then its components. The text holds the parameters exactly.
     """
     schema = model.schema
     terms = [
@@ -92,13 +86,10 @@ def _term_json(term: Any, *, is_truncated: bool) -> dict[str, Any]:
 def to_sklearn(model: Model) -> Any:
     """Return the model as a fitted ``sklearn.pipeline.Pipeline`` that predicts from a DataFrame. Run by the analyst.
 
-    The frame needs a column for every feature of the schema. Cells of categorical columns are texts as the schema
-    lists them, integers or booleans; cells of numeric columns are numbers. A prediction leaves out an empty cell. But
-    a model of normal distributions needs all numbers: scikit-learn's ``GaussianNB`` takes no missing ones.
-
-    A prediction can differ from :meth:`Model.predict` in two cases: two classes have equal scores, or a number is so
-    close to the limit between two scaled integers that doubles round it to the other one. ``model``: a discrete model,
-    or a Gaussian model without categorical features. The pipeline has the steps ``encode`` and ``model``.
+    The steps are ``encode`` and ``model`` (``CategoricalNB`` or ``GaussianNB``). The frame needs a column for every
+    feature: texts as the schema lists them, integers or booleans for categories. A prediction leaves out an empty cell,
+    but a model of normal distributions needs all numbers. It can differ from :meth:`Model.predict` if two classes have
+    equal scores, or a number is as close to the limit between two scaled integers as doubles are.
 
     Raises:
         InputError: ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has tables and
@@ -191,9 +182,8 @@ def _call(function: Any, **arguments: Any) -> Any:
 def _category(feature: Categorical) -> list[Any]:
     """Return steps from cells to codes: the listed values, then one code for an empty cell, one for other values.
 
-    The steps follow :func:`protocol.features.as_text` without code of this package. A dict finds texts and integral
-    numbers of any type, since equal numbers have equal hashes. True and 1 are equal, too, so booleans are corrected
-    afterwards. The code is a sum: the dict's code, −1 for an empty cell, and the corrections.
+    A dict finds texts and integral numbers of any type. True equals 1, so booleans are corrected afterwards: the code
+    is a sum of the dict's code, −1 for an empty cell, and the corrections.
     """
     from functools import partial
     from operator import is_

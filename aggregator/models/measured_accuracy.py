@@ -1,13 +1,8 @@
 """Accuracy of published models, measured by private answers: a confusion matrix of one model, or the best of several.
 
-To measure one model, a device answers one question with k² values, true·k + predicted, where k is the number of
-classes. To compare several models, a device answers about one of them: 1 if that model predicts the device's class,
-else 0, perturbed by ``direct``. Multiple comparisons with the best then say which models can be the best; all these
-statements together hold with 95 %.
-
-Source: docs/math.md, section 3; docs/decisions/0064; Hsu, Annals of Statistics 12 (1984), 1136-1144 (the intervals);
-Dunnett, JASA 50 (1955), 1096-1121 (the quantile); Zou and Donner, Statistics in Medicine 27 (2008), 1693-1702 (a
-difference from two score intervals).
+A device answers with true·k + predicted (k classes), or whether one of several models predicts its class.
+Sources: docs/math.md, sections 3 and 4; decision 64; Hsu, Annals of Statistics 12 (1984), 1136-1144 (the intervals);
+Dunnett, JASA 50 (1955), 1096-1121 (the quantile); Zou, Donner, Statistics in Medicine 27 (2008), 1693-1702.
 """
 
 from __future__ import annotations
@@ -39,14 +34,11 @@ RECALL_COLUMNS = ("class", "predicted", "recall", "these devices", "population")
 
 
 class Confusion(NamedTuple):
-    """One entry of the confusion matrix: share of the records with one true and one predicted class, with intervals.
+    """One entry of the confusion matrix: share of the records with one true and one predicted class.
 
-    Attributes:
-        true, predicted: the classes.
-        share: share of the records with these classes, unbiased; may be negative.
-        low, high: 95 % interval for the population of the devices, not clipped to [0, 1].
-        devices_low, devices_high: interval for the devices that answered, each weighted by its number of answers; not
-            clipped to [0, 1].
+    ``share`` is unbiased and may be negative. ``low`` and ``high`` are the 95 % interval for the population of the
+    devices, ``devices_low`` and ``devices_high`` for the devices that answered, each weighted by its number of answers;
+    none is clipped to [0, 1].
     """
 
     true: str
@@ -59,10 +51,9 @@ class Confusion(NamedTuple):
 
 
 class ClassRecall(NamedTuple):
-    """Share of the records of one class to which the model gives this class, with 95 % intervals.
+    """Share of the records of the class ``name`` to which the model gives this class, with 95 % intervals.
 
     Attributes:
-        name: the class.
         share: quotient of the unbiased estimates; None if the class's estimated share is not positive.
         predicted: share of all records that the model gives this class, unbiased; may be negative.
         low, high: interval for the population of the devices, in [0, 1]; from 0 to 1 if it is not determined.
@@ -79,11 +70,9 @@ class ClassRecall(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Accuracy and confusion matrix of a model, from the reports of an outcome campaign.
+    """Accuracy and confusion matrix of a model, from the ``reports`` answers to an outcome campaign.
 
     Attributes:
-        reports: number of answers.
-        accuracy: share of right predictions.
         confusion: k² entries, ordered by true class, then by predicted class.
         populations: texts: who each of the two intervals is about, and what the second one assumes.
         recall: one entry per class; the intervals are [0, 1] if the mechanism states no covariances.
@@ -134,10 +123,10 @@ def _ends(low: float, high: float) -> str:
 
 
 def recall_of(found: QuestionEstimate, names: Sequence[str]) -> tuple[ClassRecall, ...]:
-    """Return the recall of every class from ``found``, the estimate of an outcome question with at least one answer.
+    """Return the recall of every class of ``names``, from the estimate of an outcome question with an answer.
 
-    The recall of class c is the entry (c, c) of the confusion matrix divided by the sum of its row, the records of c.
-    The intervals are Fieller's (:mod:`aggregator.estimates.ratios`). ``names``: the classes.
+    It is the entry (c, c) of the confusion matrix over the sum of its row, with Fieller's intervals
+    (:mod:`aggregator.estimates.ratios`).
     """
     size = len(names)
     cells = np.asarray(found.estimate / found.n).reshape(size, size)
@@ -191,8 +180,7 @@ def evaluate(statistics: Statistics) -> Evaluation:
 class Accuracy(NamedTuple):
     """Share of right predictions: an unbiased estimate and two 95 % intervals.
 
-    ``low`` and ``high`` are about the population of the devices, ``devices_low`` and ``devices_high`` about the devices
-    that answered.
+    ``low`` and ``high`` are for the population of the devices, the other two for the devices that answered.
     """
 
     estimate: float
@@ -203,10 +191,7 @@ class Accuracy(NamedTuple):
 
 
 def accuracy_of(found: QuestionEstimate) -> Accuracy:
-    """Return a model's accuracy from ``found``, the estimate of an outcome question with at least one answer.
-
-    The right predictions are one group of the question's values. :func:`aggregator.estimates.debias.marginal` gives
-    the group's share and noise, :func:`aggregator.estimates.intervals.score_interval` the intervals.
+    """Return a model's accuracy from the estimate of an outcome question with at least one answer.
 
     Raises:
         InputError: ``mechanism_unknown``: the answers' mechanism has no estimator for groups of values.
@@ -230,14 +215,13 @@ class ModelRank(NamedTuple):
     """One of the compared models, with its accuracy and its difference to the best other model.
 
     Attributes:
-        name: the model's name.
-        model: the model's digest.
+        name, model: the model's name and digest.
         answers: number of answers about this model.
-        accuracy: share of right predictions with two intervals. The intervals of all models hold together with 95 %.
-            None with fewer than :data:`LEAST_ANSWERS` answers.
+        accuracy: share of right predictions; None with fewer than :data:`LEAST_ANSWERS` answers.
         standard_error: of the accuracy's estimate, for the population; None if the accuracy is not determined.
-        low, high: ends of the interval of its accuracy minus that of the best other model; the intervals of all models
-            hold together with 95 %. None if its accuracy, or that of every other model, is not determined.
+        low, high: interval of its accuracy minus that of the best other model; None if its accuracy, or that of every
+            other model, is not determined. The intervals of all models hold together with 95 %, as those of all
+            accuracies do.
     """
 
     name: str
@@ -257,9 +241,8 @@ class ModelRank(NamedTuple):
 class Ranking(NamedTuple):
     """Compared models by falling estimated accuracy; models whose accuracy is not determined are last.
 
-    Attributes:
-        reports: number of answers about all models.
-        populations: texts: who each accuracy's two intervals are about, and what the second one assumes.
+    ``reports`` is the number of answers about all models. ``populations`` says in words who each accuracy's two
+    intervals are about, and what the second one assumes.
     """
 
     reports: int
@@ -343,21 +326,17 @@ def _points(difference: float) -> str:
 def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = False) -> Ranking:
     """Compare the models of one evaluation campaign, or of several campaigns whose devices are of one population.
 
-    Answers about one model, known by its digest, are pooled over the campaigns. Only models with at least
-    :data:`LEAST_ANSWERS` answers are compared. The intervals assume that the number of answers about a model does not
-    depend on any answer.
+    Answers about one model, known by its digest, are pooled over the campaigns. Models with fewer than
+    :data:`LEAST_ANSWERS` answers are not compared. The intervals assume that the number of answers about a model does
+    not depend on any answer.
 
     Args:
         parts: statistics of campaigns that compare models, at least one.
-        one_population: the analyst's declaration that several campaigns are about samples of one population; not needed
-            if they are of one series.
-        disjoint: True if no device answered in two of the campaigns; not needed if they are of one series.
+        one_population, disjoint: the analyst's declarations, as those of :func:`aggregator.estimates.joining.join`.
 
     Raises:
         InputError: ``not_an_evaluation``: a campaign does not compare models; ``argument_invalid``: there are no
-            statistics; ``source_repeated``: two statistics are of one campaign; ``schema_differs``: their labels
-            differ; ``population_undeclared``: ``one_population`` is False; ``several_sources``: statistics are joined;
-            ``not_joinable``, ``mechanism_unknown``: a mechanism states no variance, or has no estimator of the share.
+            statistics; ``several_sources``: statistics are joined; ``mechanism_unknown``; and those of ``join``.
         PolicyError: ``batch_too_small``: fewer reports than a campaign's minimum batch size.
     """
     in_series = of_one_series(parts)
@@ -414,10 +393,7 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
 
 
 def _pooled(parts: Sequence[Statistics], *, disjoint: bool) -> dict[bytes, tuple[str, QuestionEstimate]]:
-    """Return each model's digest → its name, and its estimate from all campaigns that ask about it.
-
-    If two models have the same name, the first digits of the digest follow the name.
-    """
+    """Return each model's digest → its name (with digits of the digest if it is not unique) and its pooled estimate."""
     asked: dict[bytes, list[QuestionEstimate]] = {}
     names: dict[bytes, str] = {}
     for part in parts:
@@ -469,7 +445,7 @@ class Share(NamedTuple):
     Attributes:
         right: unbiased estimate, which may lie outside [0, 1], and the noise variance of one answer.
         n: number of answers, at least 1.
-        scatter: sampling variance, in multiples of the sampling variance of n different devices.
+        scatter: sampling variance, in multiples of that of n different devices.
         is_binomial: whether the counts are binomial where ``scatter`` is 1.
     """
 
@@ -499,10 +475,7 @@ class Share(NamedTuple):
 
 
 def together(shares: Sequence[Share]) -> list[tuple[float, float]]:
-    """Return intervals of m shares that all hold together with 95 %: each has the level 0.95^(1/m).
-
-    By Šidák's inequality this level is enough for normal estimates with any correlations.
-    """
+    """Return intervals of m shares that hold together with 95 %: each has the level 0.95^(1/m) (Šidák's inequality)."""
     if not shares:
         return []
     z = NormalDist().inv_cdf((1 + LEVEL ** (1 / len(shares))) / 2)
@@ -512,25 +485,17 @@ def together(shares: Sequence[Share]) -> list[tuple[float, float]]:
 def against_the_best(shares: Sequence[Share]) -> Interval:
     """Return intervals of each share minus the largest of the *other* shares, which all hold together with 95 %.
 
-    Let f_j be the true shares, f̂_j their estimates and i the best. With 95 % this event happens:
+    For m ≥ 2 true shares f_j with estimates f̂_j and the best share i, this event has the probability 95 %:
 
         (f̂_j − f_j) − (f̂_i − f_i) ≤ U_ij − (f̂_i − f̂_j)      for all j at once
 
-    where U_ij is the upper end of f_i − f_j at Dunnett's one-sided quantile for the control i (:func:`dunnett`), from
-    the two score intervals. From this event alone follow, for every k,
+    U_ij: the upper end of f_i − f_j at Dunnett's one-sided quantile for the control i (:func:`dunnett`), from two score
+    intervals. From it follow for every k, with G the shares whose upper end is above 0,
 
         upper end  max(0, min_{j≠k} U_kj)      lower end  min_{j≠k, j∈G} −U_jk, or 0 if G = {k}
 
-    with G the shares whose upper end is above 0: those that can be the largest. The derivation assumes independent
-    estimates. If the same devices answered about several models, errors of the estimates are correlated; positive
-    correlations make the event more probable.
-
-    Args:
-        shares: m shares, m ≥ 2.
-
-    Returns:
-        Ends of shape (m,) float64. An upper end of 0 says that the share is not the largest. If all upper ends but one
-        are 0, the share of that one is the largest, and its lower end is 0.
+    An upper end of 0 says that the share is not the largest. The estimates are taken as independent; errors of devices
+    that answered about several models correlate positively, which makes the event more probable.
     """
     above = _upper_ends(shares)
     high = np.maximum(0.0, above.min(axis=1))
@@ -562,9 +527,7 @@ def dunnett(sds: Floats, control: int) -> float:
 
         P = E ∏_j Φ((d √(σ_j² + σ_i²) + σ_i Z)/σ_j),   Z standard normal
 
-    Args:
-        sds: σ, shape (m,) float64, positive, m ≥ 2.
-        control: i.
+    ``sds``: σ, shape (m,) float64, positive, m ≥ 2. ``control``: i.
     """
     own, others = float(sds[control]), np.delete(sds, control)
     differences = np.hypot(own, others)

@@ -24,14 +24,9 @@ _DEVIATIONS = 3
 
 
 class Outside(NamedTuple):
-    """Numbers of a pilot's records outside the bounds of a feature, and without a number.
+    """How many numbers of a pilot lie ``below`` and ``above`` the bounds of the feature ``name``, or are ``missing``.
 
     Numbers outside the bounds are put into the first or the last bin.
-
-    Attributes:
-        name: name of the feature.
-        below, above: number of records below the lower and above the upper bound.
-        missing: number of records in which a device would read no number.
     """
 
     name: str
@@ -41,11 +36,7 @@ class Outside(NamedTuple):
 
 
 def check_columns(pilot: pd.DataFrame, schema: Schema) -> None:
-    """Raise an error if the pilot lacks a feature's column, since the feature would count as missing in every record.
-
-    Raises:
-        InputError: ``columns_missing``.
-    """
+    """Raise ``columns_missing`` (``InputError``) for a feature without a column."""
     absent = [feature.name for feature in schema.features if feature.name not in pilot.columns]
     if absent:
         raise InputError("columns_missing", f"the pilot has no column for the features {shorten(absent)}")
@@ -55,13 +46,7 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
     """Check a pilot table of text, and return it with typed values (:func:`aggregator.common.tables.typed`).
 
     The checks are stricter than those of records on devices, because the analyst can correct the file. No error text
-    contains a cell.
-
-    Args:
-        table: a table from :func:`aggregator.common.tables.read_table`, or any frame of records, in which NaN and None
-            are missing values; with a column for every numeric feature.
-        schema: the schema of the campaign.
-        missing: texts of a missing value.
+    contains a cell. ``missing``: texts of a missing value.
 
     Raises:
         InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is neither
@@ -104,8 +89,7 @@ def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:
 def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
     """Return how many numbers of a typed pilot lie outside the bounds, for every numeric feature.
 
-    It shows wrong bounds before they are signed. Reports of devices do not show them, because numbers outside the
-    bounds fall into the first or the last bin.
+    It shows wrong bounds before they are signed; reports of devices do not show them.
     """
     found = []
     for feature in schema.features:
@@ -136,8 +120,7 @@ class Population(NamedTuple):
         """Return the records of a typed table (:func:`aggregator.common.tables.typed`), read by a schema.
 
         Raises:
-            InputError: ``columns_missing``, ``label_missing``, ``duplicate_column``, ``digits_lost``,
-                ``value_refused``: the table does not fit the schema.
+            InputError: the errors of :func:`aggregator.models.encoding.observe` and ``label_codes``.
         """
         return cls(
             observe(frame, schema),
@@ -160,11 +143,10 @@ class Population(NamedTuple):
 def assumed(schema: Schema, effect: float, rng: np.random.Generator, records: int = ASSUMED_RECORDS) -> Population:
     """Return invented records in which features tell classes apart by a stated effect.
 
-    All classes have the same share. Feature i is made from a normal number with standard deviation 1 and mean d/2 in
-    class i mod k, −d/2 in all other classes, where d is the effect and k the number of classes. Features are
-    independent given the class. A numeric feature is that number, with bounds 3 standard deviations from 0. The values
-    of a categorical feature divide that number's range into parts of equal probability. No value is missing.
-    ``effect``: d, the difference of two classes' means in standard deviations (Cohen's d).
+    All classes have the same share. Feature i is made from a normal number of standard deviation 1 and mean d/2 in
+    class i mod k, −d/2 in all other classes: d is ``effect`` (Cohen's d), k the number of classes. A numeric feature is
+    that number, with bounds at ±3; the values of a category divide it into parts of equal probability. Features are
+    independent given the class, and no value is missing.
     """
     classes = len(schema.label.classes)
     labels = np.arange(records) % classes

@@ -28,9 +28,8 @@ MOST_FEATURES = 64
 def published(statistics: Statistics, postprocess: str | None = None) -> dict[Subject, Floats] | None:
     """Return the parameters of the fitted model: P(class), P(value | class), E[x | class] and E[x² | class].
 
-    ``statistics``: statistics of a discrete or Gaussian campaign. ``postprocess``: name of the post-processing; by
-    default as the statistics' ``fit`` says. The result has for each question's subject the values of shape (K,)
-    float64, in the order of the question's estimates; it is None if no model can be made.
+    ``postprocess``: its name; by default as the statistics' ``fit`` says. The result has for each question's subject
+    the values, shape (K,) float64, in the order of the question's estimates; it is None if no model can be made.
     """
     if statistics.fit.family == EVALUATION or not statistics.reports:
         return None
@@ -65,10 +64,8 @@ def _means(subject: Subject, terms: Sequence[NormalParameters | Floats], numeric
 def interval_card(statistics: Statistics) -> dict[str, Any]:
     """Return a model card's entries about the 95 % intervals of the parameters, for the population, as texts.
 
-    ``class_intervals`` has the interval of every class's share. ``interval_widths`` has an entry for each of the
-    :data:`MOST_FEATURES` features with the widest intervals: the median and the largest width over its probabilities
-    (or means, for numbers in [−1, 1]), and how many intervals are not determined. If none is determined, as under a
-    robust rule, the entry says only that.
+    ``class_intervals`` has the interval of every class's share. ``interval_widths`` has, for the :data:`MOST_FEATURES`
+    features with the widest intervals, their median and largest width, and how many are not determined.
     """
     schema = statistics.schema
     entries: dict[str, Any] = {}

@@ -1,7 +1,6 @@
 """Dimension reduction: fit PCA or DCA on a pilot, and make the integer projection for devices. Run by the analyst.
 
-The people in the pilot agreed to share their records. Data of devices are never used here. S is
-:data:`protocol.SCALE`: inputs and outputs of a projection are integers from −S to S.
+Data of devices are never used. Inputs and outputs are integers from −S to S, S = :data:`protocol.SCALE`.
 Source: docs/math.md, section 4; DCA: S. Y. Kung, "Discriminant component analysis for privacy protection and
 visualization of big data", Multimedia Tools and Applications 76 (2017).
 """
@@ -31,10 +30,8 @@ _LEAST_PRECISION = 1 / 4096
 class Moments(NamedTuple):
     """Moments of n inputs over the records; PCA and DCA need nothing else.
 
-    Attributes:
-        mean: shape (n,) float64.
-        total: shape (n, n) float64, S̄: the covariance.
-        between: shape (n, n) float64, S_B: the scatter of the class means, divided by the number of records.
+    ``mean`` has the shape (n,) float64; ``total``, the covariance S̄, and ``between``, the scatter S_B of the class
+    means divided by the number of records, have the shape (n, n).
     """
 
     mean: Floats
@@ -49,8 +46,7 @@ class Directions(NamedTuple):
         weights: shape (n, K) float64: one direction per column.
         mean: shape (n,) float64: means of the pilot's inputs.
         explained: shape (K,) float64: share of the pilot's variance along each direction; 0 if the pilot never varies.
-        discriminant: shape (K,) float64: wᵀS_B w / wᵀS̄ w, the share of the variance along a direction w that is
-            between the classes; S_B is the scatter of the class means, S̄ the covariance. 0 without variance.
+        discriminant: shape (K,) float64: the part of that variance which is between the classes; 0 without variance.
     """
 
     weights: Floats
@@ -76,11 +72,7 @@ class Reduction(NamedTuple):
 
 
 def numeric_inputs(schema: Schema) -> tuple[int, ...]:
-    """Return the indices of the numeric features, which a projection replaces.
-
-    Raises:
-        InputError: ``no_numbers``: the schema has none.
-    """
+    """Return the indices of the numeric features, which a projection replaces; ``no_numbers`` if there are none."""
     inputs = tuple(index for index, feature in enumerate(schema.features) if isinstance(feature, Numeric))
     if not inputs:
         raise InputError("no_numbers", "a projection needs numeric features; this schema has none")
@@ -90,13 +82,11 @@ def numeric_inputs(schema: Schema) -> tuple[int, ...]:
 def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], Integers]:
     """Return the indices of the n numeric features, and the numbers scaled to integers: shape (rows, n) int64.
 
-    A missing number counts as its feature's substitute; without a substitute it is
-    :data:`aggregator.models.encoding.NO_NUMBER`.
+    A missing number counts as its feature's substitute, else it is :data:`aggregator.models.encoding.NO_NUMBER`.
 
     Raises:
         InputError: ``no_numbers``: the schema has no numeric feature; ``pilot_incomplete``: every row lacks a number
-            without a substitute; ``columns_missing``, ``duplicate_column``, ``value_refused``: see
-            :func:`aggregator.models.encoding.observe`.
+            without a substitute; and the errors of :func:`aggregator.models.encoding.observe`.
     """
     inputs = numeric_inputs(schema)
     numbers = observe(frame, schema._replace(projection=None)).numbers[:, list(inputs)]
@@ -127,8 +117,7 @@ def fit_directions(x: Floats, labels: Integers, method: str, components: int, ri
 def check_directions(n: int, method: str, components: int, ridge: float) -> None:
     """Raise an error if arguments of a PCA or DCA fit of ``n`` inputs are invalid. No record is needed.
 
-    Raises:
-        InputError: ``method_unknown``; ``components_invalid``; ``ridge_invalid``.
+    The errors (``InputError``) are ``method_unknown``, ``components_invalid`` and ``ridge_invalid``.
     """
     if method not in METHODS:
         raise InputError("method_unknown", f"a method is {' or '.join(METHODS)}")
@@ -144,8 +133,7 @@ def directions_of(moments: Moments, method: str, components: int, ridge: float) 
     Args:
         moments: exact or noisy moments of n inputs: S̄ is ``total``, S_B ``between``; both are positive semidefinite.
         method: ``pca`` or ``dca``.
-        components: K, at most n. Of k classes, at most k − 1 directions of DCA tell the classes apart; K may be
-            larger.
+        components: K, at most n. Of k classes, at most k − 1 directions of DCA tell the classes apart.
         ridge: ρ ≥ 0, in units of variance; used by DCA only.
 
     Raises:
@@ -178,10 +166,7 @@ def moments_of(x: Floats, labels: Integers) -> Moments:
 
 
 def _discriminant(total: Floats, between: Floats, components: int, ridge: float) -> Floats:
-    """Return the directions of DCA, (n, K) float64: whiten by S̄ + ρI, then maximise the scatter of the class means.
-
-    ``total``: S̄, the covariance, (n, n) float64. ``between``: that scatter, (n, n) float64. ``ridge``: ρ.
-    """
+    """Return the directions of DCA, (n, K): whiten by ``total`` + ρI (ρ: ``ridge``), then maximise ``between``."""
     values, vectors = np.linalg.eigh(total + ridge * np.eye(len(total)))
     if values[0] <= 1e-12 * max(values[-1], 1e-300):
         raise InputError("scatter_singular", "some numbers follow from others, or never vary; give a larger --rho")
@@ -191,10 +176,7 @@ def _discriminant(total: Floats, between: Floats, components: int, ridge: float)
 
 
 def _oriented(weights: Floats) -> Floats:
-    """Return directions, shape (n, K) float64, with the signs that make each one's largest weight positive.
-
-    So the result is the same on every machine.
-    """
+    """Return directions with the signs that make each one's largest weight positive: the same on every machine."""
     largest = np.abs(weights).argmax(axis=0)
     signs = np.sign(weights[largest, np.arange(weights.shape[1])])
     return weights * np.where(signs == 0, 1, signs)
@@ -227,11 +209,9 @@ def fit_projection(
         equal_frequency: True for bins of equal frequency in the pilot, False for bins of equal width.
 
     Raises:
-        InputError: the errors of :func:`pilot_inputs` and :func:`fit_directions`; ``label_missing``; ``value_refused``;
-            ``bins_invalid``, also if the outputs are too alike for bins of equal frequency; ``bounds_invalid``;
-            ``quantile_invalid``; ``scatter_singular``, the pilot does not vary along a component;
-            ``projection_invalid``; ``projection_overflow``, the bounds are too narrow; ``schema_invalid``, a
-            component has too many values for one question.
+        InputError: the errors of :func:`pilot_inputs`, :func:`fit_directions` and :func:`with_projection`;
+            ``label_missing``; ``bins_invalid``, also if the outputs are too alike for bins of equal frequency;
+            ``bounds_invalid``; ``quantile_invalid``; ``scatter_singular``, the pilot does not vary along a component.
     """
     _, numbers = pilot_inputs(frame, schema)
     rows = (numbers != NO_NUMBER).all(axis=1)
@@ -304,8 +284,7 @@ def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[l
     """Return matrix, offsets and shift of the integer projection, as fine as 32-bit weights and 62-bit sums allow.
 
     An output is Σ g_i u_i + c for the scaled inputs u_i and a direction w, with g = 2w/(high − low) and
-    c = S(−2(mean·w + low)/(high − low) − 1). The offset includes 2^shift/2, so that the shift rounds to nearest.
-    ``low`` and ``high``: shape (K,) float64.
+    c = S(−2(mean·w + low)/(high − low) − 1); c includes 2^shift/2, so that the shift rounds to nearest.
     """
     gains = 2 * directions.weights / (high - low)
     constants = SCALE * (-2 * (directions.mean @ directions.weights + low) / (high - low) - 1)
@@ -323,11 +302,7 @@ def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[l
 
 
 def check_bins(bins: int) -> None:
-    """Raise an error if the number of bins is outside 2 … 65536.
-
-    Raises:
-        InputError: ``bins_invalid``.
-    """
+    """Raise ``bins_invalid`` (``InputError``) if the number of bins is outside 2 … 65536."""
     if not 2 <= bins <= 65536:
         raise InputError("bins_invalid", "a component has 2 to 65536 bins")
 
@@ -338,10 +313,7 @@ def equal_width_edges(bins: int) -> list[int]:
 
 
 def _quantile_edges(real: Floats, bins: int) -> list[list[int]]:
-    """Return integer edges of every component's bins at the quantiles of the pilot's outputs.
-
-    ``real``: shape (rows, K) float64, outputs scaled to [−S, S].
-    """
+    """Return integer edges of every component's bins at the quantiles of ``real``, outputs in [−S, S]."""
     found = []
     for column in np.clip(real, -SCALE, SCALE).T:
         cuts = np.unique(np.ceil(np.quantile(column, np.arange(1, bins) / bins)).astype(np.int64))

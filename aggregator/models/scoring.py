@@ -1,13 +1,7 @@
 """A model that scores whole frames, with the same sums as the device's classifier.
 
-    model = Model.load("mushrooms.hsm", "workspace/root.hst")
-    model.predict(frame); model.predict_proba(frame); model.score(frame, labels); model.accuracy(frame)
-
-``classes_``, ``predict``, ``predict_proba`` and ``score`` follow scikit-learn's conventions: one row per record,
-columns in the sorted order of ``classes_``. The columns of ``scores`` are in the order of the schema's class codes.
-
-Source: docs/math.md, section 4. The predicted class has the largest log P(c) + Σ log P(x_i | c); missing features are
-left out of the sum.
+model = Model.load("mushrooms.hsm", "workspace/root.hst")
+model.predict(frame); model.predict_proba(frame); model.score(frame, labels); model.accuracy(frame)
 """
 
 from __future__ import annotations
@@ -44,6 +38,10 @@ LINE, PREDICTED = "line", "predicted"
 class Model:
     """A Naive Bayes model, discrete or Gaussian, that classifies records of a schema.
 
+    ``classes_``, ``predict``, ``predict_proba`` and ``score`` follow scikit-learn's conventions, with columns in the
+    sorted order of ``classes_``; the columns of ``scores`` are in the order of the schema's class codes. In every
+    method ``frame`` has one record per row. Source: docs/math.md, section 4.
+
     Attributes:
         schema: label and features. Their names are the columns of a frame.
         log_prior: shape (k,) float64, log P(class).
@@ -78,15 +76,13 @@ class Model:
 
     @classmethod
     def load(cls, path: str | Path, trust: str | Path | bytes, *, clock: Callable[[], float] = time.time) -> Model:
-        """Verify a model file and return the model in it.
+        """Verify a model file (``path``, ``.hsm``) and return the model in it.
 
-        ``path``: the ``.hsm`` file. ``trust``: the ``.hst`` file with the trusted keys, or its bytes.
+        ``trust``: the ``.hst`` file with the trusted keys, or its bytes.
 
         Raises:
-            InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``argument_invalid``, an argument of
-                another type.
-            DocumentError: ``bad_signature``, ``expired`` and the other reasons of
-                :func:`protocol.documents.trust.verify`; ``invalid_model``.
+            InputError: the file can not be read; ``argument_invalid``, an argument of another type.
+            DocumentError: the errors of :meth:`verified`.
         """
         _check_type(path, (str, PathLike), "the model is given as the path of a file")
         _check_type(trust, (str, PathLike, bytes), "trust is given as the path of the trust root or as its bytes")
@@ -95,9 +91,7 @@ class Model:
 
     @classmethod
     def verified(cls, raw: bytes, root: bytes, *, clock: Callable[[], float] = time.time) -> Model:
-        """Verify the bytes of a model file and return the model in it.
-
-        ``raw``: the bytes of the ``.hsm`` file. ``root``: the bytes of the ``.hst`` file with the trusted keys.
+        """Verify the bytes of a model file by those of a file of trusted keys (``root``), and return the model.
 
         Raises:
             DocumentError: ``bad_signature``, ``expired`` and the other reasons of
@@ -148,23 +142,18 @@ class Model:
     def scores(self, frame: pd.DataFrame) -> Floats:
         """Return log P(c) + Σ_i log P(x_i | c) for each record x and class c, without missing features: (rows, k).
 
-        ``frame`` has one record per row. A feature without a column is missing in every row. The terms are added in the
-        order of the features, in double precision, as devices do. Only the logarithm of a normal distribution's
-        variance may differ from a device's in the last bit.
+        A feature without a column is missing in every row. The terms are added in the order of the features, in double
+        precision, as devices do. Only the logarithm of a normal distribution's variance may differ in the last bit.
 
         Raises:
-            InputError: ``columns_missing``, no feature has a column; ``duplicate_column``, two columns have the name
-                of the label or of one feature; ``digits_lost``, floats of a column are too large to be exact integers;
-                ``argument_invalid``, ``frame`` is no DataFrame.
+            InputError: ``argument_invalid``, ``frame`` is no DataFrame; and the errors of
+                :func:`aggregator.models.encoding.recognise`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         return self.scores_of(recognise(frame, self.schema))
 
     def scores_of(self, encoded: EncodedFrame) -> Floats:
-        """Return the scores, as :meth:`scores` defines them, of records that are encoded already: (rows, k) float64.
-
-        ``encoded``: codes and numbers of the records, from :func:`aggregator.models.encoding.recognise`.
-        """
+        """Return the scores of records that :func:`aggregator.models.encoding.recognise` encoded: (rows, k) float64."""
         total = np.tile(self.log_prior, (len(encoded.codes), 1))
         for index, term in enumerate(self.terms):
             present = encoded.codes[:, index] != MISSING
@@ -184,8 +173,7 @@ class Model:
 
         A prediction is made for every row, as on a device: absent columns and unknown cells count as missing, and
         numbers outside the bounds as the nearer bound. Call this method before :meth:`predict`, which does not warn of
-        a column with another name, unit, coding or decimal mark. ``frame`` has one record per row; the label's column
-        is checked too, if there is one.
+        a column with another name, unit, coding or decimal mark. The label's column is checked too, if there is one.
 
         Raises:
             InputError: ``duplicate_column``, ``argument_invalid``: see :meth:`scores`.
@@ -195,13 +183,10 @@ class Model:
         return unlike_schema(frame, self.schema)
 
     def predict(self, frame: pd.DataFrame) -> NDArray[np.object_]:
-        """Return for every record the class with the largest score: shape (rows,) object.
+        """Return for every record the class with the largest score, the first of equal ones: shape (rows,) object.
 
-        If several classes have equal scores, it is the first of them in ``classes``. ``frame`` has one record per row.
-        A cell that can not be read counts as missing; :meth:`check` names the columns with such cells.
-
-        Raises:
-            InputError: the errors of :meth:`scores`.
+        A cell that can not be read counts as missing; :meth:`check` names such columns. Raises the errors of
+        :meth:`scores`.
         """
         names = np.array(self.classes, dtype=object)
         return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
@@ -209,10 +194,7 @@ class Model:
     def predict_proba(self, frame: pd.DataFrame) -> Floats:
         """Return P(class | record): shape (rows, k) float64, columns in the order of ``classes_``; rows sum to 1.
 
-        ``frame`` has one record per row.
-
-        Raises:
-            InputError: the errors of :meth:`scores`.
+        Raises the errors of :meth:`scores`.
         """
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -222,9 +204,9 @@ class Model:
     def score(self, frame: pd.DataFrame, labels: Sequence[object] | pd.Series | None = None) -> float:
         """Return the share of right predictions among the records whose label is one of the model's classes.
 
-        Labels are read by the devices' rules, so the integer 1 is the class "1". scikit-learn's metrics differ: they
-        compare texts with texts, and count a label that is no class as wrong. ``labels``: shape (rows,), the true
-        classes; by default the label column of the frame.
+        ``labels``, shape (rows,), are the true classes; by default the label column of the frame. They are read by the
+        devices' rules, so the integer 1 is the class "1"; scikit-learn's metrics compare texts, and count a label that
+        is no class as wrong.
 
         Raises:
             InputError: ``argument_invalid``, not one label for each record; and the errors of :meth:`accuracy`.
@@ -243,11 +225,8 @@ class Model:
     def accuracy(self, frame: pd.DataFrame) -> float:
         """Return the share of right predictions among the rows whose label column has one of the model's classes.
 
-        ``frame`` has one record per row.
-
         Raises:
-            InputError: ``label_missing``, the frame has no label column; ``no_labels``, no row has one of the
-                classes; and the errors of :meth:`scores`.
+            InputError: ``label_missing``; ``no_labels``: no row has such a class; and the errors of :meth:`scores`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
@@ -260,11 +239,7 @@ class Model:
 
 
 def model_of(statistics: Statistics, postprocess: str) -> Model:
-    """Return the model fitted to statistics of any family and source; ``postprocess``: name of the post-processing.
-
-    Raises:
-        InputError: ``postprocess_unknown``, ``not_fittable``.
-    """
+    """Return the model fitted to statistics of any family and source; raises the errors of :func:`fit`."""
     is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
     return Model(statistics.schema, *fit(statistics, postprocess), is_truncated=is_truncated)
 
@@ -297,8 +272,7 @@ class Predictions(NamedTuple):
             ``p CLASS``, the probability of each class, sorted by class.
         labelled: number of records with one of the model's classes as label.
         accuracy: share of right predictions among the labelled records; None without labelled records.
-        unread: a sentence for every absent column, and for every column with cells that the schema does not list or
-            numbers outside its bounds.
+        unread: the sentences of :meth:`Model.check`.
     """
 
     frame: pd.DataFrame
@@ -316,11 +290,7 @@ def predict_file(
 ) -> Predictions:
     """Classify every record of a CSV file, plain or ``.gz``, and return the predictions.
 
-    Args:
-        model: a model of any family.
-        path: the CSV file, with at least one feature of the model as a column.
-        proba: also return the probability of every class.
-        missing: texts of a missing value.
+    ``proba``: also return the probability of every class. ``missing``: texts of a missing value.
 
     Raises:
         InputError: ``columns_missing``: no feature has a column; or the file can not be read as a table

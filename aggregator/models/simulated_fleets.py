@@ -1,29 +1,8 @@
 """Simulate fleets that agree with given statistics: draw tables and moments from their posterior, given the noise.
 
-Every feature has rows r of numbers u_rc, one per class c. A table has one row per value, and P(value r | c) is
-proportional to exp u_rc. A number has two rows: its mean in class c is S·u_1c, clipped to [−1, 1], and its variance is
-S²·exp(u_2c/2), clipped to lie between the campaign's floor and 1, where S² is the variance in all classes together.
-
-    u_rc = b_r + τ·e_rc     b_r normal with standard deviation β
-
-e_rc has Student's distribution with :data:`TAILS` degrees of freedom: it is a normal number times a random factor λ.
-Its heavy tails allow for values that a class never has.
-
-b is what the classes have in common. No class counts more for b than another, so a class with many records does not
-pull the others towards itself. τ, one of :data:`SIGNALS`, is how much the classes differ. Tables, means of numbers and
-variances of numbers each have a random distribution of τ, which all features share: a Dirichlet process of
-concentration :data:`CONCENTRATION` around a distribution with the probability :data:`NOTHING` at the smallest τ and
-equal probabilities at all others. So many features with small differences count as a signal, a single one may be
-chance, and a feature hidden by noise may still differ between the classes.
-
-The estimated joint shares are normal around π_c·P(r | c), and the estimated moments around those of the records with
-the number, with the estimates' variances. π are the classes' shares, from all questions. P(r | c) is never negative,
-so noise around an impossible value is not taken for a flat table.
-
-Draws are made by Markov chains: by Hamiltonian steps for b and e, and by two kinds of steps for τ, at the same e and
-at the same τ·e (Yu, Meng 2011). Several independent chains begin at the published model.
-
-Source: docs/math.md, section 4; decision 95.
+A feature has rows r of numbers u_rc = b_r + τ·e_rc, one per class c: a table's P(value r | c) ∝ exp u_rc; a number's
+mean is S·u_1c and its variance S²·exp(u_2c/2), S² the variance in all classes together. e is Student's: normal times
+a factor λ. τ, of :data:`SIGNALS`, says how much classes differ. Source: docs/math.md, section 4; decision 95.
 """
 
 from __future__ import annotations
@@ -72,10 +51,9 @@ _WIDEST = 8.0
 class Feature(NamedTuple):
     """An observed feature of one fleet.
 
-    Attributes:
-        term: P(value | class), shape (values, k) float64; or a number's mean and variance in every class.
-        there: shape (k,) float64, share of each class's records with the number; ones for a table.
-        left_out: code of a missing value, which scoring leaves out; None if there is no such code.
+    ``term`` is P(value | class), shape (values, k) float64, or a number's mean and variance in every class. ``there``,
+    shape (k,), is the share of each class's records with the number. ``left_out`` is the code of a missing value, which
+    scoring leaves out; None if there is none.
     """
 
     term: Floats | NormalParameters
@@ -112,10 +90,7 @@ class _Seen(Protocol):
         """Return about the inverse variance of u that the estimates alone would give: shape (F, R, k) float64."""
 
     def likelihood(self, u: Floats) -> tuple[Floats, Floats]:
-        """Return the log density of the estimates, shape (chains, F), and its derivative by u, of the shape of u.
-
-        ``u``: shape (chains, F, R, k) float64.
-        """
+        """Return the log density of the estimates, (chains, F), and its derivative by u, (chains, F, R, k)."""
 
 
 class _Tables(NamedTuple):
@@ -253,14 +228,12 @@ class _State(NamedTuple):
 
 
 def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -> Iterator[SimulatedFleet]:
-    """Yield ``draws`` random fleets from the posterior given the statistics.
+    """Yield ``draws`` random fleets from the posterior given the statistics, features in the schema's order.
 
-    The features of a fleet are in the order of the schema's observed features.
-
-    Args:
-        statistics: statistics of a discrete or Gaussian campaign.
-        generator: source of randomness.
-        draws: number of fleets.
+    Markov chains begin at the published model. b and e move by Hamiltonian steps, τ at the same e and at the same τ·e
+    (Yu, Meng 2011). The τ of all features of a kind have one distribution from a Dirichlet process of concentration
+    :data:`CONCENTRATION`, around one with probability :data:`NOTHING` at the smallest τ. So many features with small
+    differences count as a signal, and a single one may be chance.
 
     Raises:
         InputError: ``not_fittable``: there is no question about the values of a feature.
@@ -367,11 +340,7 @@ def _started(seen: _Seen, generator: np.random.Generator) -> _State:
 
 
 def _moved(seen: _Seen, state: _State, length: Floats, generator: np.random.Generator) -> tuple[_State, Floats]:
-    """Make a Hamiltonian step for b and e at constant τ, which every feature of every chain accepts by itself.
-
-    ``length``: shape (F,) float64, step sizes in units of the masses' standard deviations. Return the new state, and
-    the share of the chains that accepted the step: shape (F,) float64.
-    """
+    """Make a Hamiltonian step of ``length`` for b and e at constant τ; return the state and the share accepted."""
     rows, size, precision = seen.rows, state.size, seen.precision()
     mass = 1 + size**2 * precision
     common_mass = 1 / COMMON**2 + precision.sum(axis=2)
@@ -433,10 +402,7 @@ def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _Sta
 
 
 def _law(signal: NDArray[np.int64], generator: np.random.Generator) -> Floats:
-    """Return the logarithm of a random distribution of τ, given the features' τ: shape (chains, signals) float64.
-
-    ``signal``: shape (chains, F) int64, indices in :data:`SIGNALS`.
-    """
+    """Return the logarithm of a random distribution of τ, (chains, signals); ``signal``: the features' τ, indices."""
     base = np.full(len(SIGNALS), CONCENTRATION * (1 - NOTHING) / (len(SIGNALS) - 1))
     base[0] = CONCENTRATION * NOTHING
     counts = (signal[..., None] == np.arange(len(SIGNALS))).sum(axis=1)
@@ -474,8 +440,8 @@ def _there(statistics: Statistics, feature: int) -> Floats:
 def _tables(statistics: Statistics, features: Sequence[int], priors: Floats) -> _Tables:
     """Return the estimates of some features' tables. ``priors``: shape (chains, k) float64.
 
-    The variances are computed at the published table. Their sampling part uses f in place of f(1 − f), with f the share
-    of an entry. If the K entries always add up to n, they vary together: the variances are then K/(K − 1) times larger.
+    The variances are those at the published table, sampling with f in place of f(1 − f). If the K entries always add up
+    to n, they vary together: the variances are then K/(K − 1) times larger.
     """
     began = posterior_tables(statistics, features)
     joints = [joint_table(statistics, index) for index in features]

@@ -61,8 +61,7 @@ class JointTable(NamedTuple):
 
             Var = [φ₀ + f(φ₁ − φ₀) + σ f(1 − f)]/n²
 
-        where f is the true share and φ₀, φ₁, σ are ``at_zero``, ``at_one`` and ``scatter``. Argument and result have
-        one shape. n must be at least 1.
+        f: the true share; φ₀, φ₁, σ: ``at_zero``, ``at_one`` and ``scatter``. n must be at least 1.
         """
         f = np.clip(share, 0, 1)
         total = self.at_zero + f * (self.at_one - self.at_zero) + self.scatter * f * (1 - f)
@@ -70,11 +69,7 @@ class JointTable(NamedTuple):
 
 
 def joint_table(statistics: Statistics, feature: int) -> JointTable:
-    """Return the joint table of one observed feature, summed over all questions about its values and the class.
-
-    Raises:
-        InputError: ``not_fittable``: there is no such question.
-    """
+    """Return one feature's joint table, summed over all questions about it; ``not_fittable`` if there is none."""
     found = _about(statistics, CELL, feature)
     classes = len(statistics.schema.label.classes)
     at_zero, at_one = np.sum([_noise(item) for item in found], axis=0).tolist()
@@ -88,19 +83,15 @@ def joint_table(statistics: Statistics, feature: int) -> JointTable:
 
 
 def estimate_of(statistics: Statistics, kind: str, feature: int | None) -> Floats:
-    """Return the estimate in reports, (K,) float64, summed over all questions of one kind about one feature.
-
-    Raises:
-        InputError: ``not_fittable``: there is no such question.
-    """
+    """Return the estimate in reports, (K,), summed over all questions of a kind; ``not_fittable`` if there is none."""
     return np.asarray(np.sum([item.estimate for item in _about(statistics, kind, feature)], axis=0), np.float64)
 
 
 def simplex_table(joint: JointTable) -> Floats:
-    """Return P(value | class) of one feature by the post-processing ``simplex``: (values, k) float64, columns sum to 1.
+    """Return P(value | class) by the post-processing ``simplex``: (values, k) float64, columns sum to 1.
 
-    The estimates are replaced by the nearest table (Euclidean) with cells ≥ 0 that sum to the number of answers. Then
-    half a report is added to each cell.
+    It is the nearest table (Euclidean) with cells ≥ 0 that sum to the number of answers, with half a report more in
+    each cell.
     """
     projected = project_to_simplex(joint.estimate.ravel(), joint.n).reshape(joint.estimate.shape)
     return normalised(projected + HALF)

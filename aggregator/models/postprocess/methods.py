@@ -1,12 +1,8 @@
 """Post-processing: the named step from unbiased estimates to probabilities, which may be biased.
 
-A post-processing is a function of statistics and the indices of observed features that returns probabilities.
-Estimates are in reports and have variances; they may be negative, and their sum may differ from the number of reports.
-
-Source: docs/math.md, section 4; ``paper`` is Yilmaz, Al-Rubaie, Chang 2019, section 3.1;
-``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1; ``posterior`` has a module of its
-own (:mod:`aggregator.models.postprocess.posterior`), and ``printed``, ``halves`` and ``floored`` are in
-:mod:`aggregator.models.postprocess.noisy_sums`.
+In: statistics, whose estimates may be negative, and the indices of observed features. Out: probabilities.
+Sources: docs/math.md, section 4; ``paper``: Yilmaz, Al-Rubaie, Chang 2019, section 3.1; ``simplex``: Duchi,
+Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1; other modules of this folder for the others.
 """
 
 from __future__ import annotations
@@ -43,9 +39,7 @@ class Postprocess(Protocol):
     """A post-processing: the function from statistics to probabilities."""
 
     def __call__(self, statistics: Statistics, features: Sequence[int], /) -> Tables:
-        """Return P(class), and P(value | class) of the observed features, in the order of ``features``.
-
-        ``statistics``: statistics of a campaign, discrete or Gaussian. ``features``: indices of observed features.
+        """Return P(class), and P(value | class) of the observed features with the indices ``features``, in their order.
 
         Raises:
             InputError: ``not_fittable``: the campaign lacks a question that the post-processing needs.
@@ -57,9 +51,8 @@ def paper(statistics: Statistics, features: Sequence[int]) -> Tables:
 
         P(C_j) = Ê_j / Σ_l Ê_l        P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}
 
-    Ê_j is the estimated number of reports of class j, from the questions that ask for the class alone; Ê_{a,j} is
-    the estimated number of reports of class j with value a. Arguments and errors are those of :class:`Postprocess`;
-    the question about the class alone is needed.
+    Ê_j: the estimated number of reports of class j, from the questions that ask for the class alone, which are needed;
+    Ê_{a,j}: of class j with value a. The interface is that of :class:`Postprocess`.
     """
     prior = _at_least_one(estimate_of(statistics, CLASS, None))
     joints = [_at_least_one(joint_table(statistics, feature).estimate) for feature in features]
@@ -67,10 +60,9 @@ def paper(statistics: Statistics, features: Sequence[int]) -> Tables:
 
 
 def simplex(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """Return the shares of the nearest tables with entries ≥ 0 that sum to the number of answers.
+    """Return the shares of the nearest tables that sum to the number of answers (:func:`simplex_table`).
 
-    Half a report is added to each entry (:func:`simplex_table`). P(class) is that of :func:`simplex_prior`. Arguments
-    and errors are those of :class:`Postprocess`.
+    P(class) is that of :func:`simplex_prior`. The interface is that of :class:`Postprocess`.
     """
     tables = tuple(simplex_table(joint_table(statistics, feature)) for feature in features)
     return Tables(simplex_prior(statistics), tables)
@@ -79,8 +71,7 @@ def simplex(statistics: Statistics, features: Sequence[int]) -> Tables:
 def simplex_prior(statistics: Statistics) -> Floats:
     """Return P(class), (k,) float64, from all questions about the classes (:mod:`aggregator.estimates.class_shares`).
 
-    The classes' shares are projected to the nearest shares that are not negative and sum to 1. Then every class gets
-    half a report.
+    It is the nearest shares that are not negative and sum to 1, with half a report more for every class.
     """
     reports, found = statistics.reports, class_shares(statistics)
     share = found.ratio if np.isfinite(found.ratio).all() else found.share
@@ -92,9 +83,8 @@ def add_one(statistics: Statistics, features: Sequence[int]) -> Tables:
 
         P(C_j) = (Ê_j + 1) / (Σ_l Ê_l + k)        P(F = a | C_j) = (Ê_{a,j} + 1) / (Σ_h Ê_{h,j} + A)
 
-    with the Ê of :func:`paper`, k classes and A values. Arguments and errors are those of :class:`Postprocess`; the
-    question about the class alone is needed.
-    Source: Zafarani, Clifton (2020), who smooth a curator's noisy counts in this way.
+    with the Ê of :func:`paper`, k classes and A values. The interface is that of :class:`Postprocess`; the question
+    about the class alone is needed. Source: Zafarani, Clifton (2020), for a curator's noisy counts.
     """
     prior = np.maximum(estimate_of(statistics, CLASS, None), 0) + 1
     joints = [np.maximum(joint_table(statistics, feature).estimate, 0) + 1 for feature in features]
@@ -113,11 +103,7 @@ POSTPROCESSES: Mapping[str, Postprocess] = {
 
 
 def check_postprocess(name: str) -> Postprocess:
-    """Return the post-processing of this name.
-
-    Raises:
-        InputError: ``postprocess_unknown``: the name is not one of :data:`POSTPROCESSES`.
-    """
+    """Return the post-processing of this name, or raise ``postprocess_unknown`` (``InputError``)."""
     if name not in POSTPROCESSES:
         raise InputError("postprocess_unknown", f"the post-processings are {', '.join(POSTPROCESSES)}")
     return POSTPROCESSES[name]

@@ -1,19 +1,8 @@
-"""Posterior mean of a positive number with a gamma prior, from an estimate of the number with normal noise.
+"""Posterior mean of a number g > 0 with a gamma prior (shape a, mean μ), from a normal estimate x of variance v.
 
-The number g has a gamma distribution with shape a and mean μ. The estimate x is normal with mean g and variance v.
-With t = g/√v, the posterior density of t is proportional to
-
-    t^(a−1) exp(−t²/2 − z t),   z = a√v/μ − x/√v
-
-so the posterior mean is √v·h(z), where h is the mean of this density. It depends on a and z alone. With
-K(z) = log ∫ t^(a−1) exp(−t²/2 − z t) dt, h = −K′, and h′ is minus the density's variance. The density of x is
-
-    log p(x) = a log(a/μ) − log Γ(a) + (a − 1)(log v)/2 + K(z) − x²/(2v) − log(2π)/2
-
-K and h are tabulated once per shape for |z| ≤ :data:`REACH` and interpolated by cubics; for larger |z|, expansions are
-used. The integral is a parabolic cylinder function: K(z) = log Γ(a) + z²/4 + log D₋ₐ(z), D₋ₐ as in DLMF, section 12.5.
-
-Source: docs/math.md, section 4.
+With t = g/√v the posterior density is ∝ t^(a−1) exp(−t²/2 − z t), z = a√v/μ − x/√v. K(z) is the log of its integral,
+h = −K′ its mean: the posterior mean of g is √v·h(z). K and h are tabulated for |z| ≤ :data:`REACH`, with expansions
+beyond. Source: docs/math.md, section 4 (``posterior``).
 """
 
 from __future__ import annotations
@@ -54,6 +43,8 @@ class _Table(NamedTuple):
 def posterior(estimate: Floats, variance: Floats | float, centre: Floats | float, shape: float) -> Posterior:
     """Return the posterior means of numbers with independent gamma priors, and the densities of their estimates.
 
+        log p(x) = a log(a/μ) − log Γ(a) + (a − 1)(log v)/2 + K(z) − x²/(2v) − log(2π)/2
+
     Args:
         estimate: x, float64 of any shape; may be negative.
         variance: v ≥ 0 of the normal noise, float or float64 of the estimate's shape.
@@ -74,10 +65,7 @@ def posterior(estimate: Floats, variance: Floats | float, centre: Floats | float
 
 
 def evidence_weights(evidence: Floats) -> Floats:
-    """Return weights of n priors, proportional to e^evidence with sum 1: shape (n,) float64.
-
-    ``evidence``: shape (n,) float64, the logarithms of the estimates' densities under each prior.
-    """
+    """Return the priors' weights, (n,), proportional to e^evidence with sum 1; ``evidence``: their log densities."""
     weights = np.exp(evidence - evidence.max())
     return np.asarray(weights / weights.sum(), np.float64)
 
@@ -113,11 +101,9 @@ def _interpolated(z: Floats, shape: float) -> tuple[Floats, Floats]:
 
 
 def _far_right(z: Floats, shape: float) -> tuple[Floats, Floats]:
-    """Return K(z) and h(z) for z > REACH: Laplace's method in log t with the exact Γ(a), and a continued fraction.
+    """Return K(z) and h(z) for z > REACH: Laplace's method with the exact Γ(a), and a continued fraction.
 
-        h_a(z) = a/(z + h_{a+1}(z))
-
-    K's relative error vanishes with z: the density becomes that of a gamma distribution.
+    h_a(z) = a/(z + h_{a+1}(z))
     """
     t = 2 * shape / (z + np.sqrt(z * z + 4 * shape))
     peak = shape * np.log(t) - t * t / 2 - z * t - np.log(z * t + 2 * t * t) / 2

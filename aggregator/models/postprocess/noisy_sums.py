@@ -1,27 +1,7 @@
 """Post-processings for sums over records with added noise: ``printed``, ``halves`` and ``floored``.
 
-``printed`` and ``halves`` are fractions of noisy sums, as Marchioro et al. print them:
-
-    P(c) = n_c / Σ n_c      P(v | c) = m_vc / n_c      mean = S_c / n_c      variance = Q_c / n_c − mean²
-
-n_c is the noisy number of records of class c, and m_vc the noisy number of those with value v. S_c and Q_c are the
-noisy sums of a number x and of x² over class c. All fractions have one denominator, n_c. So the fractions P(v | c) of a
-feature need not sum to 1, and one of them may be above 1. The paper has no rule for numbers that noise made negative.
-Here n_c is at least one record, and the fit's floor applies to the variance. The two post-processings differ in the
-smallest m_vc: :data:`LEAST_CELL` records in ``printed``, half a record in ``halves``.
-
-``floored`` has floors that follow from the noise:
-
-1. The share p_c of class c comes from all questions about the classes, weighted by inverse variance
-   (:func:`aggregator.estimates.class_shares.class_shares`), and is at least :data:`CLASSES` of its standard deviations.
-2. Every m_vc is at least :data:`CELLS` standard deviations of its noise, and at least half a record. Then the feature
-   is normalised by its own sums: P(v | c) = m_vc / Σ_v m_vc.
-3. With n records, a number's mean is S_c/(n p_c) and its mean square Q_c/(n p_c), both clipped to their possible range.
-   The variance is at least :data:`VARIANCES` standard deviations of the noise of Q_c/(n p_c) − mean².
-
-A floor keeps a negative m_vc from ruling out a class, and a small variance that is mostly noise from deciding alone.
-
-Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section 5; decision 75, which has the
+n_c is the noisy number of records of class c, m_vc of those with value v, S_c and Q_c the noisy sums of a number x and
+of x². Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section 5; decision 75, which has the
 measurements behind the constants of ``floored``.
 """
 
@@ -52,10 +32,10 @@ _LARGEST_VARIANCE = 1.0
 
 
 def printed_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """Return the probabilities of ``printed``: P(class), and the fractions m_vc / n_c of the given observed features.
+    """Return the probabilities of ``printed``: P(class) = n_c/Σn_c, and P(v | c) = m_vc/n_c of the given features.
 
-    The fractions of a feature need not sum to 1. Each count is divided by the number of answers to its question, since
-    devices give different numbers of answers to the questions. In sums over all records of a node it is one number.
+    As in the paper, the fractions of a feature need not sum to 1. n_c is at least one record, m_vc at least
+    :data:`LEAST_CELL`. Each count is first divided by the number of answers to its question.
 
     Raises:
         InputError: ``not_fittable``: the question about the class alone, or about a feature's values, is missing.
@@ -69,7 +49,10 @@ def halves_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
 
 
 def floored_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """Return the probabilities of ``floored``: P(class), and P(value | class) of the given features; equal if unasked.
+    """Return the probabilities of ``floored``: P(class), and P(v | c) = m_vc/Σ_v m_vc of the given features.
+
+    P(c) is at least :data:`CLASSES` of its standard deviations, m_vc at least :data:`CELLS` of them and half a record,
+    so that no negative m_vc rules out a class. Values that were not asked have equal probabilities.
 
     Raises:
         InputError: ``not_fittable``: there is no question about the values of one of the features.
@@ -80,10 +63,10 @@ def floored_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
 
 
 def printed_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats]:
-    """Return mean and variance of one number in every class by ``printed`` or ``halves``: shape (k,) float64 each.
+    """Return mean S_c/n_c and variance Q_c/n_c − mean² of one number by ``printed`` or ``halves``: (k,) float64 each.
 
-    The variance may be negative. If the number's presence was asked, the number of records of a class that have the
-    number takes the place of n_c. ``feature``: index of the observed feature.
+    The variance may be negative. If the number's presence was asked, n_c counts the records that have the number.
+    ``feature``: index of the observed feature.
 
     Raises:
         InputError: ``not_fittable``: the question about the class alone is missing.
@@ -100,9 +83,9 @@ def printed_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats
 def floored_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats]:
     """Return mean in [−1, 1] and variance in [0, 1] of one number in every class by ``floored``: (k,) float64 each.
 
-    Noise of infinite variance (a curator's Cauchy noise) gives no floor. A number without answers has mean 0 and
-    variance 1/3. If the number's presence was asked, the share of records with class c and the number takes the place
-    of p_c. ``feature``: index of the observed feature.
+    With p_c the floored share of class c (or of its records that have the number, if that was asked) of n records, the
+    mean is S_c/(n p_c), the mean square Q_c/(n p_c), and the variance at least :data:`VARIANCES` standard deviations of
+    its noise; noise without a variance gives no floor. A number without answers has mean 0 and variance 1/3.
     """
     schema, share = statistics.schema, _floored_shares(statistics)
     for found in _presence(statistics, feature):
@@ -146,10 +129,7 @@ def _counted_shares(statistics: Statistics) -> Floats:
 
 
 def _floored_shares(statistics: Statistics) -> Floats:
-    """Return class shares, (k,) float64, not normalised, each at least its floor and half a record.
-
-    Without answers, or with infinite variances, they are equal.
-    """
+    """Return class shares, (k,), each at least its floor and half a record; equal without answers or variances."""
     found = class_shares(statistics)
     if not np.isfinite(found.variance).all():
         return np.full(len(found.share), 1 / len(found.share))

@@ -1,47 +1,8 @@
 """The post-processing ``posterior``: every probability is a posterior mean under noise of known variance.
 
-A cell is one pair of a value and a class in a feature's table. With k classes, a feature of A values, x the estimated
-share of the cell of value a and class c, and v the variance of x:
-
-1. The classes' shares come from all questions (:func:`aggregator.estimates.class_shares.class_shares`). P(c) is
-   proportional to the posterior mean under a gamma prior of mean 1/k.
-2. The feature's margin m_a is the posterior mean of the row sums under an exponential prior of mean 1/A.
-3. A cell's prior is a gamma distribution of shape s and mean P(c)·[(1 − θ) m_a + θ/A], θ = 1 − 1/A. Large s means
-   that the feature tells nothing of the class; small s means cells far from independence, many of them near 0.
-4. A feature's posterior means are averaged over the shapes s, weighted by the prior weight of s times the density of
-   all its estimates under s. A feature whose table is not distinguishable from independence is therefore shrunk to
-   independence. A feature with little noise keeps its estimates, with values near 0 where the estimate is 0 or
-   negative.
-5. Every table T becomes (nT + qmKT₀)/(n + qmK): n is the feature's number of answers, K = Ak, T₀ the table of a
-   feature that is independent of the class, and m the number of reports per cell that count for T₀:
-   m = (F/11)³ r, with F the number of features and r that of :func:`stakes`. m = 0 if all tables together tell more
-   about the class than its entropy, by :data:`CLEAR` standard deviations (:func:`association`).
-   q is the weight of the two largest shapes in step 4 over their prior weight, at most 1.
-6. A feature with little noise gets the table of ``simplex`` instead of steps 2 to 5: if its standard deviation in a
-   cell of share 1/K is below a fifth of 1/K (:data:`SHARP`), or less if F·r is above :data:`CALM`. That table is nearer
-   to 0 where nothing was counted, and leaves the cells of rare classes as they are. But its noise adds up over
-   features. So a feature whose estimates do not look like many zeros (the smallest shape has at most half of the weight
-   in step 4) needs F/:data:`MANY` times less noise for it, if F is above :data:`MANY`.
-
-θ > 0 pulls every class towards equal probabilities of the values, as add-one smoothing does. The rarer a class, the
-larger the effect. Small s get less prior weight the more skewed the classes are: cells of the largest class then can
-not be far from independence, and a wrong feature costs more than it can gain.
-
-Means and variances of numbers are shrunk by their noise to the pooled ones. For one number x in [−1, 1], with P(c) the
-share of class c among the records with the number, m_c and s_c the estimated means of x·[y = c] and x²·[y = c], and
-their known variances:
-
-1. The pooled mean μ = Σm_c/ΣP(c) has a normal prior of mean 0 and variance 1/3, the pooled mean square's excess over
-   μ² a gamma prior of mean 1/3 and shape 1. The result is the pooled variance T.
-2. A class's deviation m_c/P(c) − μ has a normal prior of variance τ². The posterior mean is averaged over
-   τ² ∈ T·:data:`BETWEEN`, weighted by the density of all classes' deviations.
-3. A class's variance has a gamma prior whose mean W is T minus the variance between the classes. The posterior mean
-   is averaged over the shapes :data:`VARIANCE_SHAPES`, weighted by the density of all classes' estimates.
-
-A number whose classes can not be told apart gets one mean and one variance, so it says nothing of the class. Without
-noise the results are the moments.
-
-Source: docs/math.md, section 4; decision 56.
+Steps: shares of the classes; a feature's margin; its cells (pairs of value and class) under several prior shapes;
+their mean over the shapes; a pull to independence for many features and few reports; the table of ``simplex`` where
+noise is small; moments of numbers pulled to the pooled ones. Source: docs/math.md, section 4; decision 56.
 """
 
 from __future__ import annotations
@@ -94,10 +55,7 @@ _LEAST = 1e-12
 def posterior_tables(statistics: Statistics, features: Sequence[int], summed: int | None = None) -> Tables:
     """Return P(class), and P(value | class) of the given observed features, by the post-processing ``posterior``.
 
-    Args:
-        statistics: estimates of a campaign, or of several joined ones.
-        features: indices of observed features.
-        summed: F, the number of features of the model; None for all that ``statistics`` has.
+    ``summed``: F, the number of features of the model; None for all that ``statistics`` has.
 
     Raises:
         InputError: ``not_fittable``: there is no question about the values of one of the features.
@@ -116,10 +74,9 @@ def _equal(joint: JointTable) -> Floats:
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
-    """Return P(class), shape (k,) float64: the mean of the posterior means under all :data:`CONCENTRATIONS`.
+    """Return P(class), shape (k,) float64: posterior means under the priors :data:`CONCENTRATIONS`, averaged.
 
-    Each posterior mean is weighted by the density of the estimated shares under its prior. Without answers the classes
-    have equal shares.
+    The weights are the densities of the estimated shares under each prior. Without answers all shares are equal.
     """
     shares = class_shares(statistics)
     classes = len(shares.share)
@@ -138,9 +95,8 @@ def stakes(statistics: Statistics) -> float:
 
         r = (p − 1/k)/(1 − p)
 
-    p is the largest posterior mean of a class's share under the flattest prior, the accuracy without features. With
-    misleading features the model may be no better than a guess (1/k), with good ones always right (1). r is near 0 for
-    classes of equal shares, and 0 without answers.
+    p: the largest posterior mean of a class's share under the flattest prior; k: number of classes. r is 0 without
+    answers.
     """
     shares = class_shares(statistics)
     classes = len(shares.share)
@@ -152,16 +108,15 @@ def stakes(statistics: Statistics) -> float:
 
 
 class _Caution(NamedTuple):
-    """Limits of steps 5 and 6 that say how much F features are doubted.
+    """Limits that say how much F features are doubted; they grow with F and with r of :func:`stakes`.
 
-    If features depend on each other, Naive Bayes counts what they have in common several times. Reports of one answer
-    each do not show it. So the limits grow with F, and with r of :func:`stakes`.
+    If features depend on each other, Naive Bayes counts what they have in common several times, which reports of one
+    answer each do not show.
 
     Attributes:
         reports: m = (F/MANY)³ · r, the number of reports per cell that count for independence of feature and class.
-        zeros: number of standard deviations that a cell's average share must exceed for the table of ``simplex``, in a
-            feature with many zeros.
-        other: that number for any other feature.
+        zeros, other: number of standard deviations that a cell's average share must exceed for the table of
+            ``simplex``, in a feature with many zeros and in any other.
     """
 
     reports: float
@@ -175,10 +130,7 @@ class _Caution(NamedTuple):
         return cls((features / MANY) ** 3 * odds, zeros, max(zeros, SHARP * features / MANY))
 
     def is_sharp(self, joint: JointTable, weights: Floats) -> bool:
-        """Return whether a feature has so little noise that the table of ``simplex`` is better (step 6).
-
-        ``weights``: shape (shapes,) float64, of step 4; many zeros are likely if the smallest shape has over half.
-        """
+        """Return whether a feature's noise is so small that ``simplex`` is better; ``weights``: of the shapes."""
         cells, limit = joint.estimate.size, self.zeros if weights[0] > 1 / 2 else self.other
         return limit**2 * float(joint.variance(1 / cells)) < 1 / cells**2
 
@@ -186,10 +138,8 @@ class _Caution(NamedTuple):
 class _Cells(NamedTuple):
     """The cells of all tables as one long vector, since :func:`posterior` costs far more per call than per number.
 
-    Attributes:
-        joints: the estimated joint tables, each with answers.
-        guesses: variance of a cell of average share, for every table.
-        sizes: number of cells, for every table.
+    ``guesses`` has the variance of a cell of average share and ``sizes`` the number of cells, for every table of
+    ``joints``.
     """
 
     joints: Sequence[JointTable]
@@ -217,11 +167,7 @@ class _Cells(NamedTuple):
         return np.split(rows.mean, np.cumsum(values)[:-1])
 
     def under_each_shape(self, centre: Floats) -> list[tuple[Floats, Floats]]:
-        """Return per table the posterior means and log densities under each of :data:`SHAPES`: (shapes, cells) each.
-
-        This is step 3. ``centre``: shape (all cells,) float64, the priors' means. The variance depends on the true
-        share; a first posterior mean takes its place.
-        """
+        """Return per table posterior means and log densities under each of :data:`SHAPES`; ``centre``: prior means."""
         share = np.concatenate([joint.share for joint in self.joints], axis=None)
         first = self.split(posterior(share, np.repeat(self.guesses, self.sizes), centre, 1.0).mean)
         variance = np.concatenate([joint.variance(mean) for joint, mean in zip(self.joints, first, strict=True)])
@@ -231,10 +177,7 @@ class _Cells(NamedTuple):
 
 
 def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, caution: _Caution) -> list[Floats]:
-    """Return P(value | class) of every feature with answers, by steps 2 to 6: shape (values, k) float64 each.
-
-    ``shape_weight``: shape (shapes,) float64, :func:`shape_weights` with sum 1.
-    """
+    """Return P(value | class) of every feature with answers, (values, k) float64 each; ``shape_weight`` sums to 1."""
     if not joints:
         return []
     cells = _Cells.of(joints)
@@ -279,13 +222,9 @@ def association(joints: Sequence[JointTable], margins: Sequence[Floats], prior: 
         nats = Σ_f K_f/2 (|D_f − E_f|² − δ_f v_f)   sd = √(Σ_f K_f² δ_f v_f²/2)   δ_f = (A_f − 1)(k − 1)   K_f = A_f k
 
     D_f is the estimated table without the means of its rows and columns, E_f the same for a feature that is independent
-    of the class, and v_f the mean variance of a cell of that feature. K|D − E|²/2 is the mutual information of a table
-    near independence with cells of about equal size.
-
-    Args:
-        joints: estimated joint tables with answers, each of shape (A_f, k).
-        margins: shape (A_f,) float64 each, shares of the values in any unit.
-        prior: shape (k,) float64, P(class).
+    of the class, v_f the mean variance of a cell of that feature. K|D − E|²/2 is the mutual information near
+    independence. ``joints``: tables with answers, (A_f, k). ``margins``: shares of the values in any unit, (A_f,) each.
+    ``prior``: P(class), (k,).
     """
     nats = variance = 0.0
     for joint, margin in zip(joints, margins, strict=True):
@@ -303,21 +242,15 @@ def _interaction(table: Floats) -> Floats:
 
 
 def _independent(margin: Floats, prior: Floats) -> Floats:
-    """Return the cells of a feature independent of the class, pulled towards 1/values: shape (values, k) float64.
-
-    ``margin``: shape (values,) float64, shares of the values in any unit. ``prior``: shape (k,) float64, P(class).
-    """
+    """Return the table of a feature with shares ``margin`` that is independent of the class, pulled to 1/values."""
     return np.outer((margin / margin.sum() + 1 - 1 / len(margin)) / len(margin), prior)
 
 
 def shape_weights(prior: Floats, variance: Floats) -> Floats:
     """Return the prior weights of :data:`SHAPES`, shape (shapes,) float64; smaller for small shapes of skewed classes.
 
-    The largest share p of :data:`SKEWED` is the largest of P(c) + √Var(c), at most 1. So classes of little known
-    shares count as skewed, and the model falls back to the class prior.
-
-    ``prior``: shape (k,) float64, P(c). ``variance``: shape (k,) float64, Var(c), the variances of the estimated
-    shares.
+    The largest share of :data:`SKEWED` is the largest ``prior`` P(c) plus the root of its ``variance``, at most 1: so
+    classes of little known shares count as skewed, and the model falls back to the class prior.
     """
     balance = (1 - min(1.0, float((prior + np.sqrt(variance)).max()))) / (1 - 1 / len(prior))
     equal = np.clip((balance - SKEWED) / (1 - SKEWED), 0, 1)
