@@ -26,13 +26,11 @@ NOT_DETERMINED = "not determined"
 class Cell(NamedTuple):
     """What one number of an estimate is about: mostly one class and one value of a feature.
 
-    An outcome question asks for the pair of true and predicted class. A ``right`` question asks whether one of several
-    models predicts the record's class.
-
     Attributes:
         feature: name of the observed feature; None if the question has no feature.
-        value: the feature's value, or :data:`ABSENT` or :data:`THERE`; for an outcome question, the predicted class;
-            for a ``right`` question, :data:`IS_WRONG` or :data:`IS_RIGHT`; None if the question has no values.
+        value: the feature's value, or :data:`ABSENT` or :data:`THERE`; for an outcome question (true and predicted
+            class) the predicted class; for a ``right`` question (does one of several models predict the class)
+            :data:`IS_WRONG` or :data:`IS_RIGHT`; None if the question has no values.
         of_class: name of the class; for an outcome question, the true class; None for a ``right`` question.
     """
 
@@ -79,9 +77,8 @@ def cells_of(subject: Subject, schema: Schema) -> list[Cell]:
 def cell_names(subject: Subject, schema: Schema) -> list[str]:
     """Return the names of all numbers of a question's estimate, in the order of the numbers.
 
-    Examples, for a label called ``label``: ``label=e``; for a feature's value ``odor=n, label=e``; for moments
-    ``width, label=e`` and ``width², label=e``; for presence ``no width, label=e``; for an outcome
-    ``label=e, predicted label=p``; for one of several models ``model 1 is wrong``.
+    Examples: ``label=e``, ``odor=n, label=e``, ``width², label=e``, ``no width, label=e``,
+    ``label=e, predicted label=p``, ``model 1 is wrong``.
     """
     label, kind, power = schema.label.name, subject.kind, subject.power
     names = []

@@ -19,13 +19,11 @@ class ClassShares(NamedTuple):
     Attributes:
         share: shape (k,) float64, unbiased; may be negative. Zeros without answers.
         variance: shape (k,) float64, of noise and sampling. Infinite without answers.
-        interval: 95 % intervals for the population's shares; without finite ends if there are no answers, or if a
-            question's errors have no known law (``QuestionEstimate.has_interval``).
-        devices_interval: the same intervals for the devices that answered.
-        ratio, ratio_variance: shape (k,) float64, shares of all records and their variances. They equal ``share`` and
-            ``variance`` unless the number n of records is a noisy sum: then ``share`` is in units of that n, and
-            ``ratio`` is ``share`` divided by its sum; the intervals are about ``ratio``. NaN and infinite if that sum
-            is not positive.
+        interval, devices_interval: 95 % intervals for the population's shares, and for the devices that answered;
+            without finite ends if there are no answers, or if a question's errors have no known law.
+        ratio, ratio_variance: shape (k,) float64, shares of all records, which the intervals are about. They differ
+            from ``share`` and ``variance`` if the number n of records is a noisy sum: ``share`` is in units of that n,
+            ``ratio`` is divided by the shares' sum. NaN and infinite if that sum is not positive.
     """
 
     share: Floats
@@ -39,25 +37,18 @@ class ClassShares(NamedTuple):
 def class_shares(statistics: Statistics) -> ClassShares:
     """Return the shares of the classes from all questions about the classes, weighted by inverse variance.
 
-    These are the questions about the class alone, about a feature's value and the class (cell questions), and about
-    the presence of a number and the class, if they have answers and :func:`aggregator.estimates.debias.marginal` has
-    an estimator for their mechanism. Without such a question the shares are 0, with infinite variances.
+    These are the questions about the class, alone or with a feature's value or a number's presence, that have answers
+    and an estimator (:func:`aggregator.estimates.debias.marginal`). Without any the shares are 0, their variances
+    infinite.
 
         share_c = Σ_j w_j s_jc      w_j ∝ 1 / Var s_jc at equal shares 1/k, Σ_j w_j = 1
-
-    k is the number of classes and s_jc question j's estimate of the share of class c, for a question about a feature
-    the sum over its values. The weights depend on the mechanisms and the numbers of answers, never on the answers, so
-    share_c is unbiased. With n_j answers to question j, φ_j the noise variance of one answer to it, N_s answers and
-    concentration c_s of stratum s (``aggregator.estimates.recurrence``), W_s the sum of the stratum's weights and f the
-    class's share
-
         Var = Σ_j w_j² φ_j(f)/n_j + f(1 − f) [Σ_j w_j²/n_j − Σ_s W_s²/N_s + Σ_d (Σ_{s of d} W_s √c_s)²]
 
-    Noise is independent between questions. A stratum is a group of questions of which a device is asked one. Within a
-    stratum, the devices are divided among the questions without replacement; the divisions of different strata are
-    independent. d is a set of devices: all strata of one source have the same devices, and sources may be declared to
-    share none (``aggregator.estimates.joining``). f is taken as the middle of its 95 % interval, because the variance
-    at the estimate would be 0 if all answers were equal.
+    s_jc: question j's estimate of the share of class c; n_j: its answers; φ_j: the noise variance of one. W_s: sum of
+    the weights of stratum s (questions of which a device is asked one), N_s and c_s its answers and their concentration
+    (``aggregator.estimates.recurrence``); d: a set of devices. No weight depends on an answer, so share_c is unbiased.
+    f is the middle of the class's 95 % interval, because the variance at the estimate would be 0 if all answers were
+    equal.
 
     Source: docs/math.md, section 4 ("combine by inverse variance"); decision 41.
     """
@@ -71,10 +62,7 @@ def class_shares(statistics: Statistics) -> ClassShares:
 
 
 def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
-    """Return the shares of the classes from the estimates of all questions, by the formulas of :func:`class_shares`.
-
-    ``votes``: one entry per question about the classes; without any the shares are 0, with infinite variances.
-    """
+    """Return the shares of the classes by the formulas of :func:`class_shares`; ``votes``: one per question."""
     if not votes:
         endless = np.full(classes, np.inf)
         nothing = Interval(-endless, endless)
@@ -87,12 +75,9 @@ def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
 
 
 def _ratios(pool: Pool, variance: Floats) -> tuple[Floats, Floats]:
-    """Return shares of all records with their variances, shape (k,) float64 each: ρ = x̂/ŷ.
+    """Return shares of all records ρ = x̂/ŷ, x̂ a share of ``pool``, ŷ their sum, and their variances.
 
-        Var ρ = φ [(1 − ρ)² + (k − 1) ρ²]/ŷ² + scatter ρ(1 − ρ)
-
-    x̂ is a share of ``pool``, ŷ the sum of all k shares, and φ the noise variance of each, which is independent.
-    ``variance``: shape (k,) float64, of the shares x̂.
+    Var ρ = φ [(1 − ρ)² + (k − 1) ρ²]/ŷ² + scatter ρ(1 − ρ)      φ: noise variance of each x̂
     """
     if pool.is_counted:
         return pool.share, variance

@@ -1,19 +1,8 @@
 """Intervals for what a model publishes: P(class), P(value | class), and means of numbers given the class.
 
-    P(c)            share of class c, pooled from all questions about it (``aggregator.estimates.class_shares``);
-                    divided by the sum of the shares if the number of records is itself a noisy sum
-    P(a | c)        share of value a with class c, divided by the share of class c: its sum over all values in the same
-                    question, averaged with what all other questions say of the class
-    E[x^power | c]  mean of x^power·[y = c] divided by P(c), or by P(number present, c) if that was asked; x is the
-                    number, y the class of the record
-
-Each parameter has a raw estimate, and an interval for each of the two populations: the devices that answered, and the
-population that they are drawn from (``aggregator.estimates.recurrence``). An interval is not determined where the
-distribution of an estimate's noise is not known, for example under a robust rule.
-The intervals of ratios are Fieller's (``aggregator.estimates.ratios``). All are clipped to the possible range. A
-fitted model's own values come from a post-processing and may lie outside the interval.
-
-Source: docs/math.md, section 1; decision 57.
+In: estimates of questions. Out: for each parameter a raw ratio of unbiased estimates, and an interval for the devices
+that answered and for their population (:mod:`aggregator.estimates.ratios`), clipped to the possible range. A published
+value comes from a post-processing and may lie outside. Source: docs/math.md, section 1; decision 57.
 """
 
 from __future__ import annotations
@@ -62,11 +51,10 @@ class Conditional(NamedTuple):
 def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float = Z95) -> tuple[Conditional, ...]:
     """Return the pooled class shares, then one entry per question with probabilities or means given the class.
 
-    Questions about the class alone or about a model's predictions have no entry. Without answers no interval is
-    determined.
-
-    ``questions``: estimates of all questions of one source, or joined estimates. ``z``: normal quantile of the
-    intervals' level.
+    P(value | class) is the share of value and class over the class's share, which averages the question's own sum with
+    what all other questions say. E[x^power | class] is the mean of x^power·[y = c] (y: the record's class) over P(c),
+    or over P(number present, c) if that was asked. Without answers no interval is determined. ``z``: normal quantile of
+    the intervals' level.
     """
     classes = len(schema.label.classes)
     votes = [vote for question in questions for vote in question.classes]
@@ -132,10 +120,9 @@ def _table(found: QuestionEstimate, place: int, sums: VoteSums | None, classes: 
 
 
 def _tails(found: QuestionEstimate) -> Floats:
-    """Return the factor by which heavy-tailed noise widens the 95 % interval of each estimate: shape (2, K) float64.
+    """Return the factor, 1 to 1.1, by which heavy-tailed noise widens each 95 % interval: shape (2, K) float64.
 
-    The factor is 1 for many answers, and up to 1.1 for the few Laplace noises of a curator or of nodes. It is also used
-    for x̂ − ρ ŷ (:mod:`aggregator.estimates.ratios`), whose tails are lighter. Row 0: asked devices; 1: population.
+    Row 0: for the devices that answered; row 1: for their population.
     """
     scatters = np.array([[found.devices_scatter], [found.scatter]])
     sampling = found.n * found.spread * scatters
@@ -143,7 +130,7 @@ def _tails(found: QuestionEstimate) -> Floats:
 
 
 def _elsewhere(found: QuestionEstimate, sums: VoteSums | None) -> Pool | None:
-    """Return the shares of the classes by all questions but ``found``; their noise is independent of its noise.
+    """Return the shares of the classes by all questions but ``found``, whose noise is independent of its noise.
 
     Return None if there is no other question, if the distribution of the noise is not known, or if ``found`` has no
     estimated shares of the classes: its counts may then repeat another question's, with the same noise.
@@ -204,13 +191,12 @@ def _means(
 ) -> Conditional:
     """Return E[x^power | c] of all numbers x and classes c of one question.
 
-    With m̂ the estimated mean of x^power·[y = c], p̂ the estimated share of the class, p the middle of its interval, and
-    μ a tested mean, m̂ − μ p̂ has the variance
+    With m̂ the estimated mean of x^power·[y = c], p̂ the class's estimated share, and μ a tested mean, m̂ − μ p̂ has
 
         V(μ) = noise of m̂ + s² D/n − 2μ S C + μ² [noise of p̂ + p(1 − p)·(scatter of p̂)]
 
-    where s² is the variance of the true values, D/n the scatter of m̂ (``devices_scatter`` or ``scatter`` over n),
-    S = m̂(1 − p) the covariance of the true values with [y = c], and C the result of :func:`joint_scatters`.
+    s²: the variance of the true values; D/n: the scatter of m̂; p: the middle of p̂'s interval; S = m̂(1 − p): the
+    covariance of the true values with [y = c]; C: the result of :func:`joint_scatters`.
     """
     n, least = found.n, float(found.least)
     size = len(found.estimate)
@@ -225,13 +211,7 @@ def _means(
 
 
 class _Divisor(NamedTuple):
-    """The share by which a mean is divided, with what its variance needs.
-
-    Attributes:
-        share: estimated share of the mean's class, or of its records that have the number.
-        pool: shares that include ``share``, with their variances; None if they may have no interval.
-        column: index of ``share`` in the pool's shares.
-    """
+    """The ``share`` that divides a mean, and its ``column`` in ``pool``, which has the variances (None: no interval)."""
 
     share: float
     pool: Pool | None
@@ -241,10 +221,7 @@ class _Divisor(NamedTuple):
 def _divisor(
     place: int, subject: Subject, questions: Sequence[QuestionEstimate], schema: Schema, pool: Pool | None
 ) -> _Divisor | None:
-    """Return the share that divides the mean with index ``place``; None if it is not known.
-
-    It is the share of the class's records that have the number if devices answered whether they have it, else of all.
-    """
+    """Return the share of the class, or of its records with the number, that divides a mean; None if it is not known."""
     classes = len(schema.label.classes)
     feature = schema.numeric[place // classes] if subject.kind == MOMENTS else subject.feature
     column = place % classes if subject.of_class is None else subject.of_class
@@ -266,10 +243,7 @@ def _single(found: QuestionEstimate, law: Law) -> Pool:
 
 
 def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Variance:
-    """Return V(μ) of :func:`_means` for both populations: coefficients (2, K) float64, or (K,) without sampling.
-
-    ``given``: K pairs of the shares that divide the means, and the index of the mean's divisor in them.
-    """
+    """Return V(μ) of :func:`_means` for both populations; ``given``: per mean, shares and the index of its divisor."""
     n = found.n
     likely = {id(pool): pool.likely for pool, _ in given}
     share = np.array([likely[id(pool)][column] for pool, column in given])
@@ -292,10 +266,9 @@ def joint_scatters(found: QuestionEstimate, pool: Pool) -> tuple[float, float]:
         −Σ_s w_s W_s/N_s                                        for the devices that answered
         −Σ_s w_s W_s/N_s + Σ_d (Σ_s w_s √c_s)(Σ_s W_s √c_s)      for the population
 
-    w_s and W_s are the weights of stratum s in the mean and in the class share, N_s is the stratum's number of answers
-    and c_s the concentration of these answers. d is a set of devices; the inner sums are over the strata that it
-    answered. The first term is negative because the answers to two questions of a stratum are drawn from it without
-    replacement.
+    w_s, W_s: the weights of stratum s in the mean and in the class share; N_s, c_s: the stratum's answers and their
+    concentration; d: a set of devices. The answers to two questions of a stratum are drawn from it without replacement,
+    so the first term is negative.
     """
     chosen = people = 0.0
     own: dict[int, float] = {}

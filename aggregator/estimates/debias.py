@@ -1,16 +1,8 @@
 """From the counts of one question to unbiased estimates: one function per family of mechanisms.
 
-Source: docs/math.md, section 1. Devices perturb with integer parameters. The estimators use the same integers, and
-divide only once, at the end, so rounding adds no bias.
-
-A question has K possible values, or is about K numbers; its estimate has K entries. A *pure protocol* is a mechanism
-whose answer supports the true value with one probability p, and any given other value with one probability q.
-
-Devices scale numbers to integers from −S to S, with S = :data:`protocol.SCALE`. "In units of S" means divided by S.
-
-A new family registers an estimator with :data:`debias`. A family with estimates of shares of values also registers
-with :data:`noise_law`, :data:`pairs_of` and :data:`marginal`.
-docs/how-to/extending.md lists the other parts of a family.
+A question has K values or is about K numbers (scaled to [−S, S], S = :data:`protocol.SCALE`). A *pure protocol* is a
+mechanism whose answer supports the true value with one probability p, and any other with one probability q. A new
+family registers with the functions here (docs/how-to/extending.md). Source: docs/math.md, sections 1 and 2.
 """
 
 from __future__ import annotations
@@ -51,8 +43,8 @@ class Estimates(NamedTuple):
     Attributes:
         estimate: shape (K,) float64, unbiased, in reports; may be negative or exceed the number of answers.
         noise_variance: shape (K,) float64, variance of the mechanism's noise, given the asked devices.
-        holds_sampling: True if ``noise_variance`` includes the sampling variance. The estimator then takes the
-            variance from the scatter of the answers, and assumes that every answer is from another device.
+        holds_sampling: True if ``noise_variance`` includes the sampling variance, from the scatter of the answers, each
+            of which is then taken to be from another device.
     """
 
     estimate: Floats
@@ -61,7 +53,11 @@ class Estimates(NamedTuple):
 
 
 @overload
-def support_counts(mechanism: Mechanism, counts: Sequence[int]) -> Sequence[int]: ...
+                                                                                  """Return the K integers that :func:`debias` reads, from a question's counts in the tally; rows of K for an array.
+
+                                                                                  They are the tally's counts, or, for a pure protocol whose answer may support several values
+                                                                                  (:meth:`FrequencyMechanism.supports`), the numbers of answers that support each value.
+                                                                                  """
 @overload
 def support_counts(mechanism: Mechanism, counts: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def support_counts(

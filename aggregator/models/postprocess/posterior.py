@@ -40,7 +40,7 @@ SHARP = 5
 CALM = 10
 """If features times :func:`stakes` are above this, more than :data:`SHARP` is needed, by the ratio's square root."""
 CLEAR = 3
-"""Standard deviations by which all tables must tell more than the class's entropy to end the doubt of step 5."""
+"""Standard deviations by which all tables must tell more than the class's entropy to end the doubt about features."""
 BETWEEN = (0.003, 0.03, 0.1, 0.3, 1.0)
 """Variances τ² of the classes' means, in units of the pooled variance; equally likely."""
 VARIANCE_SHAPES = (1.0, 3.0, 10.0, 100.0)
@@ -156,7 +156,7 @@ class _Cells(NamedTuple):
         return np.split(cells, np.cumsum(self.sizes)[:-1], axis=-1)
 
     def margins(self, classes: int) -> list[Floats]:
-        """Return the posterior means of the row sums of every table (step 2): shape (values,) float64 each."""
+        """Return the posterior means of the row sums of every table: shape (values,) float64 each."""
         values = [len(joint.estimate) for joint in self.joints]
         rows = posterior(
             np.concatenate([joint.share.sum(axis=1) for joint in self.joints]),
@@ -199,7 +199,7 @@ def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floa
 
 
 def _towards_independence(table: Floats, prior: Floats, n: int, imagined: float) -> Floats:
-    """Return a table of ``n`` reports with ``imagined`` reports of a feature independent of the class (step 5)."""
+    """Return a table of ``n`` reports with ``imagined`` reports of a feature independent of the class."""
     independent = (table @ prior)[:, None]
     return _positive(independent + n / (n + imagined) * (table - independent))
 
