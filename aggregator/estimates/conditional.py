@@ -211,7 +211,7 @@ def _means(
 
 
 class _Divisor(NamedTuple):
-    """The ``share`` that divides a mean, and its ``column`` in ``pool``, which has the variances (None: no interval)."""
+    """The ``share`` that divides a mean, and its ``column`` in ``pool``, which has variances (None: no interval)."""
 
     share: float
     pool: Pool | None
@@ -221,7 +221,7 @@ class _Divisor(NamedTuple):
 def _divisor(
     place: int, subject: Subject, questions: Sequence[QuestionEstimate], schema: Schema, pool: Pool | None
 ) -> _Divisor | None:
-    """Return the share of the class, or of its records with the number, that divides a mean; None if it is not known."""
+    """Return the share of the class, or of its records with the number, that divides a mean; None if unknown."""
     classes = len(schema.label.classes)
     feature = schema.numeric[place // classes] if subject.kind == MOMENTS else subject.feature
     column = place % classes if subject.of_class is None else subject.of_class

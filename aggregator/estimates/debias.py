@@ -53,11 +53,7 @@ class Estimates(NamedTuple):
 
 
 @overload
-                                                                                  """Return the K integers that :func:`debias` reads, from a question's counts in the tally; rows of K for an array.
-
-                                                                                  They are the tally's counts, or, for a pure protocol whose answer may support several values
-                                                                                  (:meth:`FrequencyMechanism.supports`), the numbers of answers that support each value.
-                                                                                  """
+def support_counts(mechanism: Mechanism, counts: Sequence[int]) -> Sequence[int]: ...
 @overload
 def support_counts(mechanism: Mechanism, counts: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def support_counts(
@@ -65,9 +61,8 @@ def support_counts(
 ) -> Sequence[int] | NDArray[np.int64]:
     """Return the K integers that :func:`debias` reads, from a question's counts in the tally; rows of K for an array.
 
-    For a pure protocol they are the numbers of answers that support each value. They equal the tally's counts, unless
-    the mechanism lets one answer support several values (:meth:`FrequencyMechanism.supports`). For mechanisms of other
-    families they always equal the tally's counts.
+    They are the tally's counts, or, for a pure protocol whose answer may support several values
+    (:meth:`FrequencyMechanism.supports`), the numbers of answers that support each value.
     """
     table = _support_table(mechanism)
     if table is None:
@@ -103,8 +98,8 @@ def _support_table(mechanism: Mechanism) -> NDArray[np.int64] | None:
 def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Estimates:
     """Return unbiased estimates from one question's counts. Run by the aggregator.
 
-    ``n`` is the number of answers, and ``counts`` has the K integers of :func:`support_counts`. Without answers
-    (n = 0) every estimate is 0 with infinite variance.
+    ``n``: number of answers; without any, every estimate is 0 with infinite variance. ``counts``: the K integers of
+    :func:`support_counts`.
 
     Raises:
         InputError: ``mechanism_unknown``: the mechanism's family has no registered estimator.
@@ -119,9 +114,7 @@ def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) ->
 
         Ê_i = (c_i − m q)/(p − q)      Var = m [ q(1−q) + f (p(1−p) − q(1−q)) ] / (p − q)²
 
-    where m is the number of answers, c_i the number of answers that support value i, p the probability that an answer
-    supports the true value, q the probability that it supports one given other value, and f = Ê_i/m, clipped to
-    [0, 1], replaces the unknown share of value i.
+    m: number of answers; c_i: those that support value i; f = Ê_i/m, clipped to [0, 1], for the unknown share of i.
     """
     return _supports(mechanism.p, mechanism.q, n, counts)
 
@@ -139,13 +132,9 @@ def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Estima
 
 
 class Law(NamedTuple):
-    """Noise variance that one answer adds to the estimate of a value's share: a linear function of the true share.
+    """Noise variance that one answer adds to the estimate of a value's share: linear in the share of its holders.
 
-    The true share is the share of devices that hold the value.
-
-    Attributes:
-        at_zero: the variance if no device holds the value.
-        at_one: the variance if every device holds the value.
+    ``at_zero`` is the variance if no device holds the value, ``at_one`` if every device does.
     """
 
     at_zero: float
@@ -154,11 +143,7 @@ class Law(NamedTuple):
     @classmethod
     @lru_cache(maxsize=256)  # fractions are slow, and campaigns have few laws
     def pure(cls, p: Fraction | float, q: Fraction | float) -> Law:
-        """Return the law of a pure protocol: q(1 − q)/(p − q)² at share 0 and p(1 − p)/(p − q)² at share 1.
-
-        ``p``: probability that an answer supports the true value. ``q``: probability that an answer supports one given
-        other value.
-        """
+        """Return the law of a pure protocol: q(1 − q)/(p − q)² at share 0 and p(1 − p)/(p − q)² at share 1."""
         return cls(float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2))
 
     def at(self, share: Floats) -> Floats:
@@ -170,8 +155,7 @@ class Law(NamedTuple):
 def noise_law(mechanism: Mechanism) -> Law | None:
     """Return the noise variance that one answer adds to the estimate of a value's share, as a :class:`Law`.
 
-    Return None if the mechanism's family has registered no law. Mechanisms for numbers have none: they do not
-    estimate shares of values.
+    Return None if the mechanism's family has registered none, as those for numbers, which estimate no shares.
     """
     del mechanism
     return None
@@ -197,11 +181,8 @@ def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) 
         Ê_i = (Σ − m b)/(M − 2b),   Var = m v/(M − 2b)²,   q = e^{−s/t}
         b = q(1 − q^M)/(1 − q²),   v = Σ_{k=1…M} (2k − 1) q^k/(1 + q) − b²
 
-    M is the grid's number of steps, s/t the rate of the noise and m the number of answers. The component of the true
-    value has the mean M − b, every other component has the mean b. The two distributions mirror each other about
-    M/2, so both have the variance v, and Var does not depend on the true share. Devices also clip components, but to
-    bounds outside [0, M], so the devices' clipping does not change these formulas.
-    Source: docs/math.md, section 1; decision 37.
+    M: number of steps of the grid; s/t: rate of the noise; m: number of answers; b: mean of a component whose value is
+    not held, M − b of one that is; v: variance of both. Source: docs/math.md, section 1; decision 37.
     """
     if n == 0:
         return Estimates(np.zeros(len(counts)), np.full(len(counts), np.inf))
@@ -210,21 +191,16 @@ def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) 
 
 
 def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int = 1) -> list[float]:
-    """Return (Σ − n·members·b)/(M − 2b), the estimated number of holders, for every sum Σ over ``members`` components.
-
-    M and b are those of :func:`debias_histogram`. b has 40 right digits, rounded to a multiple of 2⁻¹²⁸. All other
-    terms are integers; there is one division.
-    """
+    """Return (Σ − n·members·b)/(M − 2b) for every sum Σ over ``members`` components (:func:`debias_histogram`)."""
     mean = round(lower_mean(mechanism.s, mechanism.t) * _UNIT)
     return [(total * _UNIT - n * members * mean) / (GRID * _UNIT - 2 * mean) for total in sums]
 
 
 @lru_cache(maxsize=1024)
 def lower_mean(s: int, t: int) -> Fraction:
-    """Return the mean b of discrete Laplace noise clipped to [0, M]: b = q(1 − q^M)/(1 − q²) with q = e^{−s/t}.
+    """Return the mean b of discrete Laplace noise of rate s/t, clipped to [0, M], to 40 digits.
 
-    Before clipping, the noise is j with a probability proportional to q^|j|. M is the number of steps of the grid of
-    ``she``, and s/t the rate of its noise. The result has 40 right digits.
+    b = q(1 − q^M)/(1 − q²), q = e^{−s/t}, M: number of steps of the grid of ``she``
     """
     q, power, square = (1 / exp_below(steps * s, t) for steps in (1, GRID, 2))
     return q * (1 - power) / (1 - square)
@@ -233,8 +209,7 @@ def lower_mean(s: int, t: int) -> Fraction:
 def noise_variance(mechanism: SummedHistogram) -> float:
     """Return the noise variance that one answer of ``she`` adds to the estimate of a share: v/(M − 2b)².
 
-    v, M and b are those of :func:`debias_histogram`. At a small ε few digits cancel: M − 2b is a sum of terms that are
-    not negative, and b² is at most half of the sum from which it is subtracted in v.
+    v, M and b are those of :func:`debias_histogram`; few digits cancel, also at a small ε.
     """
     rate = mechanism.s / mechanism.t
     steps = np.arange(1, GRID + 1)
@@ -248,9 +223,7 @@ def noise_variance(mechanism: SummedHistogram) -> float:
 class Pairs(NamedTuple):
     """Covariance of the noises that one answer adds to the estimated shares of two different values.
 
-    Attributes:
-        at_zero: the covariance if the device holds neither value.
-        at_one: the covariance if the device holds one of the two values.
+    ``at_zero`` holds if the device holds neither value, ``at_one`` if it holds one of them.
     """
 
     at_zero: float
@@ -261,8 +234,7 @@ class Pairs(NamedTuple):
 def pairs_of(mechanism: Mechanism) -> Pairs | None:
     """Return the covariances of one answer's noise; without them conditional probabilities have no intervals.
 
-    Return None if the covariance for two values depends on which third value a device holds, or if the mechanism's
-    family has registered no covariances.
+    Return None if a covariance depends on which third value a device holds, or if the family has registered none.
     """
     del mechanism
     return None
@@ -286,9 +258,8 @@ def direct_pairs(mechanism: Direct) -> Pairs:
 class Marginal(NamedTuple):
     """Estimates for groups of values: how many of the asked devices hold a value of each group.
 
-    Attributes:
-        estimate: shape (groups,) float64, unbiased, in reports.
-        law: noise variance of one answer as a function of a group's share.
+    ``estimate``, shape (groups,) float64, is unbiased and in reports; ``law`` is the noise variance of one answer as a
+    function of a group's share.
     """
 
     estimate: Floats
@@ -299,9 +270,9 @@ class Marginal(NamedTuple):
 def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
     """Return estimates for groups of values: group g has the values a·``groups`` + g, a = 0, 1, …. For the aggregator.
 
-    A question about feature value a and the class has the values a·k + class, with k classes. So ``groups`` = k gives
-    the number of devices in each class. ``n`` is the number of answers, at least 1, ``counts`` has the K integers of
-    :func:`support_counts`, and ``groups`` divides K. Return None if the mechanism's family has no such estimator.
+    A question about feature value a and the class has the values a·k + class: ``groups`` = k gives the number of
+    devices in each class. ``n``: number of answers, at least 1; ``counts``: the K integers of :func:`support_counts`;
+    ``groups`` divides K. Return None if the mechanism's family has no such estimator.
     """
     del mechanism, n, counts, groups
     return None
@@ -311,13 +282,10 @@ def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -
 def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
     """Implement :func:`marginal` for pure protocols, with s = K/``groups`` values in a group.
 
-    The noise variance of one answer for a group is
-
         at share 0: s φ₀ + s(s − 1) γ₀        at share 1: φ₁ + (s − 1) φ₀ + 2(s − 1) γ₁ + (s − 1)(s − 2) γ₀
 
-    φ₀ and φ₁ are the variances for one value (:func:`noise_law`), γ₀ and γ₁ the covariances for two (:func:`pairs_of`).
-    The variance of each value is linear in its share, so the sum depends only on the group's share. Return None if
-    the mechanism has no covariances: it then needs a function of its own.
+    These are the noise variances of one answer for a group; φ₀ and φ₁ those for one value (:func:`noise_law`), γ₀ and
+    γ₁ the covariances for two (:func:`pairs_of`). Return None for a mechanism without covariances.
     """
     pairs = pairs_of(mechanism)
     if pairs is None:
@@ -339,10 +307,8 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
 def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: int) -> Marginal:
     """Implement :func:`marginal` for ``direct`` (GRR, k-ary randomised response), s = K/``groups`` values in a group.
 
-    p and q are the probabilities of the true value and of each other one. An answer supports the group of the true
-    value with probability p' = p + (s − 1)q, and any other group with probability q' = s q. This is again a pure
-    protocol, with p' − q' = p − q. Adding the variances of a group's values would be wrong: one answer names one
-    value, so the counts of the values are correlated.
+    An answer supports the group of the true value with probability p' = p + (s − 1)q, and any other group with
+    probability q' = s q: again a pure protocol, with p' − q' = p − q.
     """
     members = len(counts) // groups
     p, q = mechanism.p, mechanism.q
@@ -365,12 +331,10 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Estimates:
     """Implement :func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: estimate the sum of the devices' numbers.
 
-    A device's number is an integer from −S to S. The estimate, in units of S, is
-
         Σ_i c_i x̂_i / S,   Var by :func:`_answers_variance` from Σ_i c_i x̂_i/S and Σ_i c_i x̂_i²/S²
 
-    where c_i, count i, is the number of answers i, and x̂_i is the unbiased estimate of a device's number from
-    answer i. The variance holds noise and sampling together.
+    c_i: number of answers i; x̂_i: the unbiased estimate of a device's number from answer i. The estimate is in units
+    of S, and the variance holds noise and sampling together.
     """
     if n == 0:
         return Estimates(np.zeros(1), np.full(1, np.inf), holds_sampling=True)
@@ -390,10 +354,9 @@ def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, square
         n·V,   V = (squares + z² W)/(n + z²) − m², clipped to [N, W],   m = total/(n + z²), clipped to [−1, 1],
         W = max E x̂²,   N = min Var x̂   for inputs in [−S, S],   z = 1.96
 
-    The plain scatter squares/n − (total/n)² is 0 if all answers are equal, and inaccurate if there are few. The formula
-    therefore adds z² imagined answers with mean 0 and the mechanism's largest mean square W. m is then the middle of
-    the score interval for the mean. No population has V outside [N, W]. ``total`` and ``squares``: shape (K,) float64,
-    sums over the answers of the estimate x̂/S of a device's number and of (x̂/S)².
+    The plain scatter is 0 if all answers are equal, and inaccurate if there are few; so z² imagined answers of mean 0
+    and mean square W are added. ``total``, ``squares``: sums over the answers of x̂/S, the estimate of a number, and
+    its square.
     """
     worst, least = _law_ends(mechanism)
     pull = Z95**2
@@ -411,11 +374,7 @@ def _law_ends(mechanism: NumericMechanism) -> tuple[float, float]:
 
 @lru_cache(maxsize=64)
 def _integer_estimates(mechanism: SingleNumberMechanism) -> tuple[tuple[int, ...], int]:
-    """Return the numerators of x̂_i/S for every answer i, and their common denominator.
-
-    x̂_i is the estimate of a device's number from answer i. The results are cached: thousands of fractions are slow,
-    and the questions of a campaign share few mechanisms.
-    """
+    """Return the numerators of x̂_i/S for every answer i, and their common denominator; cached, fractions are slow."""
     values = [mechanism.estimate(answer) / SCALE for answer in range(mechanism.answers)]
     unit = lcm(*(value.denominator for value in values))
     return tuple(int(value * unit) for value in values), unit
@@ -436,12 +395,9 @@ def _exact_size(mechanism: CoinMechanism) -> Fraction:
 def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Estimates:
     """Implement :func:`debias` for ``bits`` and ``duchi``: each estimate is the sum of one number over all devices.
 
-    A device's numbers are integers from −S to S. The estimates, in units of S, are
-
         B(2c_i − n),   Var by :func:`_answers_variance` with the sum of squares nB²
 
-    where c_i, count i, is the number of answers with a 1 in coordinate i, and one answer is the estimate +B or −B of
-    a coordinate, in units of S.
+    c_i: number of answers with a 1 in coordinate i; one answer is the estimate +B or −B of a number, in units of S.
     """
     if n == 0:
         return Estimates(np.zeros(len(counts)), np.full(len(counts), np.inf), holds_sampling=True)
@@ -457,9 +413,8 @@ def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Estimat
 
         Var = n·[2q/((1 − q)²M²) + 1/(4M²)],   q = e^{−s/t}
 
-    The first term is the variance of the noise, of rate s/t. The second term is the largest variance of the rounding
-    to the grid of M steps. The tally has no squares of the answers, so this question alone does not show how much
-    the devices' numbers differ (``aggregator.estimates.spread`` estimates that difference).
+    The first term is the variance of the noise, of rate s/t; the second the largest variance of the rounding to the
+    grid of M steps. How much the numbers differ is estimated in :mod:`aggregator.estimates.spread`.
     """
     if n == 0:
         return Estimates(np.zeros(len(counts)), np.full(len(counts), np.inf))

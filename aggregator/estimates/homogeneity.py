@@ -1,31 +1,8 @@
 """Test of homogeneity: are several sources samples of one population?
 
-The test compares every share or mean that two or more sources estimate. An answer about a share is treated as a coin
-throw. With φ₀ and φ₁ the noise variance φ(f) at the shares f = 0 and 1 (``aggregator.estimates.debias.Law``) and
-b = 1 + φ₁ − φ₀:
-
-    g = 1/√(4φ₀ + b²),   q = (1 − b g)/2,   λ(f) = q + g f,   λ(1 − λ)/g² = φ(f) + f(1 − f)
-
-Then m answers about the share f have the variance of m throws with probability λ(f). In a pure protocol the answers are
-such throws. If devices answer several times, the sampling variance is D times as large; n answers then count as m = n/D
-answers with the noise φ/D. Source j's estimate f̂_j corresponds to the rate λ̂_j = λ_j(f̂_j). With f̄ the common share
-of largest likelihood,
-
-    G² = 2 Σ_j m_j [λ̂_j ln(λ̂_j/λ_j(f̄)) + (1 − λ̂_j) ln((1 − λ̂_j)/(1 − λ_j(f̄)))]
-
-has a χ² distribution with J − 1 degrees of freedom if the shares of all J sources are equal. G² is convex in f̄, so
-bisection finds f̄, which may lie outside [0, 1]. If the noise variance of a source is not linear (``piecewise``,
-``hybrid``, ``laplace``), the statistic is Σ_j (x̂_j − x̄)²/V_j instead, with x̂_j source j's estimate, V_j its variance
-and x̄ the mean weighted by 1/V_j; nothing is compared if a V_j is 0. Sources with m_j below 30 are left out.
-
-The noise of a few nodes has heavier tails than normal noise (``aggregator.estimates.intervals``). The statistic is
-then replaced by the smaller one that a normal error of the same probability has.
-
-The p-value of all M numbers is M times the smallest p-value (Bonferroni), which is valid for dependent numbers. If the
-same devices answered in several sources, the sources differ less than assumed, and the test rejects less often than
-stated.
-
-Source: decision 53.
+In: estimates of the same shares or means by several sources. Out: p-values, of all numbers together by Bonferroni. If
+the same devices answered in several sources, the test rejects less often than stated. The noise of a few nodes has
+heavy tails, which are taken into account. Source: docs/math.md, section 1 ("Several sources"); decision 53.
 """
 
 from __future__ import annotations
@@ -57,10 +34,8 @@ _SHOWN = 5
 class Comparison(NamedTuple):
     """Comparison of one share or mean between sources.
 
-    Attributes:
-        question, cell: the question and what the number is about, in words.
-        estimates: the share or mean by each source that has enough answers, in the order of the sources.
-        chance: p-value for this number alone.
+    ``question`` and ``cell`` say in words what it is about, ``estimates`` has the number by each source with enough
+    answers, ``chance`` is the p-value for this number alone.
     """
 
     question: str
@@ -70,12 +45,7 @@ class Comparison(NamedTuple):
 
 
 class Homogeneity(NamedTuple):
-    """Result of the test whether several sources are samples of one population.
-
-    Attributes:
-        sources: number of sources; statistics that are already joined count as one source.
-        compared: all compared numbers, by rising p-value.
-    """
+    """Result of the test: the number of ``sources`` (joined ones count once), and ``compared`` numbers by rising p-value."""
 
     sources: int
     compared: tuple[Comparison, ...]
@@ -115,12 +85,8 @@ class Homogeneity(NamedTuple):
 def homogeneity(asked: Sequence[Sequence[QuestionEstimate]], schema: Schema, sources: int) -> Homogeneity:
     """Compare the estimates of sources that share no report. Run by the analyst.
 
-    Args:
-        asked: for every question, one estimate per source that asks it.
-        schema: the sources' common schema.
-        sources: number of sources, for the result's text.
-
-    A number is compared if at least two sources have enough answers (:data:`LEAST_DEVICES`).
+    A number is compared if at least two sources have enough answers (:data:`LEAST_DEVICES`). ``asked``: for every
+    question, one estimate per source that asks it. ``sources``: their number, for the result's text.
     """
     found = [one for estimates in asked for one in _compared([each for each in estimates if _is_enough(each)], schema)]
     return Homogeneity(sources, tuple(sorted(found, key=lambda one: one.chance)))
@@ -152,7 +118,7 @@ def _tails(estimates: Sequence[QuestionEstimate]) -> Floats:
 
         Σ_j κ_j v_j²/(Σ_j V_j)²      for two sources; for more sources the largest κ_j v_j²/V_j²
 
-    κ_j is the excess kurtosis of source j's noise, v_j the variance of its noise and V_j that of its estimate.
+    κ_j: excess kurtosis of source j's noise; v_j: variance of its noise; V_j: variance of its estimate.
     """
     sizes = [one.n**2 for one in estimates]
     fourth = np.array([one.kurtosis * (one.noise_variance / n) ** 2 for one, n in zip(estimates, sizes, strict=True)])
@@ -165,11 +131,7 @@ def _tails(estimates: Sequence[QuestionEstimate]) -> Floats:
 
 
 def _chance(statistic: float, freedom: int, kurtosis: float) -> float:
-    """Return the p-value of one number: the tail of χ² with ``freedom`` degrees, corrected for heavy-tailed noise.
-
-    If ``kurtosis`` is not 0, the root of ``statistic`` counts as an error in standard deviations. The normal error of
-    the same tail probability replaces it.
-    """
+    """Return the p-value of one number: the tail of χ², corrected for noise whose tails have this excess kurtosis."""
     if not kurtosis:
         return chi_square_tail(statistic, freedom)
     tail = two_sided_tail(sqrt(max(statistic, 0.0)), kurtosis)
@@ -179,9 +141,16 @@ def _chance(statistic: float, freedom: int, kurtosis: float) -> float:
 
 
 def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
-    """Return the statistic G² of this module for each of the K numbers of one question: shape (K,) float64.
+    """Return the likelihood ratio statistic G² for each of the K numbers of one question: shape (K,) float64.
 
-    ``estimates``: one per source, each with a linear noise law (``law``) and at least one answer.
+    An answer about a share f counts as a coin throw. With φ₀, φ₁ the noise variance φ(f) at f = 0 and 1, b = 1 + φ₁ − φ₀:
+
+        g = 1/√(4φ₀ + b²),   q = (1 − b g)/2,   λ(f) = q + g f,   λ(1 − λ)/g² = φ(f) + f(1 − f)
+        G² = 2 Σ_j m_j [λ̂_j ln(λ̂_j/λ_j(f̄)) + (1 − λ̂_j) ln((1 − λ̂_j)/(1 − λ_j(f̄)))]
+
+    λ̂_j = λ_j(f̂_j): the rate of source j's estimate; m_j: its answers over its scatter; f̄: the common share of
+    largest likelihood, by bisection. G² is χ² with J − 1 degrees of freedom if all J sources have one share.
+    ``estimates``: one per source, each with a noise law and an answer.
     """
     scatter = np.array([[max(one.scatter, 1.0)] for one in estimates])
     throws = np.array([[one.n] for one in estimates]) / scatter
@@ -218,7 +187,7 @@ def _divergence(seen: Floats, expected: Floats) -> Floats:
 def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
     """Return Σ_j (x̂_j − x̄)²/V_j for each of the K numbers of one question: shape (K,) float64; None if a V_j is 0.
 
-    x̂_j is source j's estimate, V_j its variance and x̄ the mean weighted by 1/V_j. ``estimates`` has one per source.
+    x̂_j: source j's estimate; V_j: its variance; x̄: the mean weighted by 1/V_j. For noise without a linear law.
     """
     if not all((one.variance > 0).all() for one in estimates):
         return None
@@ -231,8 +200,7 @@ def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
 def chi_square_tail(x: float, freedom: int) -> float:
     """Return P(χ² ≥ x) for a whole number of degrees of freedom k = ``freedom`` ≥ 1, by a finite sum.
 
-    With h = x/2: Σ_{i < k/2} e^{−h} h^i/i! for even k, and erfc(√h) + Σ_{i ≤ (k−1)/2} e^{−h} h^{i−½}/Γ(i + ½) for odd
-    k. Each term is computed from its logarithm, since h^i alone may be too large for a float.
+    With h = x/2: Σ_{i < k/2} e^{−h} h^i/i! for even k, erfc(√h) + Σ_{i ≤ (k−1)/2} e^{−h} h^{i−½}/Γ(i + ½) for odd k.
     """
     half = x / 2
     if half <= 0:

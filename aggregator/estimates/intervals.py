@@ -1,12 +1,8 @@
 """95 % intervals for the estimates of one question: one function per family of mechanisms; and tails of heavy noise.
 
-An interval is about the asked devices or about the population of the devices (``aggregator.estimates.recurrence``).
-It covers the mechanism's noise and the random choice of the asked devices.
-
-The noise of a curator, or of the summaries of a few nodes, has heavier tails than normal noise. Its excess kurtosis κ₀
-is 3 for Laplace noise, 3/N for the sum of N equal Laplace noises and 0 for normal noise. The error of an estimate is
-noise plus nearly normal sampling error; its excess kurtosis is κ = κ₀ (noise/(noise + sampling))², with the variances
-of noise and sampling. :func:`quantile95` and :func:`two_sided_tail` take κ.
+An interval covers the noise and the random choice of the asked devices (:mod:`aggregator.estimates.recurrence`). κ₀ is
+the excess kurtosis of noise: 3 for a Laplace noise, 3/N for the sum of N equal ones, 0 for normal noise; κ that of an
+error of noise plus normal sampling error.
 """
 
 from __future__ import annotations
@@ -31,11 +27,7 @@ _MOST_SHARE = 0.999
 
 
 class Interval(NamedTuple):
-    """Lower and upper ends of intervals, float64 of one common shape.
-
-    The intervals are for n times the shares or means, with n the number of answers; those of :func:`score_interval`
-    are for the shares themselves.
-    """
+    """Lower and upper ends, float64 of one shape: of n times the shares or means, n answers; else of shares."""
 
     low: Floats
     high: Floats
@@ -43,10 +35,9 @@ class Interval(NamedTuple):
     def between(self, least: float, most: float) -> Interval:
         """Return the interval clipped to the possible values [``least``, ``most``], but never shrunk to a point.
 
-        Let x be the middle of the interval and h half its width. If x is below ``least``, the upper end x + h first
-        moves up to x + √(h² + (x − least)²). If x is above ``most``, the lower end moves down in the same way. Each
-        value is then compared with the possible value that fits best (:mod:`aggregator.estimates.ratios`). The result
-        contains the interval that is only clipped.
+        With middle x and half width h, an x below ``least`` first moves the upper end up to x + √(h² + (x − least)²),
+        and an x above ``most`` the lower end down in the same way: each value is compared with the possible one that
+        fits best.
         """
         with np.errstate(invalid="ignore"):  # an infinite interval has no middle, and stays as it is
             middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
@@ -68,8 +59,7 @@ def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: F
         mechanism: the mechanism of the answers.
         n: number of answers, at least 1.
         estimate: shape (K,) float64, of :func:`aggregator.estimates.debias.debias`.
-        dependence: D, the sampling variance in multiples of the sampling variance of n different devices: float, or
-            float64 of a shape that broadcasts with (K,); at least 0.
+        dependence: D, the sampling variance in multiples of that of n different devices; broadcasts with ``estimate``.
 
     Returns:
         Intervals for n times the shares or means, of the broadcast shape. None if the family's counts have no simple
@@ -97,13 +87,10 @@ def pure_interval(
 ) -> Interval:
     """Return 95 % score intervals for pure protocols: Wilson's intervals if ``dependence`` is 1.
 
-    A random device holds value i with probability f, so its answer supports i with probability λ = q + f(p − q), with
-    p and q the mechanism's probabilities. λ covers noise and sampling. The number of supporting answers is
-    binomial(n, λ) if every answer is from another device (``dependence`` is 1). The interval then contains the true
-    share with these probabilities: 0.93 to 0.97
-    if n ≥ 50 and nλ, n(1 − λ) ≥ 10; 0.91 to 0.985 if n ≥ 20 and nλ, n(1 − λ) ≥ 1; at least 0.82 if n ≥ 2 and nλ or
-    n(1 − λ) is below 1. The interval estimate ∓ 1.96·sd would contain it with probability 0.6 or less in some cases,
-    above all for values without supporting answers.
+    An answer of a random device supports value i of share f with probability λ = q + f(p − q), p and q the mechanism's.
+    With ``dependence`` 1 the interval contains f with probability 0.93 to 0.97 if n ≥ 50 and nλ, n(1 − λ) ≥ 10; 0.91 to
+    0.985 if n ≥ 20 and nλ, n(1 − λ) ≥ 1; else at least 0.82 (n ≥ 2). The estimate ∓ 1.96·sd has 0.6 or less in some
+    cases.
 
     Source: Wilson, JASA 22 (1927), 209-212.
     """
@@ -126,10 +113,8 @@ def histogram_interval(
 def sign_interval(mechanism: CoinMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0) -> Interval:
     """Return score intervals for ``bit``, ``bits`` and ``duchi``, as for a pure protocol.
 
-    Let m be the mean of the devices' numbers, and f = (1 + m)/2. An answer is 1 with probability
-    λ = ½ + m/(2B) = q + f(p − q), where p = ½ + 1/(2B), q = 1 − p, and B is
-    :func:`aggregator.estimates.debias.sign_size`. So f takes the place of the share. The counts are binomial for every
-    distribution of the numbers.
+    With m the mean of the devices' numbers, f = (1 + m)/2 takes the place of the share: an answer is 1 with probability
+    ½ + m/(2B) = q + f(p − q), p = ½ + 1/(2B), q = 1 − p, B :func:`aggregator.estimates.debias.sign_size`.
     """
     size = sign_size(mechanism)
     gain = 1 / (2 * size)
@@ -144,11 +129,10 @@ def score_interval(
 
         V(f) = [φ(f) + D f(1 − f)]/n        φ(f) = φ₀ + f(φ₁ − φ₀), the noise variance of one answer
 
-    The condition is a quadratic inequality in f. For a pure protocol with D = 1, nV(f) = λ(1 − λ)/(p − q)² with
-    λ = q + f(p − q), and the interval is Wilson's interval for λ. The variance is taken at the tested f and not at f̂.
-    So the coverage also holds if f̂ is 0 and few devices answered many times. Outside [0, 1], f(1 − f) is negative and D
-    has no meaning. Therefore the inequality is also solved with D limited to 1 (with D = 0 if the counts are not
-    binomial); the result is the smallest interval that contains both solutions.
+    The condition is a quadratic inequality in f. Because V is taken at the tested f and not at f̂, the coverage also
+    holds if f̂ is 0 and few devices answered many times. Outside [0, 1] D has no meaning: the inequality is also solved
+    with D limited to 1 (to 0 if the counts are not binomial), and the result is the smallest interval with both
+    solutions.
 
     Args:
         share: f̂, the estimated shares, float64 of any shape.
@@ -174,10 +158,11 @@ def _roots(share: Floats, n: float, law: Law, scatter: Floats, z: float) -> Inte
 
 
 def relative_kurtosis(kurtosis: float, noise: Floats, sampling: Floats) -> Floats:
-    """Return the excess kurtosis κ of errors that are noise plus normal sampling error: shape (K,) float64.
+    """Return the excess kurtosis of errors that are noise plus normal sampling error: shape (K,) float64.
 
-    ``kurtosis``: κ₀, excess kurtosis of the noise. ``noise`` and ``sampling``: variances, shape (K,) float64. Noise of
-    infinite variance counts as the whole error.
+        κ = κ₀ (noise/(noise + sampling))²      ``kurtosis``: κ₀; ``noise``, ``sampling``: variances
+
+    Noise of infinite variance counts as the whole error.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.nan_to_num(1 / (1 + sampling / noise))
@@ -187,7 +172,7 @@ def relative_kurtosis(kurtosis: float, noise: Floats, sampling: Floats) -> Float
 def quantile95(kurtosis: Floats) -> Floats:
     """Return the 0.975 quantile of an error in standard deviations: z + (z³ − 3z) κ/24 (Cornish-Fisher), z = 1.96.
 
-    ``kurtosis``: κ, float64 of the result's shape. For Laplace noise the result is 2.17; ln 20/√2 = 2.12 is exact.
+    ``kurtosis`` is κ; for Laplace noise the result is 2.17 (exact: ln 20/√2 = 2.12).
     """
     return Z95 + (Z95**3 - 3 * Z95) * kurtosis / 24
 
@@ -195,11 +180,10 @@ def quantile95(kurtosis: Floats) -> Floats:
 def two_sided_tail(size: float, kurtosis: float) -> float:
     """Return P(|X| > t) for an error X of variance 1 and excess kurtosis κ: one Laplace noise plus normal noise.
 
-    The Laplace noise has the share √(κ/3) of the variance; a κ above 3 counts as 3. The sum of several Laplace noises
-    has lighter tails than this X of equal κ; for such a sum the result is an upper bound at large t. With σ² the
-    variance of the normal noise, b the scale of the Laplace noise and t = ``size`` ≥ 0,
-
         P(X > t) = Φ(−t/σ) + ½ e^{σ²/2b²} [e^{−t/b} Φ(t/σ − σ/b) − e^{t/b} Φ(−t/σ − σ/b)]
+
+    t: ``size`` ≥ 0; σ²: variance of the normal noise; b: scale of the Laplace noise, whose share of the variance is
+    √(κ/3), κ at most 3. For the sum of several Laplace noises it is an upper bound at large t.
     """
     share = sqrt(min(max(kurtosis, 0.0), _LAPLACE) / _LAPLACE)
     if share < _LEAST_SHARE:

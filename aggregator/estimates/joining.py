@@ -1,14 +1,8 @@
 """Join the statistics of several sources on one schema into statistics of one population.
 
-Two campaigns may ask the same questions of two fleets, or of one fleet at two values of ε. The counts alone cannot
-show that both fleets are samples of one population. The analyst declares it, and a test of homogeneity reports the
-evidence against the declaration.
-
-The sources may ask about different features of one schema. Then the statistics of a feature come from the sources that
-asked about it, and the shares of the classes come from all sources together. Campaigns of one series need no
-declaration: their devices are drawn by chance from one fleet, and none answers twice.
-
-Source: decisions 53, 63.
+That all sources are samples of one population is the analyst's declaration, against which a test of homogeneity
+reports the evidence; campaigns of one series need none, as their devices are drawn from one fleet and answer once.
+The sources may ask about different features. Source: decisions 53, 63.
 """
 
 from __future__ import annotations
@@ -36,12 +30,7 @@ from protocol.schema import Schema
 
 
 class Join(NamedTuple):
-    """Joined statistics, and the test whether they may be joined.
-
-    Attributes:
-        statistics: the joined statistics.
-        homogeneity: the test whether the sources look like samples of one population.
-    """
+    """The joined ``statistics``, and the test (``homogeneity``) whether the sources look like samples of one population."""
 
     statistics: Statistics
     homogeneity: Homogeneity
@@ -57,30 +46,20 @@ def join(
 ) -> Join:
     """Combine all estimates of the same shares or means, over several sources, and test homogeneity. For analysts.
 
-        share = Σ_j w_j s_j      w_j ∝ 1/v_j, Σ_j w_j = 1
+        share = Σ_j w_j s_j,  w_j ∝ 1/v_j;   of n·share: noise variance Σ_j a_j² (noise variance of j),
+        devices_scatter n Σ_j w_j² D_j/n_j,   concentration (Σ_j w_j √c_j)², or Σ_j w_j² c_j for disjoint sources
 
-    s_j is source j's estimate of a share or mean, v_j its planned variance. v_j depends only on the mechanism and the
-    number n_j of answers, so the weighted sum is unbiased. If one answer has the same planned variance in all sources,
-    the weights are proportional to n_j, and the weighted sum equals the estimate from added counts.
-    With n = Σ n_j and a_j = n w_j/n_j, the estimate n·share has
-
-        noise variance Σ_j a_j² (noise variance of j),   devices_scatter n Σ_j w_j² D_j/n_j,
-        concentration c = (Σ_j w_j √c_j)²  or  c = Σ_j w_j² c_j
-
-    where D_j is the ``devices_scatter`` of source j and c_j the concentration of its devices' answers
-    (``aggregator.estimates.recurrence``). The first c is an upper bound, for devices that may answer in several
-    sources. The second c is for disjoint sources.
+    s_j: source j's estimate; v_j: its planned variance, which no answer changes; n_j: its answers, n = Σ n_j,
+    a_j = n w_j/n_j; D_j, c_j: its ``devices_scatter`` and concentration (``aggregator.estimates.recurrence``).
 
     Args:
         parts: at least two statistics, each of one source or of joined sources.
-        one_population: the analyst's declaration that all sources are samples of one population. Not needed if all
-            campaigns are of one series.
+        one_population: the analyst's declaration that all sources are samples of one population; not needed for
+            campaigns of one series.
         disjoint: True if no device answered in two sources. Taken as True if all campaigns are of one series.
         fit: how a model is made from the estimates; by default as all campaigns say.
         postprocess: name of a post-processing that replaces those of the campaigns, which may then differ; not
             together with ``fit``. The variance floor is then the largest of the campaigns' floors.
-
-    Returns statistics about all features that a source asked about, in the order of the stated schema, and the test.
 
     Raises:
         InputError: ``population_undeclared``, ``one_population`` is False; ``argument_invalid``, fewer than two
@@ -187,11 +166,7 @@ def _widest(parts: Sequence[Statistics]) -> Schema:
 
 
 def _fits(campaign: Campaign, widest: Schema) -> bool:
-    """Return whether a campaign states the schema ``widest``, or is for nodes and states some of its features.
-
-    Nodes sum every stated feature, so a campaign for nodes states only the features that its nodes have. A campaign
-    for devices states the whole schema, and may ask about less.
-    """
+    """Return whether a campaign states the schema ``widest``, or is for nodes, which sum what they have of it."""
     label, features, projection = _described(campaign.stated)
     all_label, all_features, all_projection = _described(widest)
     if campaign.nodes is None:
@@ -213,10 +188,7 @@ def _described(schema: Schema) -> tuple[object, list[object], object]:
 
 
 def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
-    """Return the statistics with strata renumbered, so that no two of them have a stratum of the same number.
-
-    If ``disjoint``, the sets of devices (``Sample.people``) are renumbered in the same way.
-    """
+    """Return the statistics with strata renumbered to be distinct; if ``disjoint``, sets of devices too."""
     found = []
     strata = people = 0
     for part in parts:
@@ -231,10 +203,7 @@ def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
 
 
 def _shifted(one: QuestionEstimate, strata: int, people: int | None) -> QuestionEstimate:
-    """Return the estimate with ``strata`` added to stratum numbers, and ``people`` to those of device sets.
-
-    If ``people`` is None, every device set gets the number 0.
-    """
+    """Return the estimate with ``strata`` added to stratum numbers, and ``people`` to device sets (None: all 0)."""
 
     def of(sample: Sample) -> Sample:
         own = 0 if people is None else sample.people + people
@@ -254,8 +223,8 @@ def _by_subject(questions: Iterable[QuestionEstimate]) -> dict[Subject, list[Que
 def of_one_form(parts: Sequence[Statistics]) -> list[Statistics]:
     """Return the statistics with all questions about moments in one form, so that a join finds equal questions.
 
-    A question may be about a number in one class, about a number in all classes, or about all numbers. If ``parts``,
-    which must be on one schema, have several of these forms, each question becomes one per number and class.
+    If ``parts``, of one schema, ask about a number in one class, in all classes, or about all numbers in different
+    ways, each such question becomes one per number and class.
     """
     forms = {
         (one.subject.kind, one.subject.of_class is None)
@@ -305,9 +274,7 @@ def _of_one_number(one: QuestionEstimate, place: int, feature: int, of_class: in
 def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:
     """Return one estimate from several estimates of the same shares or means, by the formulas of :func:`join`.
 
-    Args:
-        given: at least one estimate. Estimates without answers are left out, unless no estimate has answers.
-        disjoint: True if no device answered for two of the estimates.
+    Estimates without answers are left out, unless none has any. ``disjoint``: no device answered for two of them.
 
     Raises:
         InputError: ``not_joinable``: a mechanism states no variance.
@@ -347,12 +314,11 @@ def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> Que
 
 
 class _Mix(NamedTuple):
-    """How the estimates of several sources are added, by the formulas of :func:`join`.
+    """How the estimates of several sources are added; the letters are those of :func:`join`.
 
     Attributes:
         n: number of answers of all sources.
-        weights: w_j, the weight of source j's share or mean.
-        factors: a_j = n w_j/n_j, the factor of source j's estimate, with n_j its answers; 1 if ``by_number``.
+        weights, factors: w_j, and a_j (1 if ``by_number``).
         per_answer: a_j² n_j/n, the factor of source j's noise variance of one answer.
         by_number: whether the weights are proportional to n_j; the sum is then the estimate from added counts.
     """
@@ -428,10 +394,7 @@ def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) ->
 
 
 def _kurtosis(parts: Sequence[QuestionEstimate], factors: Sequence[float]) -> float:
-    """Return the excess kurtosis of the joined noise, Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)², the largest of the K entries.
-
-    a_j (``factors``), v_j and κ_j: factor, noise variance and excess kurtosis of source j.
-    """
+    """Return the excess kurtosis of the joined noise, Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)², the largest of K; a_j: ``factors``."""
     if not any(one.kurtosis for one in parts):
         return 0.0
     pairs = list(zip(parts, factors, strict=True))
@@ -454,8 +417,8 @@ def of_features(statistics: Statistics, names: Collection[str]) -> Statistics:
     Questions about other features still count in the estimated shares of the classes.
 
     Raises:
-        InputError: ``ask_invalid``: no name is given, or the statistics have no feature of that name;
-            ``not_fittable``: a question is about several features at once.
+        InputError: ``ask_invalid``: no name, or one that the statistics do not have; ``not_fittable``: a question is
+            about several features at once.
     """
     observed = [feature.name for feature in statistics.schema.observed]
     unknown = sorted(set(names) - set(observed))

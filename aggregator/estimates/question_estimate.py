@@ -22,13 +22,10 @@ from protocol.questions import MOMENT, MOMENTS, SQUARE, Subject
 class Sample(NamedTuple):
     """All answers to one stratum, a group of questions of which a device is asked one in each period.
 
-    The answers to one question of the stratum are a part of them, drawn without replacement.
-
     Attributes:
-        people: index of the set of devices: samples with equal indices are from the same devices, samples with
-            different indices share no device.
-        stratum: index of the stratum. If every record answers every question, each question has its own stratum.
-        answers: N, the number of answers to all questions of the stratum.
+        people: index of the set of devices; samples with different indices share no device.
+        stratum: index of the stratum. If every record answers every question, each question has its own.
+        answers: N, the number of answers to all questions of the stratum; those to one are drawn without replacement.
         concentration: c = ΣT²/(ΣT)², T the number of answers of each device; 1/N if N devices answered once.
     """
 
@@ -64,22 +61,14 @@ class Vote(NamedTuple):
 
     @property
     def planned_variance(self) -> float:
-        """Variance of a class's estimated share, computed as if all classes had equal shares.
-
-        It depends on the mechanism and the number of answers, and not on any answer.
-        """
+        """Variance of a class's estimated share at equal shares of all classes; no answer changes it."""
         equal = 1 / len(self.share)
         noise = self.n * float(self.law.at(np.array(equal)))
         return noise / self.n**2 + equal * (1 - equal) / self.n
 
 
 class Right(NamedTuple):
-    """Estimated share of a model's right predictions, from a question that evaluates models (``outcome``, ``right``).
-
-    Attributes:
-        share: share of right predictions, unbiased; may be negative.
-        law: noise variance of one answer as a function of that share.
-    """
+    """Estimated ``share`` of a model's right predictions, unbiased; ``law``: noise variance of one answer at that share."""
 
     share: float
     law: Law
@@ -89,9 +78,8 @@ class Right(NamedTuple):
 class QuestionEstimate:
     """Estimates of one question, in reports (or records): n times a share or mean.
 
-    Each estimate has two variances and two intervals. Those named ``devices_…`` are about the devices that answered,
-    each weighted by its number of answers. The others are about the population of the devices; they also cover the
-    chance of which devices take part.
+    What is named ``devices_…`` is about the devices that answered, each weighted by its number of answers. The others
+    are about the population of the devices; they also cover the chance of which devices take part.
 
     Attributes:
         subject: what the question asks: a kind, and a feature, power and class if it has them.
@@ -100,12 +88,11 @@ class QuestionEstimate:
         noise_variance: shape (K,) float64, variance of the noise, given the asked devices. Infinite if n = 0.
         spread: shape (K,) float64, s², the variance of the true value between devices: f(1 − f) for a share f, with
             the estimated share clipped to [0, 1].
-        devices_scatter: sampling variance for the devices that answered, in multiples of n·s².
-        scatter: sampling variance for the population, in multiples of n·s²; 1 if n different devices were asked.
-        interval: 95 % intervals for n times the population's shares or means; without finite ends if n = 0.
-        devices_interval: 95 % intervals for the devices that answered.
-        planned_variance: variance of a share or mean, assuming equal shares or uniform numbers. It does not depend
-            on any answer. Infinite if n = 0, or if the mechanism states no variance.
+        devices_scatter, scatter: sampling variance, in multiples of n·s²; ``scatter`` is 1 if n different devices were
+            asked.
+        interval, devices_interval: 95 % intervals for n times the shares or means; without finite ends if n = 0.
+        planned_variance: variance of a share or mean at equal shares or uniform numbers, which no answer changes.
+            Infinite if n = 0, or if the mechanism states no variance.
         law: noise variance of one answer as a linear function of (x − least)/(1 − least), where x is a share or mean
             and least its smallest possible value; None if the variance is not linear.
         pairs: noise covariances of one answer's estimates of two values; None if they are not known.
@@ -115,8 +102,8 @@ class QuestionEstimate:
             if they are not known.
         classes: estimated shares of the classes, one vote per source with answers; empty if the question is not
             about classes, or if the mechanism has no estimator for groups of values.
-        right: for an ``outcome`` or ``right`` question, the share of right predictions; None for other questions, if
-            n = 0, or if the mechanism has no estimator for groups of values.
+        right: for an ``outcome`` or ``right`` question with answers, the share of right predictions, if the mechanism
+            has an estimator for groups of values; else None.
         kurtosis: excess kurtosis of the noise: 0 for the noise of many answers, 3 for one Laplace noise.
         has_interval: False if no interval may be stated (:meth:`without_interval`); then no interval has finite ends,
             and the variances are estimates for fits only.
@@ -153,8 +140,7 @@ class QuestionEstimate:
     def with_intervals(self) -> QuestionEstimate:
         """Return the same estimates with the 95 % intervals that follow from ``law`` and the scatters.
 
-        They are score intervals if there is a law, else the estimate ∓ z standard deviations. z = 1.96 for normal
-        noise, and more for noise of heavy tails.
+        Without a law they are the estimate ∓ z standard deviations: z = 1.96, or more for noise of heavy tails.
         """
         return replace(
             self, interval=self._interval(self.scatter), devices_interval=self._interval(self.devices_scatter)
@@ -182,10 +168,7 @@ class QuestionEstimate:
 
     @property
     def possible(self) -> tuple[float, float]:
-        """Smallest and largest possible true value of an estimate, to which shown intervals are cut.
-
-        If the number of records is noisy, there is no largest value: a true count may well be larger than it.
-        """
+        """Smallest and largest true value, to which shown intervals are cut; no largest if ``n`` is noisy."""
         if self.noisy_n is None:
             return self.least * self.n, self.n
         return 0.0 if self.least == 0 else -inf, inf
@@ -212,10 +195,7 @@ class QuestionEstimate:
 
     @property
     def devices_variance(self) -> Floats:
-        """Shape (K,) float64: variance of ``estimate`` for the devices that answered.
-
-        The noise variance plus the variance from the random choice of the answers that are about this question.
-        """
+        """Variance of ``estimate`` for the devices that answered, of noise and the choice of question: (K,)."""
         return np.asarray(self.noise_variance + self.n * self.spread * self.devices_scatter)
 
     @property
@@ -245,18 +225,14 @@ def is_share(subject: Subject) -> bool:
 
 
 def is_stretched(subject: Subject) -> bool:
-    """Return whether devices perturb 2v − S in place of the value v, as they do with the square v of a single number.
-
-    S is :data:`protocol.SCALE`. A square v is in [0, S], so 2v − S uses the mechanism's whole range [−S, S].
-    """
+    """Return whether devices perturb 2v − S in place of v in [0, S], as they do with a single square."""
     return subject.of_class is not None and subject.power == SQUARE
 
 
 def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> Floats:
     """Return s² of numbers in [``least``, 1] over the largest s² possible at their mean: shape (K,), in [0, 1].
 
-    ``n``: number of answers, at least 1. ``estimate``: shape (K,) float64, n times the means. ``spread``: shape (K,),
-    s², the variance of the true numbers between devices.
+    ``estimate``, shape (K,), is n ≥ 1 times the means; ``spread`` is s², the variance of the true numbers.
     """
     mean = estimate / n
     room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
@@ -273,11 +249,9 @@ class Pool(NamedTuple):
         share: shape (k,) float64, unbiased.
         answers: number of combined answers.
         noise: noise variance as a function of the share.
-        chosen: part of the scatter from the random choice of the answers to each question.
-        people: part of the scatter from the random choice of the devices.
+        chosen, people: parts of the scatter from the random choice of the answers to each question, and of the devices.
         by_sample: all answers to a stratum → sum of the weights of its questions.
-        is_counted: False if a number of answers is a noisy sum. The noise of that sum is in every share, so intervals
-            are for the ratios of the shares to their sum.
+        is_counted: False if a number of answers is a noisy sum; intervals are then for ratios of shares to their sum.
     """
 
     share: Floats
@@ -299,10 +273,7 @@ class Pool(NamedTuple):
         return self.chosen + self.people
 
     def interval(self, scatter: float, z: float = Z95) -> Interval:
-        """Return intervals of shape (k,) float64; ``scatter``: that of one of the two populations; ``z``: quantile.
-
-        They are score intervals; if ``is_counted`` is False, Fieller's intervals in [0, 1] for the ratios to the sum.
-        """
+        """Return intervals, (k,), for the population with this ``scatter``; for ratios to the sum if n is noisy."""
         if not self.is_counted:
             one = np.ones_like(self.share)
             variance = cell_variance(one, 1.0, self.noise, Pairs(0.0, 0.0), len(self.share), scatter)
@@ -318,10 +289,7 @@ class Pool(NamedTuple):
 
 
 class VoteSums:
-    """Sums over votes on the shares of the classes, which are combined with or without the votes of one question.
-
-    ``votes``: at least one.
-    """
+    """Sums over at least one vote on the shares of the classes, combined with or without those of one question."""
 
     def __init__(self, votes: Sequence[Vote]) -> None:
         self._number = len(votes)
@@ -329,15 +297,12 @@ class VoteSums:
         self._is_counted = all(vote.is_counted for vote in votes)
 
     def pool(self, without: Sequence[Vote] = ()) -> Pool | None:
-        """Combine the votes by inverse variance (formulas: :func:`aggregator.estimates.class_shares.class_shares`).
-
-        With w_j the weight and n_j the answers of question j, W_s the sum of the weights, N_s the answers and c_s the
-        concentration of stratum s, and d a set of devices:
+        """Combine the votes but those of ``without`` (:func:`aggregator.estimates.class_shares.class_shares` has the formulas).
 
             chosen = Σ_j w_j²/n_j − Σ_s W_s²/N_s     answers to a question are drawn from a stratum without replacement
             people = Σ_d (Σ_{s of d} W_s √c_s)²      devices may answer in several strata and periods
 
-        ``without``: those of the votes to leave out. Return None if no vote is left.
+        Return None if no vote is left.
         """
         if len(without) == self._number:
             return None

@@ -1,25 +1,7 @@
 """95 % intervals for ratios of estimates, by Fieller's theorem with the variance of the tested ratio.
 
-A ratio ρ = x/y of two true values has the linear form L(ρ) = x̂ − ρ ŷ with mean 0, where x̂ and ŷ are unbiased. The
-confidence set contains every ρ that a test at level 5 % does not reject:
-
-    {ρ in [least, most] : L(ρ)²/V(ρ) ≤ z² + m}        V(ρ) = v₀ + v₁ ρ + v₂ ρ², the variance of L(ρ) if ρ is true
-
-z is 1.96. m is 0 if x̂/ŷ is possible; else it is the smaller of the values of L²/V at ρ = least and at ρ = most. With
-m = 0 throughout, an estimate far out of the possible range would leave a single point, least or most, or nothing: "0
-to 0" looks certain where the reports only do not fit. With m, every ρ is compared with the possible ρ that fits best.
-The set contains the one with m = 0, so it covers at least as often. V includes the covariance of x̂ and ŷ. The
-condition is a quadratic inequality, so the set is found in closed form. If ŷ does not differ significantly from 0, the
-set on the whole line is unbounded (Fieller's theorem). It is clipped to the possible ratios [least, most]:
-
-    both ends belong to the set       nothing is excluded, or only a middle part: the ratio is *not determined*
-    one end belongs to the set        one-sided interval from this end
-    neither end belongs to the set    the interval between the two roots; without variance the end with the smaller L²
-
-The set contains the true ratio as often as the test accepts it, also if ŷ is small or negative, because nothing is
-divided by ŷ.
-
-Source: Fieller, J. Roy. Stat. Soc. B 16 (1954), 175-185; docs/math.md, section 1; decision 57.
+Nothing is divided by an estimate, so the set holds the true ratio as often as stated, also if the divisor is small or
+negative. Source: Fieller, J. Roy. Stat. Soc. B 16 (1954), 175-185; docs/math.md, section 1; decision 57.
 """
 
 from __future__ import annotations
@@ -37,11 +19,9 @@ Mask = NDArray[np.bool_]
 
 
 class Ratio(NamedTuple):
-    """Intervals for ratios: arrays of one common shape.
+    """Intervals for ratios: ``low`` and ``high``, clipped to the possible ratios; the widest if not determined.
 
-    Attributes:
-        low, high: float64, ends of the sets, clipped to the possible ratios; the widest possible if not determined.
-        determined: bool, whether the set excludes a possible ratio at either end.
+    ``determined`` says whether the set excludes a possible ratio at either end.
     """
 
     low: Floats
@@ -62,14 +42,10 @@ class Variance(NamedTuple):
 
 
 class Others(NamedTuple):
-    """Variances of a column's share y as estimated by all questions but the one whose table has the column.
+    """Variances of a class's share y (a column of a feature's table) as estimated by all other questions.
 
-    A column is a class in a table of a feature's values and the classes.
-
-    Attributes:
-        noise: noise variance of that estimate, float64 of the shape of y.
-        scatter: its sampling variance, in multiples of y(1 − y).
-        joint: its sampling covariance with the estimate by the table's own question, in multiples of y(1 − y).
+    ``noise`` is the noise variance of that estimate, ``scatter`` its sampling variance, ``joint`` its sampling
+    covariance with the estimate by the table's own question, both in multiples of y(1 − y).
     """
 
     noise: Floats | float
@@ -97,14 +73,11 @@ def cell_variance(
         V(ρ) = [φ₀ W₂ + γ₀ (W₁² − W₂) + κ M₂ + 2 (γ₁ − γ₀) W₁ M₁ + D (M₂ − M₁²)]/n + (1 − β)² ρ² [ν + y(1 − y)(S − 2J)]
         κ = φ₁ − φ₀ − 2(γ₁ − γ₀)   W₁ = 1 − sβρ   W₂ = 1 − 2βρ + sβ²ρ²   M₁ = (1 − β) yρ   M₂ = yρ − β(2 − β) yρ²
 
-    x̂ − ρ ŷ is a sum over the column's cells with the weights 1 − βρ for the cell and −βρ for the others, minus a
-    multiple of the share by other questions. W₁ is the sum of the weights and W₂ the sum of their squares. M₁ and M₂
-    are the mean and the mean square of the weight of what a device holds, if ρ is true. φ₀, φ₁ are the law's variances,
-    γ₀, γ₁ the covariances, and y is the column's share. ν, S and J are the noise, scatter and joint scatter of
-    ``others``.
+    W₁, W₂ are sum and sum of squares of the cells' weights, M₁, M₂ mean and mean square of the weight of what a device
+    holds; φ₀, φ₁ the law's variances, γ₀, γ₁ the covariances; ν, S, J noise, scatter and joint of ``others``.
 
     Args:
-        share: y, float64 of any shape; clipped to [0, 1].
+        share: y, the column's share, float64 of any shape; clipped to [0, 1].
         n: number of answers, at least 1; float, or float64 of a shape that broadcasts with ``share``.
         law, pairs: noise of one answer.
         members: s, number of cells in the column.
@@ -130,8 +103,7 @@ def cell_variance(
 def own_weight(variance: Callable[[float], Variance]) -> float:
     """Return β of :func:`cell_variance` in [0, 1] with the smallest variance at ρ = 1/2, the middle ratio.
 
-    ``variance``: from β to V, for one column; V(1/2) is a parabola in β. It must be computed at shares that do not
-    depend on the answers: then β does not depend on them either, and ŷ stays unbiased.
+    ``variance``: from β to V, for one column, at shares that do not depend on the answers; so ŷ stays unbiased.
     """
     at = [float(variance(own).at(0.5).max()) for own in (0.0, 0.5, 1.0)]
     bend = 2 * (at[0] - 2 * at[1] + at[2])
@@ -148,15 +120,19 @@ def ratio_interval(
     most: float = 1.0,
     z: Floats | float = Z95,
 ) -> Ratio:
-    """Return Fieller's set for x/y, clipped to [``least``, ``most``], as this module describes it.
+    """Return the ratios ρ in [``least``, ``most``] that a test does not reject, from estimates x̂ and ŷ.
+
+        (x̂ − ρ ŷ)²/V(ρ) ≤ z² + m,   V(ρ) = v₀ + v₁ ρ + v₂ ρ², the variance of x̂ − ρ ŷ if ρ is true
+
+    m is 0 if x̂/ŷ is possible, else the smaller of the left side at ρ = least and ρ = most: without it, an impossible
+    estimate would leave one point, "0 to 0", which looks certain where the reports only do not fit. The ratio is not
+    determined if both ends belong to the set; if one does, the interval is one-sided.
 
     Args:
-        numerator, denominator: x̂ and ŷ, float64 of shapes that broadcast.
+        numerator, denominator: x̂ and ŷ, float64 of shapes that broadcast to the result's.
         variance: V(ρ), correct for every possible ratio.
         least, most: range of the possible ratios.
         z: quantile of the level, in standard deviations; float64 of a shape that broadcasts.
-
-    The result has the broadcast shape.
     """
     numerator, denominator = np.broadcast_arrays(numerator, denominator)
     k = z**2 + _least_misfit(numerator, denominator, variance, least, most)
@@ -180,10 +156,7 @@ def ratio_interval(
 
 
 def _least_misfit(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Floats:
-    """Return m of this module: the squared distance of the best possible ratio from the estimates, over its variance.
-
-    m is 0 where the variance at both ends is 0.
-    """
+    """Return m of :func:`ratio_interval`; 0 where the variance at both ends is 0."""
     ends = [numerator - end * denominator for end in (least, most)]
     is_outside = ends[0] * ends[1] > 0  # L has one sign from least to most, so no possible ratio fits exactly
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -205,10 +178,9 @@ def _roots(square: Floats, linear: Floats, constant: Floats) -> tuple[Floats, Fl
 
 
 def _is_nearer(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Mask:
-    """Return whether this module's L²/V at ``least`` is at most that at ``most``: bool of the broadcast shape.
+    """Return whether (x̂ − ρ ŷ)²/V is at most as large at ``least`` as at ``most``; without variance (x̂ − ρ ŷ)² alone.
 
-    The products L²(least)·V(most) and L²(most)·V(least) are compared, since a quotient by a variance of 0 overflows.
-    If both variances are 0, L² alone is compared.
+    Products are compared, since a quotient by a variance of 0 overflows.
     """
     squares = [(numerator - end * denominator) ** 2 for end in (least, most)]
     scales = [np.maximum(variance.at(end), 0) for end in (least, most)]

@@ -1,23 +1,8 @@
 """Devices with several answers: the effect of repeated answers on the variance of an estimate.
 
-A stratum is a group of questions of which a device is asked one in each period. Device i answers a stratum in T_i
-periods, and its record stays the same. The T_i answers are about one person, not about T_i people. With N = ΣT_i
-answers to the stratum, n of them to one question, π = n/N, φ the variance of one answer's noise and s² the variance of
-the true values between devices (f(1 − f) for a share f), the variance of an estimate n·f is
-
-    for the devices that answered, weighted by answers  V = nφ + n(1 − π)s²
-    for the population of the devices                   V + n² s² c,   c = ΣT_i²/(ΣT_i)²
-
-The answers to one question are a sample of n among N without replacement. c is the *concentration* of the answers.
-T_i = 1 gives c = 1/N and the variance n(φ + s²) of n different people.
-
-Ids do not link the reports of one device, so T_i is unknown without the fleet's secrets. The number N_t of devices in
-each period t gives an upper bound, because the periods s and t share at most min(N_s, N_t) devices. With N_(k) the
-numbers N_t in falling order:
-
-    ΣT_i² = Σ_{s,t} |devices of both s and t| ≤ Σ_{s,t} min(N_s, N_t) = Σ_k (2k − 1)·N_(k)
-
-Source: docs/math.md, section 1; decision 40.
+Device i answers a stratum (questions of which it is asked one in each period) T_i times about one record. Then
+n²s²·c is added to an estimate's variance: n answers to the question, s² the variance of the true values between devices,
+c = ΣT_i²/(ΣT_i)² the *concentration* of the answers. Source: docs/math.md, section 1 ("Two populations"); decision 40.
 """
 
 from __future__ import annotations
@@ -48,8 +33,7 @@ class Recurrence(NamedTuple):
     Attributes:
         basis: :data:`ONCE` (one period, a series, or several periods treated as one), :data:`KNOWN` or :data:`BOUND`.
         answers: per stratum, the number N of answers to its questions.
-        concentration: per stratum, c = ΣT²/(ΣT)² over its devices, with T the number of answers of one device, or an
-            upper bound of c; 0 for a stratum without answers.
+        concentration: per stratum, the concentration c of its answers or an upper bound of c; 0 without answers.
     """
 
     basis: str
@@ -64,8 +48,8 @@ class Recurrence(NamedTuple):
     def to_json(self) -> dict[str, object]:
         """Return who each of the two intervals is about, and the assumptions, for programs.
 
-        ``answers`` has the number of answers to every stratum. ``effective_devices`` has the number of devices that
-        would have the same concentration if each gave equally many answers; 0 without answers.
+        ``answers`` counts the answers to every stratum. ``effective_devices`` is the number of devices of equally many
+        answers that have the same concentration; 0 without answers.
         """
         return {
             "devices": DEVICES,
@@ -78,19 +62,17 @@ class Recurrence(NamedTuple):
 
 
 def once(campaign: Campaign, tally: Tally) -> Recurrence:
-    """Return the recurrence under the assumption that every answer to a stratum is from another device.
-
-    This is right for reports of one period, and for a campaign of a series.
-    """
+    """Return the recurrence if every answer to a stratum is from another device, as in one period or a series."""
     answers = answers_by_stratum(campaign, tally)
     return Recurrence(ONCE, answers, tuple(1 / number if number else 0.0 for number in answers))
 
 
 def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
-    """Return the largest recurrence that ``turnout``, the number of devices in each period, allows.
+    """Return the largest recurrence that ``turnout``, the number N_t of devices in each period t, allows.
 
-    Return :func:`once`, which is exact, for one period, and for a campaign of a series, in which an honest device
-    answers once.
+        ΣT_i² ≤ Σ_{s,t} min(N_s, N_t) = Σ_k (2k − 1)·N_(k)      N_(k): the N_t in falling order
+
+    For one period and for a campaign of a series it is :func:`once`, which is exact.
     """
     if campaign.series is not None or len(np.unique(turnout.period)) <= 1:
         return once(campaign, tally)
@@ -103,11 +85,7 @@ def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
 
 
 def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...]) -> Recurrence:
-    """Return the exact recurrence.
-
-    ``tally``: the counts of the answers. ``squares``: for every stratum ΣT² over its devices, with T the number of
-    answers of one device, computed with the fleet's secrets.
-    """
+    """Return the exact recurrence; ``squares``: for every stratum ΣT_i², computed with the fleet's secrets."""
     answers = answers_by_stratum(campaign, tally)
     pairs = zip(squares, answers, strict=True)
     return Recurrence(KNOWN, answers, tuple(square / number**2 if number else 0.0 for square, number in pairs))

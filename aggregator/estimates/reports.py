@@ -196,9 +196,8 @@ def estimate(
 def with_answers(statistics: Statistics, added: Sequence[tuple[int, Sequence[int]]]) -> Statistics:
     """Return the statistics with a few further answers; only their questions are estimated again, without intervals.
 
-    The numbers of answers to whole strata, on which only variances depend, stay as they are. ``added`` has for each
-    further answer the index of its question and what it adds to each of the question's counts. ``statistics`` must
-    have one source, of reports.
+    ``added`` has for each answer the index of its question and what it adds to the question's counts. ``statistics``
+    have one source, of reports. The numbers of answers to whole strata, which only variances need, stay as they are.
     """
     source = statistics.source
     assert isinstance(source, Reports)
@@ -263,9 +262,8 @@ def _votes(question: Question, n: int, counts: Sequence[int], sample: Sample, cl
 def _right(question: Question, n: int, counts: Sequence[int], classes: int) -> Right | None:
     """Return the share of right predictions; None if the mechanism has no estimator for it.
 
-    In a ``right`` question it is the share of the value 1. An ``outcome`` question has the values true·k + predicted,
-    with k classes. They are put into k groups of k values by (predicted − true) mod k; group 0 has the right
-    predictions.
+    The values true·k + predicted of an ``outcome`` question are put into k groups by (predicted − true) mod k; group 0
+    is right. In a ``right`` question the value 1 is.
     """
     mechanism = question.mechanism
     if question.kind == RIGHT:
@@ -326,11 +324,7 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema, *, with_inter
 def _intervals(
     question: Question, n: int, estimate: Floats, noise: Floats, spread: Floats, scatters: tuple[float, float]
 ) -> tuple[Interval, Interval]:
-    """Return 95 % intervals with ends of shape (K,) float64, for each of the two ``scatters``.
-
-    If the distribution of the counts is known (``aggregator.estimates.intervals``), the intervals follow it, and reach
-    further towards the middle of the range than away from it. Else they are the estimate ± 1.96 standard deviations.
-    """
+    """Return 95 % intervals, by the law of the counts if it is known, for each of the two ``scatters``: (K,) each."""
     found = None
     if n:
         stretched = is_stretched(question.subject)
@@ -347,10 +341,7 @@ def _intervals(
 
 
 def _law(mechanism: Mechanism) -> Law | None:
-    """Return the noise variance of one answer as a linear function of a share; None if it is not linear.
-
-    For mechanisms that answer one bit about a number, (1 + m)/2 takes the place of the share, with m the mean.
-    """
+    """Return the noise variance of one answer as a linear function of a share (of (1 + mean)/2 for one bit), or None."""
     if isinstance(mechanism, CoinMechanism):
         gain = 1 / (2 * sign_size(mechanism))
         return Law.pure(1 / 2 + gain, 1 / 2 - gain)
@@ -362,9 +353,8 @@ def planned_variance(question: Question, n: int, classes: int) -> float:
 
         share: [φ(1/K) + (1/K)(1 − 1/K)]/n      mean of a number: [φ(0) + 1/(3k)]/n
 
-    φ(x) is the noise variance of one answer at the true share or number x, K the number of values and k = ``classes``.
-    The formulas assume equal shares of all values, or uniform numbers in classes of equal size. The result is infinite
-    if n = 0, or if the mechanism states no variance.
+    φ(x): noise variance of one answer at the true share or number x; K: number of values; k: ``classes``. All shares
+    are taken as equal, numbers as uniform. Infinite if n = 0, or if the mechanism states no variance.
     """
     if not n:
         return inf
@@ -380,8 +370,5 @@ def planned_variance(question: Question, n: int, classes: int) -> float:
 
 @lru_cache(maxsize=64)
 def _noise_at_zero(mechanism: Mechanism) -> float:
-    """Return the noise variance of one answer about the number 0; infinite if the mechanism states none.
-
-    The results are cached: fractions are slow, and the questions of a campaign share few mechanisms.
-    """
+    """Return the noise variance of one answer about the number 0, or infinity; cached, since fractions are slow."""
     return float(mechanism.variance(0)) / SCALE**2 if isinstance(mechanism, NumericMechanism) else inf

@@ -38,7 +38,7 @@ def newest_origin(sources: Sequence[Source]) -> Origin:
 
 
 def newest_campaign(sources: Sequence[Source]) -> Campaign:
-    """Return the campaign that was issued last; if several were issued in the same second, that with the largest id.
+    """Return the campaign that was issued last, of several with one date that with the largest id.
 
     Raises:
         InputError: ``no_campaign``: one of the sources is a curator.
@@ -48,11 +48,7 @@ def newest_campaign(sources: Sequence[Source]) -> Campaign:
 
 
 def campaign_of(source: Source) -> Campaign:
-    """Return the campaign of a source.
-
-    Raises:
-        InputError: ``no_campaign``: the source is a curator, whose statistics come from no campaign.
-    """
+    """Return the campaign of a source, or raise ``no_campaign`` (``InputError``) for a curator."""
     if source.campaign is None:
         raise InputError("no_campaign", "these statistics are a curator's; no campaign asked for them")
     return source.campaign
@@ -61,8 +57,7 @@ def campaign_of(source: Source) -> Campaign:
 def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
     """Return one source's entries in a model's card for several sources together.
 
-    Counts and maps of counts are added, and lists are united. Any other entry is kept if all sources that have it
-    agree; else it is one text with the different values, separated by semicolons.
+    Counts are added, lists united. Other entries are kept if all sources agree; else their different values are joined.
     """
     cards = [source.card() for source in sources]
     found: dict[str, Any] = {}
@@ -84,8 +79,6 @@ def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
 
 class Source(ABC):
     """Base class: where statistics come from, with the counts and facts that commands print and models state.
-
-    A fit uses only :attr:`reports`. The expected accuracy also uses :attr:`statistics_id`, as a random seed.
 
     Attributes:
         campaign: the campaign of the questions; None for a curator's records.
@@ -131,24 +124,15 @@ class Source(ABC):
     @property
     @abstractmethod
     def statistics_id(self) -> bytes:
-        """A digest of the counts, 32 bytes, by which a model names its statistics.
-
-        A curator's digest is of the noisy counts, never of exact ones.
-        """
+        """A digest of the (for a curator: noisy) counts, 32 bytes, by which a model names its statistics."""
 
     @abstractmethod
     def counts(self, question: int) -> list[int]:
-        """Return the integer counts behind the estimates of one question; ``question``: its index in the statistics.
-
-        A curator's counts are noisy.
-        """
+        """Return the integer counts (for a curator: noisy) behind the estimates of the question of this index."""
 
     @abstractmethod
     def populations(self) -> dict[str, Any]:
-        """Return texts on the two intervals of an estimate: who each is about, and what the second one assumes.
-
-        Keys: ``devices`` (those that answered), ``population`` (that they are drawn from) and ``assumes``.
-        """
+        """Return texts: who the intervals are about (``devices``, ``population``), and what the second ``assumes``."""
 
     @abstractmethod
     def facts(self) -> dict[str, int]:
@@ -163,11 +147,7 @@ class Source(ABC):
         """Return all facts about the source for programs, including the campaign's id and the digest."""
 
     def check_publishable(self) -> None:
-        """Raise an error if :attr:`batch` is below the smallest number that the campaign or terms allow to publish.
-
-        Raises:
-            PolicyError: ``batch_too_small``.
-        """
+        """Raise ``batch_too_small`` (``PolicyError``) if :attr:`batch` is below what may be published."""
         needed = self.origin.min_batch_size
         if self.batch < needed:
             raise PolicyError(

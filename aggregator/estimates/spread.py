@@ -1,19 +1,7 @@
 """Estimate the variance s² of the devices' true numbers, which the answers to a question about moments do not show.
 
-The answers to a question about a number show its noise and the scatter of the numbers together, or (``laplace``) the
-noise alone. The estimates of the campaign's other questions separate the two. Let x be the number in [−1, 1], y the
-class of the record, p the share of devices with y = c that have the number, and m₁ and m₂ the estimated means of
-x·[y = c] and x²·[y = c]. Then
-
-    s² of x·[y = c]    m₂ − m₁²                   m₂ clipped to [m₁²/p, p], its possible range
-    s² of x²·[y = c]   p·E z⁴ − m₂²,              p·E z⁴ clipped to [m₂²/p, m₂]
-
-where p·E z⁴ is the mean of the beta distribution's fourth moment, with weight 9/10, and of its largest possible value
-m₂, with weight 1/10. The beta distribution is the one on [−1, 1] with the class's mean m₁/p and variance
-m₂/p − (m₁/p)². Only the fourth moment is assumed and not estimated. The largest value has a weight because numbers are
-clipped to [−1, 1]: numbers at the ends raise the fourth moment above that of a smooth distribution.
-
-Source: docs/math.md, section 2; decision 41.
+In: estimates of all questions of a campaign. Out: s² of every number and of its square, in every class. Only the fourth
+moment is assumed and not estimated. Source: docs/math.md, section 2; decision 41.
 """
 
 from __future__ import annotations
@@ -44,8 +32,7 @@ class SubjectEstimate(NamedTuple):
 def moments(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema, power: int) -> Floats:
     """Return the estimated means of x^power·[y = c] for every number x in [−1, 1] and class c; y: the record's class.
 
-    Only estimates about moments of this ``power`` (1 or 2) are used. The result has the shape (numbers, k) float64: a
-    row per numeric observed feature, a column per class; NaN without answers.
+    ``power``: 1 or 2. Shape (numbers, k) float64, a row per numeric observed feature; NaN without answers.
     """
     totals, asked = _totals(found, schema, power)
     with np.errstate(invalid="ignore"):
@@ -91,10 +78,7 @@ def _totals(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema,
 
 
 class Spreads(NamedTuple):
-    """Variances between devices, for every number x and each of k classes c: shape (numbers, k) float64 each.
-
-    ``of_number`` is about x·[y = c], ``of_square`` about x²·[y = c], with y the class of the device's record.
-    """
+    """Variances between devices, (numbers, k) each: of x·[y = c] and x²·[y = c], x a number, y the record's class."""
 
     of_number: Floats
     of_square: Floats
@@ -113,14 +97,15 @@ class Spreads(NamedTuple):
 def spreads(found: Iterable[SubjectEstimate], schema: Schema, class_share: Floats) -> Spreads:
     """Return the variance s² between devices of all moments of a campaign, computed from all its estimates.
 
-    Args:
-        found: estimates of all questions, also of the questions about the presence of a number.
-        schema: the campaign's schema.
-        class_share: shape (k,) float64, the classes' estimated shares. They bound p, the share of devices of a class
-            that have the number, and replace it for a number whose presence is not asked.
+        s² of x·[y = c]    m₂ − m₁²                   m₂ clipped to [m₁²/p, p], its possible range
+        s² of x²·[y = c]   p·E z⁴ − m₂²,              p·E z⁴ clipped to [m₂²/p, m₂]
 
-    Returns:
-        s² of every number and class. A missing mean m₁ counts as 0, a missing mean square m₂ as p, its largest value.
+    m₁, m₂: estimated means of x·[y = c] and x²·[y = c] (0 and p if missing); p: share of devices of class c that have
+    the number; p·E z⁴: 9/10 of the fourth moment of the beta distribution on [−1, 1] with the class's mean and
+    variance, and 1/10 of its largest value m₂, since numbers are clipped.
+
+    ``found``: estimates of all questions. ``class_share``: shape (k,), bounds p and replaces it where presence is not
+    asked.
     """
     found = tuple(found)
     there = np.tile(np.clip(class_share, _LEAST, 1), (len(schema.numeric), 1))

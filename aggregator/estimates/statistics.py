@@ -1,10 +1,7 @@
 """The common form of all statistics: unbiased estimates with variances, the same for every kind of source.
 
-:mod:`aggregator.estimates.reports` makes statistics from tallies of reports, :mod:`aggregator.estimates.sums` from
-noisy sums. Models, planning and publishing read only :class:`Statistics`.
-
-Source: docs/math.md, section 1; decision 52. Estimates may be negative. A second, named step turns estimates
-into probabilities (``aggregator.models``).
+Models, planning and publishing read only :class:`Statistics`. Estimates may be negative; a second, named step turns
+them into probabilities (``aggregator.models``). Source: docs/math.md, section 1; decision 52.
 """
 
 from __future__ import annotations
@@ -75,11 +72,7 @@ class Statistics:
 
     @property
     def campaign(self) -> Campaign:
-        """The campaign of the only source.
-
-        Raises:
-            InputError: ``several_sources``: the statistics are joined; ``no_campaign``: they are a curator's.
-        """
+        """The campaign of the only source; ``several_sources`` or ``no_campaign`` (``InputError``) if there is none."""
         return campaign_of(self.source)
 
     @property
@@ -110,9 +103,9 @@ class Statistics:
 
     @property
     def populations(self) -> dict[str, Any]:
-        """Texts on the two intervals of an estimate: who each is about (``devices``, ``population``), and ``assumes``.
+        """Texts: who the intervals are about (``devices``, ``population``), and what is assumed (``assumes``).
 
-        Joined statistics take ``devices`` and ``population`` from the first source, and list what all sources assume.
+        Joined statistics take the first two from the first source, and list what all sources assume.
         """
         found = [source.populations() for source in self.sources]
         if len(found) == 1:
@@ -125,11 +118,7 @@ class Statistics:
         }
 
     def check_publishable(self) -> None:
-        """Raise an error if any source has fewer reports than its campaign allows to publish (``min_batch_size``).
-
-        Raises:
-            PolicyError: ``batch_too_small``.
-        """
+        """Raise ``batch_too_small`` (``PolicyError``) if a source has fewer reports than may be published."""
         for source in self.sources:
             source.check_publishable()
 
@@ -138,15 +127,12 @@ class Statistics:
 
         ``estimate`` is n times a share or mean, with n the number of answers. ``question`` and ``cell`` name it in
         words; ``kind``, ``feature``, ``power``, ``value`` and ``class`` name it for programs (in an outcome question,
-        ``value`` is the predicted class). ``sd``, ``low`` and ``high`` are about the population; ``devices_sd``,
-        ``devices_low`` and ``devices_high`` are about the devices that answered (:class:`QuestionEstimate`). These six
-        are NaN if the question has no answers (its estimate is then 0), and where no interval may be stated, as under
-        a robust rule.
-
-        ``parameter`` is the ratio of estimates that a model uses: P(class), P(value | class), or a mean given the
-        class. ``parameter_low`` to ``devices_parameter_high`` are the ends of its intervals, NaN if not determined
-        (:mod:`aggregator.estimates.conditional`). ``published`` is the value that a model publishes, from the argument
-        ``published`` (:func:`aggregator.models.published.published`); NaN if that is None.
+        ``value`` is the predicted class). ``sd``, ``low``, ``high`` are about the population, ``devices_sd``,
+        ``devices_low``, ``devices_high`` about the devices that answered; NaN without answers, and where no interval
+        may be stated, as under a robust rule. ``parameter`` is the ratio of estimates that a model uses
+        (:mod:`aggregator.estimates.conditional`), with the ends of its intervals, ``parameter_low`` to
+        ``devices_parameter_high``. ``published`` is the value that a model publishes
+        (:func:`aggregator.models.published.published`); NaN without the argument.
         """
         import pandas as pd
 
@@ -200,12 +186,9 @@ class Statistics:
     def to_json(self, published: Published | None = None) -> dict[str, Any]:
         """Return the output of ``hearsay estimate --json``.
 
-        For a question without answers the estimates are 0, and variances and interval ends are null. Variances and
-        interval ends are also null where no interval may be stated, as under a robust rule.
-
-        Statistics of one source hold ``counts`` in every question. Joined statistics hold the list ``sources``.
-        ``parameters`` has the parameters of a model (:mod:`aggregator.estimates.conditional`). Null stands for the ends
-        of intervals that are not determined, and for published values if ``published`` is None.
+        Estimates without answers are 0. Variances and ends of intervals are then null, as they are where no interval
+        may be stated or determined, and published values without the argument ``published``. Statistics of one source
+        hold ``counts`` in every question; joined statistics hold the list ``sources``.
         """
         parameters = [self._parameter_json(one, published) for one in conditionals(self.questions, self.schema)]
         if len(self.sources) == 1:

@@ -1,9 +1,7 @@
 """Statistics from noisy sums over records, those of a curator or of nodes, in the common form of all statistics.
 
-Every record adds its number to every sum, so there is no sampling among the records. The variances for the records
-are those of the added noise. The variances for the population also hold the chance of which records there are. A sum
-without noise has the variance 0. Noise that has no variance (Cauchy) is given an infinite one.
-
+Every record adds to every sum, so there is no sampling among the records: their variances are those of the noise, which
+may be infinite (Cauchy). Variances for the population also hold the chance of which records there are.
 Source: docs/math.md, sections 5 and 7; decisions 68, 74.
 """
 
@@ -145,10 +143,8 @@ class Curator(Source):
 class Table(NamedTuple):
     """Counts of records that another program released, for one feature or for the classes alone.
 
-    Attributes:
-        counts: shape (codes, k) float64, by a feature's code and class; (1, k) for the classes alone. Noise may make
-            them negative.
-        noise_variance: variance of the noise of each count; 0 for exact counts.
+    ``counts`` has the shape (codes, k) float64, by a feature's code and class, or (1, k) for the classes alone; noise
+    may make them negative. ``noise_variance`` is that of each count; 0 for exact counts.
     """
 
     counts: Floats
@@ -222,7 +218,7 @@ def of_sums(
     """Return statistics from noisy sums over n records. Run by a curator and by the aggregator of nodes' summaries.
 
     Args:
-        sums: noisy sums, one entry per subject.
+        sums: noisy sums, one entry per subject; the result has one question for each, with n answers.
         schema: schema of the records.
         fit: how a model is made from the statistics.
         source: where the sums are from, with the number n ≥ 1 of records as ``source.reports``.
@@ -231,8 +227,6 @@ def of_sums(
             every record was added once: c = 1/n.
         is_counted: True if n is public; False if n comes from the sum of the noisy class counts, which is
             ``source.stated_reports``.
-
-    The result has one question per entry of ``sums``, each with n answers.
     """
     n, classes = source.reports, len(schema.label.classes)
     concentration = 1 / n if concentration is None else concentration
@@ -284,10 +278,7 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
 
 
 def _law(one: NoisySum, n: int) -> Law | None:
-    """Return the noise variance per record, the same at every share; None if the sums have different variances.
-
-    Return None also for an infinite variance, and for sums of numbers, whose spread no share determines.
-    """
+    """Return the noise variance per record, if it is finite and the same for all sums of counts; else None."""
     first = float(one.noise_variance[0])
     if not is_share(one.subject):
         return None
