@@ -1,20 +1,7 @@
 """Costs of a curator's queries: how a fit divides its ε, how costs add up, and whether a total allows one more query.
 
-A fit releases vectors, lists of noisy numbers (:mod:`protocol.noise.sums`). They compose sequentially: their ε add up.
-Within a vector the classes are disjoint parts of the records, which the sensitivity Δ
-(:data:`protocol.questions.SENSITIVITIES`) takes into account: a changed label touches two classes.
-
-A budget keeps two accounts of its queries. One more query is allowed if one of these accounts still holds afterwards:
-
-    basic          Σ ε ≤ E
-    concentrated   Σ ρ ≤ (√(L + E) − √L)²,  L = ln(1/δ_c)
-
-and in both cases Σ δ ≤ D − δ_c. (E, D) is the total, δ_c the part of D that is reserved for the concentrated account;
-for δ_c = 0 there is the basic account alone. ρ is a query's cost in zero-concentrated differential privacy: the ρ that
-its method states, or ε²/2, if that is less and δ is 0. A query with (ε, δ) and without a stated ρ counts as
-δ-approximate ε²/2-zCDP. Whoever asks may choose each query after seeing the answers to the earlier ones. All numbers
-are exact.
-
+A fit's vectors (lists of noisy numbers, :mod:`protocol.noise.sums`) compose sequentially: their ε add up. In one, the
+classes are disjoint, which the sensitivity Δ (:data:`protocol.questions.SENSITIVITIES`) takes into account.
 Source: Bun, Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md, section 7; proofs: decision 70.
 """
 
@@ -36,10 +23,10 @@ from protocol.questions import CLASS, MOMENT, SENSITIVITIES, Subject
 
 
 class Cost(NamedTuple):
-    """The exact privacy cost of a query: ε in millionths, summed over its vectors; and δ, 0 for pure privacy.
+    """The exact privacy cost of a query: ε in millionths, summed over its vectors; δ, 0 for pure privacy; and ρ.
 
-    ``rho`` is the cost in zero-concentrated differential privacy, Σ ε_j²/2 over the vectors' ε_j; None if the method
-    states none.
+    ``rho`` is the cost in zero-concentrated differential privacy (Σ ε_j²/2 over vectors); None if the method states
+    none.
     """
 
     epsilon_micro: int
@@ -67,27 +54,16 @@ def cost_of(shares: Iterable[int]) -> Cost:
 
 
 def divide(epsilon_micro: int, subjects: Sequence[Subject], classes: int, adjacency: str, division: str) -> list[int]:
-    """Return ε of each vector of a fit: parts of the total ε. The division never looks at the records.
+    """Return ε of each vector of a fit in millionths, rounded down. The division never looks at the records.
 
     - ``equal``: the class counts and every feature get equal parts; the vectors of one feature share its part equally.
     - ``2:1``: the class counts and every category get one part, every number two: each vector has one part (a number
       that may be missing has three).
     - ``worth``: ε_j ∝ (w_j Δ_j²)^(1/3) minimises Σ w_j Δ_j²/ε_j², the noise in a record's score to first order. Δ_j is
-      the sensitivity of vector j. w_j is the variance that a unit of noise variance in an entry adds to the score, in
-      units of (k/n)² for n records, if the k classes are equally large and numbers uniform (variance v = 1/3 in [−1,
-      1]): 1 for class counts, A² for a table of A values, 1/v = 3 for a sum, 1/(2v²) = 4.5 for a sum of squares.
+      the sensitivity of vector j; w_j, what a unit of noise variance adds to the score: 1 for class counts, A² for a
+      table of A values, 3 for a sum, 4.5 for a sum of squares (k equal classes, uniform numbers).
 
-    A vector of sensitivity 0 needs no noise and gets 0.
-
-    Args:
-        epsilon_micro: total ε in millionths.
-        subjects: what each vector is about.
-        classes: k, number of classes.
-        adjacency: which data sets are neighbours.
-        division: one of the three ways above.
-
-    Returns:
-        ε of each vector in millionths, rounded down; their sum is at most ``epsilon_micro``.
+    A vector of sensitivity 0 gets 0. ``epsilon_micro``: the total; ``classes``: k.
 
     Raises:
         InputError: ``epsilon_invalid``: a vector's ε is less than a millionth.
@@ -111,10 +87,7 @@ def divide(epsilon_micro: int, subjects: Sequence[Subject], classes: int, adjace
 
 
 def _worth(subject: Subject, classes: int, adjacency: str) -> Fraction:
-    """Return (w Δ²)^(1/3) of :func:`divide` for one vector, rounded to millionths.
-
-    Of sums of numbers Δ is in units of S, 65536.
-    """
+    """Return (w Δ²)^(1/3) of :func:`divide` for one vector, rounded to millionths; Δ of sums in units of 1/65536."""
     delta = SENSITIVITIES[subject.kind, subject.power][adjacency]
     if subject.kind == MOMENT:
         weight, relative = (3.0, delta / SCALE) if subject.power == 1 else (4.5, delta / SCALE)
@@ -150,10 +123,7 @@ class Spending(NamedTuple):
 
 
 class Remainder(NamedTuple):
-    """What one further query may cost: the largest ε in millionths, if its δ is 0; the largest δ; the largest ρ.
-
-    ε is 0 if nothing is left. ρ is 0 without a concentrated account.
-    """
+    """What one further query may cost: the largest ε in millionths at δ = 0 (0: nothing), the largest δ and ρ."""
 
     epsilon_micro: int
     delta: Fraction
@@ -161,7 +131,11 @@ class Remainder(NamedTuple):
 
 
 class Total(NamedTuple):
-    """The total (E, D) that queries may spend together: E in millionths, D, and δ_c. Made by :func:`total`."""
+    """The total (E, D) that queries may spend together (E in millionths), made by :func:`total`.
+
+    One more query is allowed if Σ δ ≤ D − δ_c, and Σ ε ≤ E or Σ ρ ≤ (√(L + E) − √L)², L = ln(1/δ_c). δ_c is the part
+    of D for this concentrated account; 0: there is none.
+    """
 
     epsilon_micro: int
     delta: Fraction
@@ -197,10 +171,7 @@ class Total(NamedTuple):
         return Remainder(max(basic, by_rho), max(self.spendable_delta - spent.delta, Fraction(0)), rho)
 
     def concentrated_epsilon(self, spent: Spending) -> float | None:
-        """Return the ε of the concentrated account, ρ + 2√(ρL) with ρ = Σ ρ of the queries, for people to read.
-
-        None without such an account.
-        """
+        """Return the concentrated account's ε, ρ + 2√(ρL), ρ = Σ ρ of the queries, for people; None without it."""
         if not self.concentrated_delta:
             return None
         rho = float(spent.rho)
@@ -249,10 +220,7 @@ def concentrated_cost(cost: Cost) -> Fraction:
 
 
 def parse_delta(text: str) -> Fraction:
-    """Return δ as an exact number, from a decimal text such as ``1e-6`` of at most 40 characters.
-
-    Any other text raises ``delta_invalid``.
-    """
+    """Return δ from a decimal text such as ``1e-6`` of at most 40 characters; any other raises ``delta_invalid``."""
     found = as_number(text)
     if not isinstance(found, Decimal):
         raise InputError("delta_invalid", "δ is a decimal number, for example 1e-6")
@@ -260,10 +228,7 @@ def parse_delta(text: str) -> Fraction:
 
 
 def read_decimal(text: object) -> Fraction:
-    """Return the number in a text that :func:`decimal_text` wrote.
-
-    Any other text raises ``delta_invalid`` (``InputError``).
-    """
+    """Return the number in a text of :func:`decimal_text`; any other raises ``delta_invalid`` (``InputError``)."""
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text):
         raise InputError("delta_invalid", "δ or ρ is not a decimal number of at most 12 digits and 30 decimal places")
     return Fraction(text)

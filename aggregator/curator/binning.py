@@ -1,21 +1,7 @@
 """``hearsay schema --private``: bins of about equal frequency for a schema's numbers, which may be published.
 
-Values, classes and bounds of the schema are public and stay. Of ε each number gets an equal part, for all its edges.
-The edges are drawn exactly by the exponential mechanism, level by level. The first level is the middle edge; the second
-has the middle edge of the records below it and that of the records above it, and so on (Kaplan, Schnapp, Stemmer 2022).
-The draws of one level are about disjoint parts of the records, so a level costs what one of its draws costs. m edges
-have L = ⌈log₂(m + 1)⌉ levels, and each level gets ε/L, ε being the number's part. Records without the number take no
-part.
-
-One draw chooses an integer e between edges that were drawn before. A share j/b of the records x between these is to be
-below e. An edge that misses by s(e) = |(b − j)·#{x < e} − j·#{x ≥ e}| is drawn with probability ∝ e^{−γ·min(s(e) − s⁎,
-T)}, where s⁎ is the least s between these edges, and T a limit. One record more changes s(e), and so min(s(e), s⁎ + T),
-by at most Δ = max(j, b − j) at every e; so the draw costs 2γΔ. A replaced record is one record less in one side and one
-more in perhaps another, and costs twice as much. All adjacencies but ``add-remove`` take Δ = 2·max(j, b − j).
-
-The weights are integers, 2^B e^{−γk} with a relative error of at most η, which adds at most 5η to the cost; γ ≤ 1 is
-chosen for ε − 10⁻²⁰, and η < 10⁻³⁰. Integers are drawn uniformly by rejection. No floating-point number takes part.
-
+Each number gets an equal part of ε. Its edges are drawn exactly by the exponential mechanism, level by level: the
+middle edge, then the middle of the records below and above it, and so on (Kaplan, Schnapp, Stemmer 2022).
 Source: McSherry, Talwar (FOCS 2007); Smith (STOC 2011); docs/math.md, section 7.
 """
 
@@ -79,8 +65,7 @@ def cost_of_bins(schema: Schema, terms: BinTerms) -> Cost:
 def bins_of(records: Records, terms: BinTerms, seed: bytes) -> Schema:
     """Return the schema of the records with private bins. Run by the curator, after the cost was recorded.
 
-    ``seed`` is 32 secret bytes from the operating system, used for these bins alone. Raises the errors of
-    :func:`cost_of_bins`.
+    ``seed``: 32 secret random bytes, used for these bins alone. Raises the errors of :func:`cost_of_bins`.
     """
     cost_of_bins(records.schema, terms)
     stream = Stream(seed, TAG)
@@ -104,8 +89,8 @@ def bin_records(
 ) -> SchemaFile:
     """Pay from a budget, then return a schema file with private bins and their cost. Run by the curator.
 
-    The bins are of about equal frequency. ``file`` was decided without these records; its bins are replaced, and what
-    it asks about stays. The other arguments are those of :func:`aggregator.curator.fitting.fit_records`.
+    ``file`` was decided without these records; its bins are replaced, and what it asks about stays. The other arguments
+    are those of :func:`aggregator.curator.fitting.fit_records`.
 
     Raises:
         InputError: ``adjacency_differs``; ``ask_invalid``: the table ``[ask]`` groups bins, which are about to change;
@@ -144,11 +129,10 @@ _DEEPEST = 80
 
 
 class Draw(NamedTuple):
-    """The distribution of one edge.
+    """The distribution of one edge: the range is cut into p intervals.
 
     Attributes:
-        starts: shape (p,) int64: the range is cut into p intervals; the first integer of each.
-        lengths: shape (p,) int64: number of integers in each interval, at least 1.
+        starts, lengths: shape (p,) int64: first integer of each interval, and number of its integers.
         weights: p integers: the weight of each integer of an interval.
     """
 
@@ -181,10 +165,7 @@ def levels(edges: int) -> int:
 
 
 def check_edges(bins: int, epsilon_micro: int) -> None:
-    """Raise an error if private edges are impossible.
-
-    That is ``bins_invalid`` for the number of bins, and ``epsilon_invalid`` for ε in millionths.
-    """
+    """Raise ``bins_invalid`` or ``epsilon_invalid`` (millionths) if private edges are impossible."""
     if not 2 <= bins <= MAX_EDGES + 1:
         raise InputError("bins_invalid", f"private bins of equal frequency are 2 to {MAX_EDGES + 1}")
     if epsilon_micro < 1:
@@ -201,9 +182,11 @@ def private_edges(
 ) -> list[int]:
     """Return inner edges of bins that hold about as many records each. Run by the curator, after the cost was recorded.
 
-    ``numbers``, shape (n,) int64, are the records' numbers within the public ``bounds``; records that lack the number
-    are left out. ``epsilon_micro`` is ε of all edges together, in millionths. Return at most ``bins`` − 1 rising
-    integers above the least number; there are fewer only if two drawn edges have too few integers between them.
+    m edges have L = ⌈log₂(m + 1)⌉ levels of ε/L each, as the draws of one level are about disjoint records.
+
+    ``numbers``, shape (n,) int64, are the records' numbers within the public ``bounds``, without missing ones;
+    ``epsilon_micro`` is ε of all edges together. Return at most ``bins`` − 1 rising integers above the least number;
+    fewer only if two drawn edges have too few integers between them.
     """
     check_edges(bins, epsilon_micro)
     share = Fraction(epsilon_micro, MICRO * levels(bins - 1))
@@ -214,10 +197,7 @@ def private_edges(
 def _below_and_above(
     ordered: Integers, bins: int, bounds: tuple[int, int], share: Fraction, adjacency: str, stream: Stream
 ) -> Iterator[int | None]:
-    """Yield the edges of sorted numbers from ``bounds[0]`` to ``bounds[1]``, rising.
-
-    None stands for an edge for which no integer is left.
-    """
+    """Yield the edges of sorted numbers from ``bounds[0]`` to ``bounds[1]``, rising; None: no integer is left."""
     if bins < 2:
         return
     left = (bins + 1) // 2
@@ -235,9 +215,11 @@ def _below_and_above(
 def edge_law(
     ordered: Integers, ratio: tuple[int, int], bounds: tuple[int, int], epsilon: Fraction, adjacency: str
 ) -> Draw:
-    """Return the distribution of one edge above ``bounds[0]`` and at most ``bounds[1]``, for rising numbers (n,) int64.
+    """Return the distribution of one edge above ``bounds[0]`` and at most ``bounds[1]``, for ``ordered`` x, (n,).
 
-    ``ratio`` is (j, b): a share j/b of the records is to be below the edge. ``epsilon`` is that of this draw.
+    A share j/b of the records (``ratio``) is to be below the edge e. e has the weight e^{−γ·min(s(e) − s⁎, T)}, where
+    s(e) = |(b − j)·#{x < e} − j·#{x ≥ e}| is its miss, s⁎ the least one and T a limit. One record more changes s by at
+    most Δ = max(j, b − j), so the draw costs 2γΔ; a replaced record costs twice as much. ``epsilon``: of this draw.
     """
     j, b = ratio
     low, high = bounds
@@ -257,11 +239,10 @@ def edge_law(
 
 
 def _weights(gamma: Fraction, depths: Sequence[int]) -> dict[int, int]:
-    """Return 2^B e^{−γk} as an integer, for every k of ``depths``.
+    """Return 2^B e^{−γk} as an integer for every k of ``depths``, which rise from 0 to at most 81/γ.
 
-    These rise from 0 to at most 81/γ; γ is ``gamma``, and 2B the number of bits of the fixed point. Each weight follows
-    from the one before, in fixed point. The factors have a relative error of at most 82·10⁻⁵⁷, the roundings 2^−390; of
-    at most 2^17 weights the last is wrong by less than 10⁻³⁰.
+    2B is the number of bits of the fixed point. The factors err by at most 82·10⁻⁵⁷, the roundings by 2^−390: of at
+    most 2^17 weights the last is wrong by less than η = 10⁻³⁰, which adds at most 5η to the cost.
     """
     factors: dict[int, int] = {}
     found, last, product = {}, 0, 1 << 2 * _BITS

@@ -1,25 +1,8 @@
 """The curator's ledger: which records were queried, at which cost, and how much of a total (ε, δ) is left.
 
-A budget is one file. It belongs to people, not to one table of them: the owner assigns the keyed digest of every set
-of records about these people, and all queries to all these sets add up (:mod:`aggregator.curator.accounting`). Records
-with an unknown digest are refused, so one added row buys nothing. Every query is durable in the file before its result
-is computed. Two processes may use one file; one waits for the other.
-
-A copy of the file, and an older one that was restored, can be read but pay for nothing (``budget_copied``), until the
-owner adopts it. The file can not detect another budget for the same people, an older state of the whole disk, or
-changes by a program that computes seals anew. Whoever holds the file is its owner, and is trusted with the records
-anyway.
-
-The digest tells whether records were seen before, whatever their order or file:
-
-    digest = HMAC-SHA256(key, "set" ‖ m₁ ‖ … ‖ m_n),   m_i = HMAC-SHA256(key, "row" ‖ r_i), sorted as byte strings
-
-r_i is record i as bytes. The key is in the file. Without it nobody can test a guess of the records against a digest.
-
-A change is one transaction with full synchronisation: after a power cut the file is as before or as after the change.
-Every row has a seal, a digest of its values and of the seal before it; the table ``counts`` has the number of rows. So
-accidents are found: a changed bit, a missing last row. Beside the file is its mark
-(:mod:`aggregator.common.databases`), which every change replaces. Layout: docs/formats.md, section 10.
+A budget is one file (docs/formats.md, section 10). It belongs to people, not to one table: the owner assigns the keyed
+digest of every set of records about them, and all queries to all sets add up (:mod:`aggregator.curator.accounting`).
+What it can not detect: another budget for the same people, an older state of the whole disk, or seals computed anew.
 """
 
 from __future__ import annotations
@@ -89,8 +72,7 @@ class Data(NamedTuple):
 class Query(NamedTuple):
     """One query that was paid: what was asked, in words, of which records, and when.
 
-    ``data`` is the index of the records in :attr:`BudgetState.data`. The cost has δ and ρ rounded up to multiples of
-    10^−30.
+    ``data`` is the index of the records in :attr:`BudgetState.data`; the cost has δ and ρ rounded up to 10^−30.
     """
 
     data: int
@@ -102,8 +84,7 @@ class Query(NamedTuple):
 class BudgetState(NamedTuple):
     """The content of a budget file without its key. Times are in seconds since 1970.
 
-    The adjacency says which data sets are neighbours, for every query's cost. ``closed_at`` is the time at which the
-    whole total was declared spent; 0 if it never was.
+    ``adjacency`` says which data sets are neighbours. ``closed_at`` is when the whole total was declared spent, or 0.
     """
 
     name: str
@@ -135,7 +116,8 @@ class BudgetState(NamedTuple):
 class BudgetFile(Ledger):
     """An open budget file. Every method may raise ``budget_damaged`` or ``budget_busy``.
 
-    ``with BudgetFile.open(path) as budget:`` closes it at the end.
+    Every query is durable in the file before its result is computed. Every row has a seal of its values and of the seal
+    before it. A copy or a restored older file pays for nothing (``budget_copied``) until the owner adopts it.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
@@ -169,8 +151,8 @@ class BudgetFile(Ledger):
             clock: returns seconds since 1970.
 
         Raises:
-            InputError: ``name_invalid``; ``epsilon_invalid``; ``delta_invalid``; ``adjacency_unknown``;
-                ``output_exists``, ``output_invalid``.
+            InputError: ``name_invalid``, ``adjacency_unknown``, ``output_exists``, ``output_invalid``; and those of
+                :func:`aggregator.curator.accounting.total`.
         """
         if not is_text(name):
             raise InputError("name_invalid", "the budget's name is empty, too long, or does not print")
@@ -202,10 +184,9 @@ class BudgetFile(Ledger):
     def adopt(cls, path: str | Path, *, nothing_since: bool = False, clock: Callable[[], float] = time.time) -> Self:
         """``hearsay budget adopt``: make a copied, moved or restored file usable again, and open it.
 
-        Another copy may have paid for queries that this one does not know, and nobody but the owner can say. So the
-        whole total counts as spent, unless the owner knows that no query was paid since this copy was made
-        (``nothing_since``). No other copy may be used from now on. Raises the errors of :meth:`open`, and those of a
-        file that can not be written.
+        Another copy may have paid for queries that this one does not know. So the whole total counts as spent, unless
+        the owner knows that none was paid since this copy was made (``nothing_since``). No other copy may be used from
+        now on. Raises the errors of :meth:`open`.
         """
         opened = cls.open(path, clock=clock)
         try:
@@ -268,10 +249,7 @@ class BudgetFile(Ledger):
         self._write("mark", _sealed("mark", 1, (*mark, closed_at), b""), "REPLACE")
 
     def close_total(self, now: int) -> None:
-        """Declare the whole total spent, at ``now`` in seconds since 1970.
-
-        The caller must have opened a transaction.
-        """
+        """Declare the whole total spent, at ``now``. The caller must have opened a transaction."""
         named, closed_at = self._mark_row()
         self._put_mark(named, closed_at or now)
 
@@ -286,10 +264,7 @@ class BudgetFile(Ledger):
             raise InputError("adjacency_differs", f"the budget is for '{self.adjacency}' and not '{adjacency}'")
 
     def pay(self, table: pd.DataFrame, query: str, cost: Cost) -> PilotCost:
-        """Pay for a query of all columns of a table, and return the payment as campaigns and models state it.
-
-        Raises the errors of :meth:`spend`.
-        """
+        """Pay for a query of all columns of a table (:meth:`spend`); return the payment as models state it."""
         self.spend(self.digest(record_bytes(table)), query, cost)
         return PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), self.adjacency, self.state().name)
 
@@ -312,12 +287,10 @@ class BudgetFile(Ledger):
     def assign(self, digest: bytes, note: str = "") -> bool:
         """Assign records to this budget: the owner says that they are about the people whom this budget protects.
 
-        Returns:
-            False if the records were assigned already. In both cases the assignment is on the disk.
+        Return False if the records were assigned already. In both cases the assignment is on the disk.
 
         Raises:
-            InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: the digest is
-                none.
+            InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: no digest.
         """
         if not _is_note(note):
             raise InputError("name_invalid", "the note about the records is too long, or does not print")
@@ -330,17 +303,17 @@ class BudgetFile(Ledger):
         return True
 
     def spend(self, digest: bytes, query: str, cost: Cost) -> int:
-        """Pay for a query, or raise an error.
+        """Pay for a query, and return its running number.
 
-        When this returns, the payment is on the disk, and the query may be answered. Return the query's running
-        number. After a crash the same query costs again, and gets new noise. The text ``query`` is public and must hold
-        no value of a record. The cost, for this budget's adjacency, must not depend on the records.
+        When this returns, the payment is on the disk, and the query may be answered. After a crash the same query costs
+        again, and gets new noise. The text ``query`` is public and must hold no value of a record. The cost, for this
+        budget's adjacency, must not depend on the records.
 
         Raises:
             StorageError: ``budget_copied``: this file is a copy, or was restored; nothing is spent.
             PolicyError: ``data_unknown``: the records are not assigned to this budget; ``budget_exceeded``: the query
                 would exceed the total. Nothing is then spent.
-            InputError: ``epsilon_invalid``, ``delta_invalid``; ``name_invalid``: the query's text is too long.
+            InputError: ``name_invalid``: the query's text; and those of :func:`aggregator.curator.accounting.checked`.
         """
         if not _is_query(query):
             raise InputError("name_invalid", "the text of a query is too long, or does not print")
@@ -362,10 +335,7 @@ class BudgetFile(Ledger):
         return len(state.queries) + 1
 
     def _contents(self) -> tuple[BudgetState, bytes]:
-        """Return the content of the file, and its key. Outside of a transaction all of it is from one moment.
-
-        A value that this software never writes raises ``budget_damaged``.
-        """
+        """Return the file's content of one moment, and its key; a value never written raises ``budget_damaged``."""
         with self._reading():
             budget, counts, data, queries = map(self._checked, ("budget", "counts", "data", "queries"))
             closed_at = self._mark_row()[1]
@@ -397,10 +367,7 @@ class BudgetFile(Ledger):
             self._write("counts", _sealed("counts", 1, counts, b""), "REPLACE")
 
     def _checked(self, table: str) -> tuple[tuple[Any, ...], ...]:
-        """Return the rows of a table, without number and seal.
-
-        Raises ``budget_damaged`` if the numbers are not 1, 2, …, or a seal is wrong.
-        """
+        """Return a table's rows without number and seal; raise ``budget_damaged`` if one of these is wrong."""
         before, found = b"", []
         statement = f"SELECT * FROM {table} ORDER BY number LIMIT {MAX_ROWS + 1}"  # noqa: S608
         for expected, (number, *values, sealed) in enumerate(self._run(statement), 1):
@@ -463,10 +430,10 @@ _MISSING = b"\0"
 def digest_of(records: Iterable[bytes], key: bytes) -> bytes:
     """Return the digest of a multiset of records, 32 bytes. Order does not change it; each repetition of a record does.
 
-    ``records`` are the bytes of each record (:func:`record_bytes`), ``key`` is 32 bytes.
+        HMAC-SHA256(key, "set" ‖ m₁ ‖ … ‖ m_n),   m_i = HMAC-SHA256(key, "row" ‖ record i), sorted as byte strings
 
-    Raises:
-        InputError: ``empty_file``: there is no record.
+    ``records``: bytes of each record (:func:`record_bytes`), else ``empty_file``. Nobody without the 32 bytes of
+    ``key`` can test a guess of the records.
     """
     marks = sorted(hmac.digest(key, _ROW + record, "sha256") for record in records)
     if not marks:
@@ -477,23 +444,18 @@ def digest_of(records: Iterable[bytes], key: bytes) -> bytes:
 def parts_of(records: Iterable[bytes], key: bytes, sizes: Sequence[int]) -> list[int]:
     """Return which part each record belongs to, by a keyed hash of the record alone.
 
-    So one record more or less changes only the part that it belongs to. Equal records are in the same part. ``sizes``
-    are the expected sizes of the parts in 256ths of the records; their sum is 256.
+    So one record more changes only its own part. ``sizes``: expected sizes in 256ths of the records; their sum is 256.
     """
     ends = list(accumulate(sizes))
     return [bisect_right(ends, hmac.digest(key, _PART + record, "sha256")[0]) for record in records]
 
 
 def record_bytes(frame: pd.DataFrame) -> Iterator[bytes]:
-    """Return the bytes of each record of a frame: the same for all files of these records.
+    """Return the bytes of each record of a frame with all columns: the same for all files of these records.
 
     The order of columns, the index, spaces around a cell and the spelling of a number (1, 1.0, 1e0) make no difference.
-    Missing values are all equal: empty cells, ``?``, None and NaN. Two records with equal bytes may still differ, for
-    example in a cell with a space; such a difference buys no new budget.
-
-    Args:
-        frame: all columns of the records, the label's too: text from :func:`aggregator.common.tables.read_table`, or
-        values.
+    Missing values are all equal: empty cells, ``?``, None and NaN. Records of equal bytes that differ buy no new
+    budget.
     """
     import numpy as np
     import pandas as pd
@@ -514,10 +476,7 @@ def _sized(raw: bytes) -> bytes:
 
 
 def _cell(value: object, missing: Collection[str]) -> bytes:
-    """Return the bytes of a cell.
-
-    They are a number as an exact fraction, another value as text, or one zero byte for a missing value.
-    """
+    """Return a cell's bytes: a number as an exact fraction, other text, or one zero byte for a missing value."""
     if isinstance(value, str):
         value = value.strip()
     if is_missing(value) or value in missing:

@@ -1,19 +1,9 @@
-"""A curator's fit under a budget: check everything, pay, release, sign.
+"""A curator's fit under a budget: check everything, pay, release, sign. Only the signed model leaves the curator.
 
-    with BudgetFile.open("ward.hsb") as budget:
-        terms = FitTerms("sums", 500_000, adjacency=budget.adjacency)
-        made = fit_records("work", read_table("patients.csv"), load_schema("ward.toml").schema, terms, budget)
-    made.signed.save("ward.hsm")
-
-Only the signed model leaves the curator. :attr:`FittedModel.doubts` is about the exact records, for the curator's eyes
-only. :func:`fit` alone neither pays nor signs. Its caller must record the cost first (:func:`cost_of_fit` reads no
-record), draw a new seed from the operating system for every fit, and never keep it.
-
-Family and post-processing may be left to :func:`settled`. A Gaussian model releases two numbers per class and feature;
-a discrete one releases a table of bins. Which is more accurate depends above all on the classes, the features, and the
-number of records times ε, and all of these are public. So both families are fitted to invented records
-(:func:`aggregator.models.population.assumed`), with the noise that the terms prescribe, and classify other invented
-records. No record of the curator takes part, so the choice costs nothing (decision 98).
+with BudgetFile.open("ward.hsb") as budget:
+    terms = FitTerms("sums", 500_000, adjacency=budget.adjacency)
+    made = fit_records("work", read_table("patients.csv"), load_schema("ward.toml").schema, terms, budget)
+made.signed.save("ward.hsm")
 """
 
 from __future__ import annotations
@@ -79,8 +69,8 @@ class FittedModel(NamedTuple):
     """A signed model that was fitted to a curator's records, with what was paid and what is left of the budget.
 
     ``query`` is the running number of the payment in the budget file, ``chosen`` says how ``auto`` chose the family.
-    ``doubts`` are sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
-    with hardly a record, constant features. They are for the curator alone, since they have no noise.
+    ``doubts`` are sentences about the exact records, such as clipped numbers or classes with hardly a record. They have
+    no noise, so they are for the curator alone.
     """
 
     signed: SignedModel
@@ -106,10 +96,9 @@ def cost_of_fit(schema: Schema, terms: FitTerms) -> Cost:
 
 
 def fit(records: Records, terms: FitTerms, seed: bytes) -> CentralFit:
-    """Release noisy statistics of records. Run by the curator, after the cost was recorded.
+    """Release noisy statistics of records. Neither pays nor signs: the caller must record :func:`cost_of_fit` first.
 
-    ``terms`` were fixed before the records were seen; ``seed`` is 32 secret bytes from the operating system, used for
-    this fit alone.
+    ``terms`` were fixed before the records were seen; ``seed`` is 32 new secret random bytes, used for this fit alone.
 
     Raises:
         InputError: the reasons of :func:`cost_of_fit`; ``seed_invalid``.
@@ -132,10 +121,7 @@ _LARGEST_MICRO = MICRO * MICRO - 1
 
 
 class SettledTerms(NamedTuple):
-    """Terms of a fit without ``auto``, and a sentence, with public numbers only, on how the family was chosen.
-
-    The sentence is empty if the terms named the family.
-    """
+    """Terms of a fit without ``auto``, and a sentence of public numbers on how the family was chosen, or none."""
 
     terms: FitTerms
     why: str
@@ -145,8 +131,9 @@ def settled(terms: FitTerms, schema: Schema, records: int | None) -> SettledTerm
     """Replace each ``auto`` in the terms by a choice. Run before a curator's records are read or paid for.
 
     The post-processing becomes ``floored`` for sums of the method ``sums``, else ``posterior``. The family is
-    ``discrete`` for a schema without numbers. Else the method ``sums`` gets that of the better fits to invented
-    records, and other methods ``gaussian``. ``records`` is about how many records there are, if that is public.
+    ``discrete`` for a schema without numbers, and ``gaussian`` for other methods than ``sums``. Else both are fitted to
+    invented records (:func:`aggregator.models.population.assumed`) with the terms' noise, and the better one is taken;
+    that costs nothing (decision 98). ``records`` is about how many records there are, if that is public.
     """
     if terms.postprocess == AUTO:
         terms = terms._replace(postprocess=FLOORED if terms.method == DEFAULT else POSTERIOR)
@@ -216,31 +203,30 @@ def fit_records(
     """``hearsay fit``: pay from a budget, fit a model to records with noise, and sign the model. Run by the curator.
 
     Everything that can be refused without the records is refused before anything is paid, by a rehearsal on made-up
-    records. So is a fit that the records themselves make impossible. Whether a model appears then tells something about
-    the records, but only to those who know that a fit was tried.
+    records. So is a fit that the records themselves make impossible: that a model appears tells something of them, but
+    only to those who know that a fit was tried.
 
     Args:
         workspace: the workspace that signs the model, or its folder.
-        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns. The budget's
-            digest covers all columns, also those that the schema leaves out.
+        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns: the budget's
+            digest covers them all.
         schema: label and features with public bounds and values, decided without these records.
-        terms: terms of the fit, with the budget's adjacency. Family and post-processing may be ``auto``
-            (:func:`aggregator.curator.fitting.settled`).
+        terms: terms of the fit, with the budget's adjacency; ``auto`` as :func:`settled` says.
         budget: the open budget file, to which the records are assigned.
         name: of the model.
         missing: texts of a missing value.
         strict: refuse numbers outside the bounds, in place of clipping them.
         days: lifetime of the model.
         about: about how many records there are, if that is public; for the family ``auto`` under ``add-remove``, where
-            their exact number is private. With other adjacencies the exact number is used.
+            their exact number is private.
         pilots: private results that the schema holds, such as bins, and what they cost; the card says so.
         now: seconds since 1970; None asks the clock.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
 
     Raises:
-        InputError: ``adjacency_differs``: the terms have another adjacency than the budget; the reasons of
-            :func:`aggregator.curator.fitting.cost_of_fit`, :func:`aggregator.models.population.check_pilot` and
-            :func:`aggregator.curator.records.read_records`; ``terms_invalid``: ``days``.
+        InputError: ``adjacency_differs``: terms and budget have different adjacencies; ``terms_invalid``: ``days``;
+            the reasons of :func:`cost_of_fit`, :func:`aggregator.models.population.check_pilot` and
+            :func:`aggregator.curator.records.read_records`.
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         InputError, DocumentError, StorageError: the model can not be signed
             (:func:`aggregator.publishing.models.publish_model`), or the budget file not be used.
@@ -281,9 +267,9 @@ def _with_payments(statistics: Statistics, budget: BudgetFile, pilots: Sequence[
 
 
 def made_up_records(schema: Schema) -> Records:
-    """Return records of a schema that are about nobody, for a rehearsal. They are uniform and always the same.
+    """Return uniform records of a schema about nobody, always the same, for a rehearsal.
 
-    There are :data:`REHEARSED` records, or more if some class would have fewer than :data:`FEWEST`.
+    There are :data:`REHEARSED` records, or more so that every class has :data:`FEWEST`.
     """
     rng = np.random.default_rng(0)
     observed, classes = schema.observed, len(schema.label.classes)

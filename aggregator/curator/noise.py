@@ -1,12 +1,8 @@
 """Kinds of real-valued noise for smooth sensitivity, by name, with constants k and β that provably give ε, (ε, δ) or ρ.
 
-A statistic f is released as f + k·S·Z, with S its β-smooth sensitivity and Z the noise, whose distribution is its law.
-The constants are guessed in floating point and then proven with rational bounds. docs/smooth.md compares all noises in
-one table and derives the bounds. ``protocol.noise`` has the exact arithmetic and Student's t, which nodes use too.
-
-Sources: Nissim, Raskhodnikova, Smith, "Smooth Sensitivity and Sampling in Private Data Analysis", STOC 2007 (laws of
-power tails, Laplace and Gaussian, and their published constants); Bun and Steinke, "Average-Case Averages: Private
-Algorithms for Smooth Sensitivity and Mean Estimation", NeurIPS 2019 (Laplace-log-normal).
+A statistic f is released as f + k·S·Z: S its β-smooth sensitivity, Z the noise, whose distribution is its law.
+Constants are guessed in floating point, then proven with rational bounds (docs/smooth.md).
+Sources: Nissim, Raskhodnikova, Smith, STOC 2007; Bun, Steinke, NeurIPS 2019 (Laplace-log-normal).
 """
 
 from __future__ import annotations
@@ -45,10 +41,7 @@ class Admissible(PureLaw):
     """
 
     def __init__(self, gamma: Fraction) -> None:
-        """Make the law with the given γ.
-
-        ``noise_unknown`` (``InputError``): γ is not above 1, or its numerator above 64.
-        """
+        """Make the law; ``noise_unknown`` (``InputError``) if γ is not above 1, or its numerator above 64."""
         if not (gamma > 1 and gamma.numerator <= LARGEST):
             raise InputError("noise_unknown", "gamma is a fraction above 1 with a numerator of at most 64")
         self.gamma = gamma
@@ -86,8 +79,7 @@ class Admissible(PureLaw):
 class Cauchy(Admissible):
     """The standard Cauchy law, density 1/(π(1 + z²)), with its exact cost.
 
-    The largest log ratio of two Cauchy densities with locations a, b and scales s, t is the hyperbolic distance
-    arcosh(1 + ((a − b)² + (s − t)²)/(2st)).
+    It is arcosh(1 + ((a − b)² + (s − t)²)/(2st)), the largest log ratio for locations a, b and scales s, t.
     """
 
     def __init__(self) -> None:
@@ -105,7 +97,7 @@ class Cauchy(Admissible):
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
         """Return this law, k and β = max(ε/2, ln(2 cosh ε − 1)), but at most 0.99 ε, unless β is given.
 
-        k is then at most 1.16/ε; for small ε no β gives less than 1/ε. A β up to ln(2 cosh ε − 1) costs nothing.
+        k is then at most 1.16/ε; a β up to ln(2 cosh ε − 1) costs nothing.
         """
         del delta
         beta = min(max(epsilon / 2, log(2 * cosh(epsilon) - 1)), 0.99 * epsilon) if beta is None else beta
@@ -191,8 +183,7 @@ class Gaussian(Law):
 class LaplaceLogNormal(Law):
     """The law of X·e^(σY), X Laplace, Y normal, σ a fraction: all moments are finite.
 
-    A release with the constants k and β costs ρ = ½·(β/σ + e^(3σ²/2)/k)² of zero-concentrated differential privacy
-    (zCDP).
+    A release with constants k and β costs ρ = ½·(β/σ + e^(3σ²/2)/k)² of zero-concentrated differential privacy.
     """
 
     name = "laplace-log-normal"
@@ -267,11 +258,7 @@ NAMES = ("cauchy", "gamma4", "student-t", "laplace", "gaussian", "laplace-log-no
 
 
 def law(name: str) -> Law:
-    """Return the law of the given name.
-
-    Raises:
-        InputError: ``noise_unknown``: no law has this name.
-    """
+    """Return the law of the given name, or raise ``noise_unknown`` (``InputError``)."""
     if name == "cauchy":
         return Cauchy()
     if match := re.fullmatch(r"gamma([0-9]{1,3})(?:/([1-9][0-9]?))?", name):
@@ -293,8 +280,8 @@ def calibrate(name: str, epsilon: Fraction, delta: Fraction = Fraction(0), beta:
         beta: β of the smooth sensitivity. For None it takes about half of ε.
 
     Raises:
-        InputError: ``noise_unknown``: no law has this name; ``noise_unfit``: the noise needs δ > 0;
-            ``beta_invalid``: β alone costs all of ε; ``epsilon_invalid``: ε or δ is outside its range.
+        InputError: ``noise_unknown``; ``noise_unfit``: the noise needs δ > 0; ``beta_invalid``: β alone costs all of
+            ε; ``epsilon_invalid``: ε or δ is outside its range.
     """
     return calibrated(law(name), epsilon, delta, beta)
 

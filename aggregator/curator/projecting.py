@@ -1,32 +1,8 @@
 """``hearsay projection --private``: a projection of a curator's records that may be published.
 
-The directions of PCA or DCA come from noisy moments. The bounds of the outputs follow from these moments or from the
-bounds of the inputs. The bins are of equal width; or, for half of ε, of about equal frequency
-(:mod:`aggregator.curator.binning`), where each of K components gets a K-th of that half. The shares of clipped records,
-the largest rounding error on the records and counts of numbers outside the bounds are exact, so none is computed.
-
-Three integer vectors are released, each with noise for its own sensitivity: the counts of the classes, the sums by
-class of a record's scaled numbers u_1 … u_d, and for i ≤ j the sums of ⌊u_i u_j/S⌋ over all records (S: 65536). PCA
-takes all records as one class, and so looks at no label. Records with a missing number take no part. All else follows
-from these vectors. With p_c and m_c the share and mean of class c, m the mean and M/n the mean product of all n
-records:
-
-    S_B = Σ_c p_c (m_c − m)(m_c − m)ᵀ − its expected noise,   S̄ = M/n − m mᵀ
-
-S_B is made positive semidefinite. Eigenvalues of the within-class scatter S̄ − S_B below 2σ√d are raised to that: a
-symmetric matrix of nothing but noise of standard deviation σ has a largest eigenvalue near 2σ√d (Wigner), and a
-direction of too little variance would look as if it told the classes apart. S̄ becomes the sum of the raised scatter
-and S_B.
-
-Largest L1 and squared L2 distances of neighbours, in units of S (s = 1 + 1/S for the rounding down; docs/math.md, 7):
-
-    vector                  add-remove        change                change-features
-                            L1       L2²      L1         L2²        L1         L2²
-    counts of the classes   1        1        2          2          0, or 1 if a number may be missing
-    sums of u by class      d        d        2d         4d         2d         4d
-    sums of ⌊u_i u_j/S⌋     d(d+1)/2 d(d+1)/2 s·d(d+1)/2 s²(d²+d/2) as change
-
-Noise: discrete Laplace for δ = 0. With δ > 0 discrete Gaussian noise, if this gives the sums of products less noise.
+In: records and terms. Out: an integer projection from noisy moments: counts of the classes, sums by class of the scaled
+numbers u_1 … u_d, and sums of ⌊u_i u_j/S⌋ (S: 65536), each with noise for its own sensitivity. Exact facts, such as
+shares of clipped records, are not computed. Source: docs/math.md, section 7.
 """
 
 from __future__ import annotations
@@ -143,7 +119,7 @@ def cost_of_projection(schema: Schema, terms: ProjectionTerms) -> Cost:
     """Return the cost of a private projection. No record is read.
 
     Raises:
-        InputError: ``no_numbers``; ``bounds_invalid``; ``bins_invalid``; ``delta_invalid``; the reasons of
+        InputError: ``no_numbers``, ``bounds_invalid``, ``bins_invalid``, ``delta_invalid``; the reasons of
             :func:`aggregator.models.reduction.check_directions` and :func:`noise_of`.
     """
     inputs = numeric_inputs(schema)
@@ -200,13 +176,8 @@ def project_records(
 ) -> PrivateProjection:
     """Pay from a budget, then fit a projection to records with noise. Run by the curator.
 
-    Everything that can be refused without the records is refused before anything is paid. The arguments are those of
-    :func:`aggregator.curator.fitting.fit_records`.
-
-    Raises:
-        InputError: ``adjacency_differs``; the reasons of :func:`cost_of_projection`, :func:`project`,
-            :func:`aggregator.models.population.read_pilot` and :func:`aggregator.curator.records.read_records`.
-        PolicyError, StorageError: those of :meth:`aggregator.curator.budget.BudgetFile.spend`.
+    Everything that can be refused without the records is refused before anything is paid. Arguments and errors are
+    those of :func:`project` and of :func:`aggregator.curator.fitting.fit_records`.
     """
     budget.check_adjacency(terms.adjacency)
     cost = cost_of_projection(schema, terms)
@@ -228,10 +199,7 @@ def _moment_terms(schema: Schema, terms: ProjectionTerms) -> MomentTerms:
 
 
 def _bounds(directions: Directions, total: Floats, terms: ProjectionTerms) -> tuple[Floats, Floats]:
-    """Return lower and upper bounds of the outputs: those that no input exceeds.
-
-    With ``moments`` they are not farther from the mean than :data:`REACH` standard deviations.
-    """
+    """Return bounds of the outputs: what no input exceeds, or with ``moments`` :data:`REACH` deviations if less."""
     low, high = bounds_of_inputs(directions)
     if terms.bounds == INPUTS:
         return low, high
@@ -263,7 +231,7 @@ LAPLACE, GAUSSIAN = "discrete Laplace", "discrete Gaussian"
 
 
 class MomentTerms(NamedTuple):
-    """What is public about a release of moments: number of inputs, of classes (1 for PCA), and the privacy.
+    """What is public about a release of moments: numbers of inputs and classes (1 for PCA), and the privacy.
 
     ``has_missing`` says whether a record may lack a number.
     """
@@ -327,7 +295,7 @@ class MomentNoise(NamedTuple):
 class NoisyMoments(NamedTuple):
     """Noisy moments of numbers in [−1, 1], which may leave the curator. The scatter matrices are positive semidefinite.
 
-    ``records`` is the number of records that lack no number; it has noise unless it is public, and is at least 1.
+    ``records``, at least 1, is the number of complete records; it has noise unless it is public.
     """
 
     moments: Moments
@@ -338,8 +306,9 @@ class NoisyMoments(NamedTuple):
 def noise_of(terms: MomentTerms) -> MomentNoise:
     """Return the noise of a release and its cost. They depend on ``terms`` alone, never on records.
 
-    ε is divided ∝ Δ^(2/3), ρ of Gaussian noise ∝ Δ₂ (Δ, Δ₂: a vector's L1 and L2 sensitivities). Both minimise the sum
-    of the variances of one entry per vector.
+    ε is divided ∝ Δ^(2/3), ρ of Gaussian noise ∝ Δ₂ (Δ, Δ₂: a vector's L1 and L2 sensitivities), which minimises the
+    sum of the variances of one entry per vector. With δ > 0 the noise is Gaussian if the sums of products then get
+    less.
 
     Raises:
         InputError: ``epsilon_invalid``, ε is too small to be divided; ``adjacency_unknown``.
@@ -355,9 +324,9 @@ def noise_of(terms: MomentTerms) -> MomentNoise:
 def release(numbers: Integers, labels: Integers, terms: MomentTerms, stream: Stream) -> NoisyMoments:
     """Return moments of records with noise. Run by the curator, after the cost was recorded.
 
-    Raises the errors of :func:`noise_of`. ``numbers`` are scaled numbers in [−S, S] (S: 65536), shape (n, d) int64, of
-    records that lack none. ``labels`` are class codes, shape (n,) int64, from 0 to below ``terms.classes``; they are
-    not read if there is one class. The seed of ``stream`` is used once and kept secret.
+    ``numbers`` are scaled numbers in [−S, S] (S: 65536), (n, d) int64, of records that lack none. ``labels`` are class
+    codes, (n,) int64, not read if there is one class. The seed of ``stream`` is used once and kept secret. Raises the
+    errors of :func:`noise_of`.
     """
     noise = noise_of(terms)
     d, k = terms.inputs, terms.classes
@@ -375,9 +344,11 @@ def release(numbers: Integers, labels: Integers, terms: MomentTerms, stream: Str
 
 
 def _moments(counts: Floats, sums: Floats, second: Floats, variances: tuple[float, float]) -> Moments:
-    """Return moments from noisy float64 counts (k,), sums (k, d) and sums of products (d, d) of numbers in [−1, 1].
+    """Return moments from noisy counts (k,), sums (k, d) and sums of products (d, d) of numbers in [−1, 1].
 
-    ``variances`` are those of the noise of an entry of ``sums`` and of ``second``.
+    The scatter of the class means loses its expected noise. Eigenvalues of the scatter within classes are raised to
+    2σ√d, what noise of deviation σ alone would show (Wigner). ``variances``: noise of an entry of ``sums`` and
+    ``second``.
     """
     count = max(float(counts.sum()), 1.0)
     d = len(second)

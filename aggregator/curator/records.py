@@ -31,8 +31,7 @@ class Records(NamedTuple):
         numbers: shape (n, observed features) int64, scaled numbers in [−S, S] (S: 65536), clipped to the bounds;
             :data:`aggregator.models.encoding.NO_NUMBER` for categories and for missing numbers without a substitute.
         clipped: name of each feature with bounds → number of its values outside the bounds.
-        at_bounds: names of the features whose bounds equal the smallest and the largest number of the records. Such
-        bounds look as if they were taken from the records, and then they are not public.
+        at_bounds: names of the features whose bounds are the extremes of the records, so perhaps not public.
     """
 
     schema: Schema
@@ -57,22 +56,18 @@ class Records(NamedTuple):
         )
 
     def part(self, rows: NDArray[np.bool_] | Integers) -> Records:
-        """Return some records: ``rows`` is a mask of shape (n,) bool, or indices of shape (m,) int64.
-
-        ``clipped`` and ``at_bounds`` remain those of all records.
-        """
+        """Return the records of ``rows``, a mask (n,) or indices; ``clipped`` and ``at_bounds`` remain those of all."""
         return self._replace(labels=self.labels[rows], codes=self.codes[rows], numbers=self.numbers[rows])
 
 
 def read_records(frame: pd.DataFrame, schema: Schema, *, strict: bool = False) -> Records:
     """Read a frame of records with the schema's public bounds. Run by the curator.
 
-    Numbers outside the bounds are clipped and counted. With ``strict`` they raise an error.
+    Numbers outside the bounds are clipped and counted; with ``strict`` they raise ``outside_bounds``.
 
     Raises:
-        InputError: ``outside_bounds``, ``strict`` is True and a number is outside the bounds; ``label_missing``,
-            ``columns_missing``, ``duplicate_column``, ``digits_lost``; ``value_refused``, a value is not listed, and
-            the schema refuses such values; ``empty_file``, the frame has no record.
+        InputError: ``outside_bounds``; ``empty_file``, the frame has no record; and those of
+            :func:`aggregator.models.encoding.observe` and ``label_codes``.
     """
     if frame.empty:
         raise InputError("empty_file", "there is no record")

@@ -1,11 +1,8 @@
 """Exact draws: exponential and normal numbers, integers below any bound, discrete Gaussian noise, the noisy maximum.
 
-Real numbers come from comparisons of uniform numbers, without exp or log. :class:`protocol.stream.Stream` draws
-integers below 2^64; a curator's noise needs larger bounds: variances of sums of squares.
-
-Sources: von Neumann, "Various techniques used in connection with random digits", 1951 (the exponential number); Karney,
-"Sampling Exactly from the Normal Distribution", 2016, Algorithm N; Canonne, Kamath, Steinke, "The Discrete Gaussian for
-Differential Privacy", 2020, Algorithms 1 (the coin of probability e^−x) and 3.
+Real numbers come from comparisons of uniform numbers, without exp or log. Sources: von Neumann 1951 (the exponential
+number); Karney, "Sampling Exactly from the Normal Distribution", 2016, Algorithm N; Canonne, Kamath, Steinke, "The
+Discrete Gaussian for Differential Privacy", 2020, Algorithms 1 (the coin of probability e^−x) and 3.
 """
 
 from __future__ import annotations
@@ -89,11 +86,7 @@ def _square_exceeds(x: Uniform, other: Uniform) -> bool:
 
 
 def below(stream: Stream, bound: int) -> int:
-    """Draw an integer uniformly from {0 … ``bound`` − 1}, exactly, for any positive bound.
-
-    It reads as many bytes as the bound has, keeps as many bits as the bound has, and repeats until the integer is below
-    the bound.
-    """
+    """Draw an integer uniformly from {0 … ``bound`` − 1}, exactly, for any positive bound, by rejection."""
     bits = (bound - 1).bit_length()
     count = -(-bits // 8)
     while (drawn := int.from_bytes(stream.read(count), "big") >> (8 * count - bits)) >= bound:
@@ -125,20 +118,13 @@ def discrete_gaussian(stream: Stream, variance: int) -> int:
 def noisy_max(counts: Sequence[int], rate: Fraction, stream: Stream) -> int:
     """Draw the index of a count that is probably the largest. Run by the curator, after the cost was recorded.
 
-    Every count gets exponential noise of rate r, and only the index of the largest sum is released. One record more
-    raises each count by 0 or 1. So it moves the noise that an index needs to win by at most 1 either way, and P(index)
-    changes by at most the factor e^r, however many counts there are. A replaced record is one record less and one more,
-    so the factor is e^2r.
-
-    The index is drawn without noise on real numbers, by permute-and-flip, which has the same distribution: in random
-    order, an index with q records less than the best count is taken with probability e^−rq.
+    Every count gets exponential noise of rate r, and only the index of the largest sum is released. One record more,
+    which adds 0 or 1 to each count, changes P(index) by at most the factor e^r, however many counts there are; a
+    replaced record by e^2r. The index is drawn by permute-and-flip, which has the same distribution: in random order,
+    an index with q records less than the best count is taken with probability e^−rq. ``rate``: r > 0.
 
     Source: Dwork, Roth (2014), section 3.3; McKenna, Sheldon (NeurIPS 2020); Ding, Kifer, Saghaian N. E., Steinke,
     Wang, Xiao, Zhang (2021) for the equality of the distributions; docs/math.md, section 7.
-
-    Args:
-        counts: at least one count. A record adds 0 or 1 to each.
-        rate: r > 0, the ε of one added or removed record.
     """
     best = max(counts)
     left = list(range(len(counts)))

@@ -1,18 +1,8 @@
-"""Smooth sensitivity of the trimmed mean and of the variance, computed fast, with proven bounds.
+"""Smooth sensitivity of the trimmed mean and of the variance, computed fast, with proven bounds (docs/smooth.md).
 
-Run by whoever holds the values in the clear. In: n integers within public bounds. Out: the statistic as a fraction, and
-a number S by which noise for it is scaled (``aggregator.curator.noise``). docs/smooth.md derives the formulas and shows
-how to use this module.
-
-Two data sets are neighbours if n is the same and one value differs. A(t) is the largest change of the statistic from
-any data set, t values of which differ from the given one, to a neighbour of it. The smooth sensitivity is
-
-    S* = max over t of e^(−βt)·A(t)
-
-S* changes by at most the factor e^β between neighbours. S* itself depends on the data: publish neither S* nor the scale
-of the noise, only the noisy statistic.
-
-Source: Nissim, Raskhodnikova, Smith, "Smooth Sensitivity and Sampling in Private Data Analysis", STOC 2007.
+In: n integers within public bounds. Out: the statistic as a fraction, and S ≥ S* = max over t of e^(−βt)·A(t), which
+scales its noise. A(t) is the largest change of the statistic by one more value once t values differ. S depends on the
+data: publish neither it nor the scale of the noise. Source: Nissim, Raskhodnikova, Smith, STOC 2007.
 """
 
 from __future__ import annotations
@@ -35,8 +25,8 @@ _LARGEST_SUM = 1 << 61
 class BoundedValues:
     """n integers within public bounds, sorted. All functions of this module read such an object.
 
-    Real values are first rounded to a public grid, for example multiples of 0.01: integers make every sum exact, so no
-    rounding error depends on the data. ``ordered``, (n,) int64, are the values minus ``low`` in increasing order.
+    Integers make every sum exact; real values are first rounded to a public grid. ``ordered``, (n,) int64, are the
+    values minus ``low`` in increasing order.
     """
 
     __slots__ = ("_sums", "high", "low", "n", "ordered", "width")
@@ -72,10 +62,9 @@ class BoundedValues:
 
 
 def trimmed_mean(data: BoundedValues, trim: int = 0) -> Fraction:
-    """Return the mean without the ``trim`` smallest and the ``trim`` largest values, exactly; trim 0 is the plain mean.
+    """Return the mean without the ``trim`` smallest and the ``trim`` largest values, exactly.
 
-    Raises:
-        InputError: ``trim_invalid``: no value is left, or ``trim`` is negative.
+    ``trim_invalid`` (``InputError``): no value is left, or ``trim`` is negative.
     """
     _check_trim(data.n, trim)
     kept = data.ordered[trim : data.n - trim]
@@ -83,11 +72,7 @@ def trimmed_mean(data: BoundedValues, trim: int = 0) -> Fraction:
 
 
 def variance(data: BoundedValues) -> Fraction:
-    """Return the population variance (divisor n), exactly.
-
-    Raises:
-        InputError: ``class_too_small``: there are fewer than two values.
-    """
+    """Return the population variance (divisor n), exactly; ``class_too_small`` for fewer than two values."""
     _check_two(data.n)
     total = int(data.ordered.sum())
     return Fraction(data.n * _sum_of_squares(data.ordered) - total * total, data.n * data.n)
@@ -113,8 +98,7 @@ def smooth_sensitivity_of_mean(data: BoundedValues, beta: Fraction, trim: int = 
     with x_(i) = low for i < 1 and high for i > n.
 
     Raises:
-        InputError: ``trim_invalid``: no value is left, or ``trim`` is negative; ``beta_invalid``: β is outside
-            2⁻³⁰ … 64.
+        InputError: the error of :func:`trimmed_mean`; ``beta_invalid``: β is outside 2⁻³⁰ … 64.
     """
     _check_trim(data.n, trim)
     inner = inner_beta(beta)
@@ -131,7 +115,7 @@ def smooth_sensitivity_of_variance(data: BoundedValues, beta: Fraction) -> Smoot
     The search needs no t above 1 + ln 4/β, since A(1) is at least a quarter of the global sensitivity.
 
     Raises:
-        InputError: ``class_too_small``: there are fewer than two values; ``beta_invalid``: β is outside 2⁻³⁰ … 64.
+        InputError: the error of :func:`variance`; ``beta_invalid``: β is outside 2⁻³⁰ … 64.
     """
     _check_two(data.n)
     inner = float(inner_beta(beta))
@@ -148,15 +132,13 @@ def smooth_sensitivity_of_variance(data: BoundedValues, beta: Fraction) -> Smoot
 def _variance_factors(data: BoundedValues, distances: Integers) -> list[tuple[Integers, Integers]]:
     """Return three candidates for A(t)·n²·(n − 1), t in ``distances``, each as two factors; all ``(k,) int64``.
 
-    Let W be the width and P(c) the sum of the c smallest values. With r the mean of n − 1 values of which t or t − 1
-    are at the lower bound, the candidates are (n − 1)² times
+    With W the width, P(c) the sum of the c smallest values and r a mean of n − 1 values, they are (n − 1)² times
 
         (W − r)²              a replaced value moves from r to the upper bound; r = P(n−t)/(n−1), t ≥ 1
         (x_(n) − r)²          the largest value moves to r;                     r = P(n−1−t)/(n−1), t ≤ n−1
         (W−y)(W + y − 2r)     a kept value y moves to the upper bound;          r = (P(n−t) − y)/(n−1), t ≤ n−1
 
-    The third is a concave parabola in y with its vertex at (W + P(n−t))/(n+1), so only the kept values next to the
-    vertex are tried. A candidate that does not exist for a t is 0.
+    The third is a concave parabola in y with vertex (W + P(n−t))/(n+1), so only the values next to it are tried.
     """
     n, width, ordered = data.n, data.width, data.ordered
     kept = n - distances
@@ -178,12 +160,8 @@ class _Pairs(NamedTuple):
 
         F(a, b) = e^(−β(a + b − 1))·(upper[a] − lower[b]),   0 ≤ a, b ≤ K,  t = a + b − 1 ≥ 0
 
-    In the formula of :func:`smooth_sensitivity_of_mean`, a = i − (n − m) and b = m + 1 − j for the pair x_(i), x_(j).
-
-    Attributes:
-        upper: ``(K + 1,) int64``, increasing: x_(n−m), x_(n−m+1), …, the last of all being the upper bound.
-        lower: ``(K + 1,) int64``, decreasing: x_(m+1), x_(m), …, the last of all being the lower bound.
-        weights: ``(K + 1,) float64``, e^(−βa).
+    ``upper`` rises: x_(n−m), x_(n−m+1), …, the upper bound; ``lower`` falls: x_(m+1), x_(m), …, the lower bound;
+    ``weights``: e^(−βa). All have the shape (K + 1,).
     """
 
     upper: Integers

@@ -81,9 +81,7 @@ class FitTerms(NamedTuple):
 def terms_id(terms: FitTerms, schema: Schema) -> bytes:
     """Return the SHA-256 (32 bytes) of the terms with the schema, by which a curator's model names its origin.
 
-    The digest is of ``hearsay terms of a curator's fit v1`` and the canonical map of ``terms``
-    (:meth:`FitTerms.to_dict`), ``label``, ``features`` and ``projection``, as models carry them, and ``groups`` (a
-    list, empty without groups).
+    docs/formats.md, section 5 ("A curator's fit"), fixes the bytes.
     """
     packed = canonical.pack(
         {

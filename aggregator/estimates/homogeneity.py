@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
 
 
 class Homogeneity(NamedTuple):
-    """Result of the test: the number of ``sources`` (joined ones count once), and ``compared`` numbers by rising p-value."""
+    """The test's result: number of ``sources`` (joined ones count once), and ``compared`` numbers by rising p-value."""
 
     sources: int
     compared: tuple[Comparison, ...]
@@ -143,7 +143,7 @@ def _chance(statistic: float, freedom: int, kurtosis: float) -> float:
 def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
     """Return the likelihood ratio statistic G² for each of the K numbers of one question: shape (K,) float64.
 
-    An answer about a share f counts as a coin throw. With φ₀, φ₁ the noise variance φ(f) at f = 0 and 1, b = 1 + φ₁ − φ₀:
+    An answer about a share f counts as a coin throw. φ₀, φ₁: the noise variance φ(f) at f = 0, 1; b = 1 + φ₁ − φ₀:
 
         g = 1/√(4φ₀ + b²),   q = (1 − b g)/2,   λ(f) = q + g f,   λ(1 − λ)/g² = φ(f) + f(1 − f)
         G² = 2 Σ_j m_j [λ̂_j ln(λ̂_j/λ_j(f̄)) + (1 − λ̂_j) ln((1 − λ̂_j)/(1 − λ_j(f̄)))]

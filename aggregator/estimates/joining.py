@@ -30,7 +30,7 @@ from protocol.schema import Schema
 
 
 class Join(NamedTuple):
-    """The joined ``statistics``, and the test (``homogeneity``) whether the sources look like samples of one population."""
+    """The joined ``statistics``, and the test ``homogeneity``: do the sources look like samples of one population?"""
 
     statistics: Statistics
     homogeneity: Homogeneity
@@ -394,7 +394,7 @@ def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) ->
 
 
 def _kurtosis(parts: Sequence[QuestionEstimate], factors: Sequence[float]) -> float:
-    """Return the excess kurtosis of the joined noise, Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)², the largest of K; a_j: ``factors``."""
+    """Return the excess kurtosis of the joined noise, Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)², at most; a_j: ``factors``."""
     if not any(one.kurtosis for one in parts):
         return 0.0
     pairs = list(zip(parts, factors, strict=True))

@@ -68,7 +68,7 @@ class Vote(NamedTuple):
 
 
 class Right(NamedTuple):
-    """Estimated ``share`` of a model's right predictions, unbiased; ``law``: noise variance of one answer at that share."""
+    """Estimated ``share`` of a model's right predictions, unbiased; ``law``: noise variance of one answer."""
 
     share: float
     law: Law
@@ -297,12 +297,12 @@ class VoteSums:
         self._is_counted = all(vote.is_counted for vote in votes)
 
     def pool(self, without: Sequence[Vote] = ()) -> Pool | None:
-        """Combine the votes but those of ``without`` (:func:`aggregator.estimates.class_shares.class_shares` has the formulas).
+        """Combine the votes but those of ``without``, or return None if no vote is left.
 
             chosen = Σ_j w_j²/n_j − Σ_s W_s²/N_s     answers to a question are drawn from a stratum without replacement
             people = Σ_d (Σ_{s of d} W_s √c_s)²      devices may answer in several strata and periods
 
-        Return None if no vote is left.
+        :func:`aggregator.estimates.class_shares.class_shares` binds the letters.
         """
         if len(without) == self._number:
             return None

@@ -341,7 +341,7 @@ def _intervals(
 
 
 def _law(mechanism: Mechanism) -> Law | None:
-    """Return the noise variance of one answer as a linear function of a share (of (1 + mean)/2 for one bit), or None."""
+    """Return the noise variance of one answer, linear in a share (for one bit: in (1 + mean)/2), or None."""
     if isinstance(mechanism, CoinMechanism):
         gain = 1 / (2 * sign_size(mechanism))
         return Law.pure(1 / 2 + gain, 1 / 2 - gain)

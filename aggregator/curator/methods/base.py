@@ -23,12 +23,7 @@ PURPOSE = "a model from a curator's records"
 
 
 class Method(ABC):
-    """One way to release statistics of records with differential privacy.
-
-    Attributes:
-        name: the name in terms and on the command line.
-        adjacencies: names of the adjacencies for which the stated ε holds.
-    """
+    """One way to release statistics with differential privacy; ``adjacencies``: those for which the stated ε holds."""
 
     name: ClassVar[str]
     adjacencies: ClassVar[tuple[str, ...]]
@@ -67,22 +62,18 @@ class Method(ABC):
 
     @abstractmethod
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
-        """Return the statistics with noise, all that leaves the curator.
+        """Return the statistics with noise, all that leaves the curator. Run after the cost was recorded.
 
-        Run by the curator, after the cost was recorded. ``stream`` is the randomness, from a seed that is used once and
-        kept secret.
-
-        Raises:
-            InputError: the reasons of :meth:`cost` and :meth:`check_records`.
+        ``stream`` comes from a seed that is used once and kept secret. Raises the errors of :meth:`cost` and
+        :meth:`check_records`.
         """
 
 
 def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: FitTerms, cost: Cost) -> Statistics:
     """Return the statistics of noisy sums, with a source that names the terms and the cost for the card.
 
-    Args:
-        sums: noisy sums, one entry per released vector.
-        count: number of records, public or estimated from noisy counts; then it may be below 1.
+    ``sums``: one per released vector. ``count``: number of records, public or from noisy counts; then it may be below
+    1.
     """
     origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
     # ρ is shown with nine places, rounded up.

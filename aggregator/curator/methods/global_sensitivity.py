@@ -1,18 +1,8 @@
 """The methods ``global-var`` and ``global-std``: noise for global sensitivities of mean and spread in each class.
 
-n is the public size of the class, u in [−S, S] its scaled numbers (S: 65536), Δ a global sensitivity, V = nΣu² − (Σu)²
-= n² times the population variance.
-
-- Mean: Σu is an integer with Δ = 2S; its noisy value over n is the noisy mean.
-- Variance (``global-var``): one number changes it by at most Δ = (n − 1)/n²·(2S)² (docs/smooth.md). It is released on
-  the grid of Δ/G, G = 2²⁰: ⌊G·V/((n − 1)(2S)²)⌋ is an integer that changes by at most G, since G is an integer and
-  |a − b| ≤ G gives |⌊a⌋ − ⌊b⌋| ≤ G. So the grid costs no privacy; it moves the variance by less than Δ/G.
-- Standard deviation (``global-std``): √V/n is the Euclidean norm of the centred numbers over √n, and centring shrinks
-  the change of one coordinate by √(1 − 1/n). So one number changes it by at most Δ = 2S·√(n − 1)/n, which is reached if
-  all others are equal. It is released as ⌊G·√V/(2S·√(n − 1))⌋. This Δ falls with 1/√n, the Δ of the variance with 1/n:
-  ``global-var`` is better for large classes.
-
-Source: Vaidya, Shafiq, Basu, Hong (2013) for the standard deviation.
+n is the public size of the class, u in [−S, S] its scaled numbers (S: 65536), Δ a global sensitivity: 2S for Σu. The
+spread is released on the grid of Δ/G, G = 2²⁰, which costs no privacy.
+Source: Vaidya, Shafiq, Basu, Hong (2013) for the standard deviation; docs/math.md, section 7; docs/smooth.md.
 """
 
 from __future__ import annotations
@@ -47,13 +37,9 @@ class GlobalSensitivity(PerClass):
         return Moments.of_variance(mean, variance, mean_noise, noise, (first.values[0], second.values[0]))
 
     def vectors(self, values: Integers, shares: tuple[Share, Share]) -> tuple[Vector, Vector]:
-        """Return the exact sum and spread on its grid, each with its sensitivity and ε.
+        """Return the exact sum and spread on its grid, each with its sensitivity and ε. They must never leave.
 
-        They must never leave the curator.
-
-        Args:
-            values: shape (n,) int64, n ≥ 2, scaled numbers in [−S, S] (S: 65536).
-            shares: ε of sum and spread.
+        ``values``: shape (n,) int64, n ≥ 2, scaled numbers in [−S, S]. ``shares``: ε of sum and spread.
         """
         total = int(values.sum())
         on_grid = self.on_grid(len(values), len(values) * int((values * values).sum()) - total**2)
@@ -68,10 +54,7 @@ class GlobalSensitivity(PerClass):
 
     @abstractmethod
     def variance(self, n: int, steps: int, noise: float) -> tuple[float, float]:
-        """Return the variance of n numbers in [−1, 1], from a noisy number of grid steps, and its noise's variance.
-
-        ``noise`` is the variance of the noise of the steps.
-        """
+        """Return the variance of n numbers in [−1, 1], from a noisy number of grid steps, and that of its noise."""
 
 
 class GlobalVariance(GlobalSensitivity):
@@ -99,10 +82,7 @@ class GlobalDeviation(GlobalSensitivity):
         return isqrt(squares * GRID**2 // ((n - 1) * _WIDTH**2))
 
     def variance(self, n: int, steps: int, noise: float) -> tuple[float, float]:
-        """Return the square of a deviation of ``steps`` steps of Δ/G, and the variance of its noise.
-
-        A standard deviation that noise made negative counts as 0.
-        """
+        """Return the square of a deviation of ``steps`` steps (0 if negative), and the variance of its noise."""
         unit = 2 * sqrt(n - 1) / (n * GRID)
         deviation, spread = max(steps * unit, 0.0), noise * unit**2
         return deviation**2, 4 * deviation**2 * spread + 5 * spread**2

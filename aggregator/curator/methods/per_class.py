@@ -1,12 +1,7 @@
 """Methods that release a mean and a variance for every number and class, in place of sums.
 
-A mean of one class is only meaningful with the size of the class. So the methods need public class sizes, and cover the
-adjacency ``change-features`` alone: in a neighbour the features of one record are replaced, its label stays. A
-neighbour then differs in one class, and the classes are disjoint parts of the records (parallel composition): one ε
-serves all classes.
-
-Class counts are exact, as they are public. Tables of categories have discrete Laplace noise for the sensitivity 2.
-
+A mean needs the size of its class, so class sizes are public: only the adjacency ``change-features`` is covered. The
+classes are disjoint parts of the records, so one ε serves all. Tables have discrete Laplace noise for sensitivity 2.
 Source: Vaidya, Shafiq, Basu, Hong (2013); Zafarani, Clifton (2020); docs/math.md, section 7.
 """
 
@@ -39,10 +34,9 @@ LEAST = 2
 
 
 class Moments(NamedTuple):
-    """Noisy mean and mean square of a number x in [−1, 1] in one class, and the variances of their noise.
+    """Noisy mean and mean square of a number x in [−1, 1] in one class, and the variances of their noise (or infinity).
 
-    The variances are infinite for noise without a variance. ``released`` are the integers that were published, in steps
-    of the noise's grids.
+    ``released`` are the integers that were published, in steps of the noise's grids.
     """
 
     mean: float
@@ -73,8 +67,8 @@ class PerClass(Method):
         """Raise an error if the method does not cover the terms, or if a number may be missing.
 
         Raises:
-            InputError: ``substitute_needed``: a number may be missing, so the number of its values is not public; the
-                reasons of :meth:`aggregator.curator.methods.base.Method.check`.
+            InputError: ``substitute_needed``: a number may be missing, so the number of its values is not public; and
+                those of :meth:`aggregator.curator.methods.base.Method.check`.
         """
         super().check(schema, terms)
         if terms.family != DISCRETE and any(may_be_missing(schema.ungrouped[index]) for index in schema.numeric):
@@ -84,20 +78,12 @@ class PerClass(Method):
             )
 
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
-        """Return the cost: ε of tables, means and variances add up.
-
-        The classes share one ε, since they are disjoint.
-        """
+        """Return the cost: ε of tables, means and variances add up; the disjoint classes share it."""
         self.check(schema, terms)
         return cost_of(vector_epsilons(schema, terms))
 
     def check_records(self, records: Records, terms: FitTerms) -> None:
-        """Raise an error if a class is too small for a mean and a variance.
-
-        Raises:
-            InputError: ``class_too_small``: a class has fewer than two records, and the family has means. The sizes of
-                the classes are public for this adjacency, so the error says nothing private.
-        """
+        """Raise ``class_too_small`` (``InputError``) if a class, whose size is public, has fewer than two records."""
         sizes = np.bincount(records.labels, minlength=len(records.schema.label.classes))
         if terms.family != DISCRETE and sizes.min() < LEAST:
             raise InputError("class_too_small", "a mean and a variance need two records of every class; take 'sums'")
@@ -139,10 +125,9 @@ class PerClass(Method):
 
     @abstractmethod
     def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
-        """Return the noisy moments of one number in one class.
+        """Return the noisy moments of one number in one class, of scaled ``values`` in [−S, S], (n,) int64, n ≥ 2.
 
-        ``values``, shape (n,) int64, n ≥ 2, are the class's scaled numbers in [−S, S] (S: 65536); ``shares`` are ε and
-        δ of the two released numbers.
+        ``shares`` are ε and δ of the two released numbers.
         """
 
 
@@ -155,10 +140,7 @@ def _table(records: Records, subject: Subject, epsilon_micro: int, stream: Strea
 
 
 def _presence(feature: int, sizes: Integers) -> NoisySum:
-    """Return the sizes of the classes, (k,) int64, as the numbers of records that have a number.
-
-    Fits divide moments by these.
-    """
+    """Return the class sizes as the numbers of records that have a number, by which fits divide moments."""
     estimate = np.concatenate([np.zeros(len(sizes)), sizes])
     subject = Subject(PRESENT, feature, 2 * len(sizes))
     counts = tuple(int(count) for count in estimate)

@@ -1,22 +1,8 @@
 """The methods ``smooth``, ``smooth-trimmed`` and ``bun-steinke``: noise for smooth sensitivities, by number and class.
 
-    smooth            mean and variance
-    smooth-trimmed    trimmed mean and variance
-    bun-steinke       trimmed means of the number and of its square
-
-A statistic f is released as f + k·S·Z. S is its smooth sensitivity on the class's numbers, k a constant, and Z noise of
-a kind that the terms name; :mod:`aggregator.curator.noise` proves what that costs and draws Z exactly. Rounding to the
-grid GS/2³⁰, GS the global sensitivity, and clipping to ±2⁶⁴ steps of the grid are post-processing. S depends on the
-records, so the stated variance of the noise is an upper bound: that for S = GS; infinite for noise with heavy tails.
-
-A trimmed mean leaves out the same number of values at either end. Its smooth sensitivity is smaller where values crowd
-within the bounds, but for skewed numbers it is biased. Trimming leaves out the largest squares, so the variances of
-``bun-steinke``, the mean of the squares minus the square of the mean, come out too small. The noise of ``bun-steinke``
-is Student's t (pure ε) or Laplace-log-normal (concentrated differential privacy; the stated (ε, δ) follows).
-
-Source: Nissim, Raskhodnikova, Smith (2007); Zafarani, Clifton (2020), with the corrected sensitivities of
-docs/smooth.md; Bun, Steinke, "Average-Case Averages: Private Algorithms for Smooth Sensitivity and Mean Estimation"
-(2019) for trimmed means.
+A statistic f is released as f + k·S·Z: S its smooth sensitivity on the class's numbers, k a constant, Z noise that the
+terms name. S depends on the records, so the stated variance is that for the global sensitivity, an upper bound.
+Sources: docs/smooth.md; Nissim, Raskhodnikova, Smith (2007); Zafarani, Clifton (2020); Bun, Steinke (2019).
 """
 
 from __future__ import annotations
@@ -176,10 +162,7 @@ def noisy_variance(data: BoundedValues, share: Share, terms: FitTerms, stream: S
 def _released(
     statistic: Fraction, sensitivity: SmoothSensitivity, noise: Calibration, largest: Fraction, stream: Stream
 ) -> NoisyNumber:
-    """Return a statistic with noise; its global sensitivity is ``largest``.
-
-    The result is clipped to ±:data:`LARGEST_STEPS` steps.
-    """
+    """Return a statistic of global sensitivity ``largest`` with noise, clipped to ±:data:`LARGEST_STEPS` steps."""
     grid = largest / GRID
     found = release(statistic, sensitivity, noise, grid, stream)
     steps = min(max(int(found / grid), -LARGEST_STEPS), LARGEST_STEPS)
@@ -189,16 +172,14 @@ def _released(
 def release(
     statistic: Fraction, sensitivity: SmoothSensitivity, calibration: Calibration, grid: Fraction, stream: Stream
 ) -> Fraction:
-    """Return f + k·S·Z, rounded to the nearest multiple of ``grid``.
+    """Return f + k·S·Z, rounded to the nearest multiple of ``grid``. The result may be published.
 
-    The result may be published. f is ``statistic``, S ``sensitivity``; ``calibration`` has k and the law of the noise
-    Z. The rounding is exact and post-processing, so the guarantee of the real-valued noise holds without any loss.
-    ``grid`` is a positive number that does not depend on the data, for example a thousandth of the expected noise;
-    ``stream`` is new randomness, to be kept as secret as the data.
+    f: ``statistic``; S: ``sensitivity``; ``calibration`` has k and the law of Z. The rounding is exact and
+    post-processing, so no guarantee is lost. ``grid`` must not depend on the data, and ``stream`` is as secret as they
+    are.
 
     Raises:
-        InputError: ``beta_invalid``: S is not as smooth as the noise needs; ``grid_invalid``: the grid is not
-            positive.
+        InputError: ``beta_invalid``: S is not as smooth as the noise needs; ``grid_invalid``: not positive.
     """
     if sensitivity.beta > calibration.beta:
         raise InputError("beta_invalid", "the smooth sensitivity was computed for a larger β than the noise allows")

@@ -39,10 +39,7 @@ class Sums(Method):
         return cost_of(vector_epsilons(schema, terms))
 
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
-        """Return statistics of noisy vectors.
-
-        For ``add-remove`` their number of records is the sum of the noisy counts.
-        """
+        """Return statistics of noisy vectors; for ``add-remove`` their number of records is the sum of noisy counts."""
         cost = self.cost(records.schema, terms)
         noisy = [with_noise(vector, stream) for vector in vectors(records, terms)]
         count = sum(noisy[0].values) if terms.adjacency == ADD_REMOVE else records.rows
@@ -56,10 +53,7 @@ def vector_epsilons(schema: Schema, terms: FitTerms) -> list[int]:
 
 
 def vectors(records: Records, terms: FitTerms) -> list[Vector]:
-    """Return the exact vectors, each with its sensitivity and ε; the class counts first.
-
-    They must not leave the curator.
-    """
+    """Return the exact vectors, which must not leave the curator, with sensitivity and ε; class counts first."""
     subjects = summed_subjects(records.schema, terms.family)
     sums = exact_sums(records, subjects)
     parts = zip(subjects, sums, vector_epsilons(records.schema, terms), strict=True)
@@ -70,10 +64,7 @@ def vectors(records: Records, terms: FitTerms) -> list[Vector]:
 
 
 def exact_sums(records: Records, subjects: Sequence[Subject]) -> list[tuple[int, ...]]:
-    """Return the exact counts and sums of every vector. A missing number adds 0 to sums.
-
-    Of squares ⌊u²/S⌋ is added up: u are the scaled numbers, S is 65536.
-    """
+    """Return the exact counts and sums of every vector; of squares of u, ⌊u²/65536⌋ is added, of missing ones 0."""
     return [_exact(records, subject) for subject in subjects]
 
 

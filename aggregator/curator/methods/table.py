@@ -18,10 +18,7 @@ DEFAULT = "sums"
 
 
 def default_noise(name: str) -> str | None:
-    """Return the noise that a method takes if the terms name none: the first that it offers.
-
-    None stands for discrete Laplace noise.
-    """
+    """Return the first noise that a method offers, if the terms name none; None: discrete Laplace noise."""
     method = method_of(name)
     return method.noises[0] if isinstance(method, Smooth) else None
 
