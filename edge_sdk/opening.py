@@ -1,12 +1,8 @@
 """Open a device's state, make a new state, and begin again after a state was lost.
 
-A new state is made by provisioning, if nothing was installed in the folder before, or by a reset. Opening makes no
-state: it can not tell a folder that is gone from one where no device was installed, since the install marker (a small
-file that shows a lost state) is gone with the folder.
-
-If there is an install marker, a missing or damaged state is refused as ``state_lost``: a new state would forget what
-was spent. A damaged state without a marker is refused as ``state_damaged``. A state that was made on another machine is
-opened, and answers nothing (``state_copied``): its models still classify.
+If there is an install marker (a small file that shows that a device was installed), a missing or damaged state is
+refused as ``state_lost``: a new state would forget what was spent. A state that was made on another machine is opened,
+and answers nothing (``state_copied``): its models still classify.
 """
 
 from __future__ import annotations
@@ -68,11 +64,9 @@ def open_state(
     """Open the state in a folder; or, if ``makes`` is true, make it, if no device was installed there.
 
     An existing state is opened even if its policy file can not be read, so that its owner can look at it and opt out. A
-    new state is not made then. The arguments and errors are those of :meth:`edge_sdk.Device.open` and
-    :meth:`edge_sdk.Device.provision`; ``now`` is the present by a clock that may be wrong.
-
-    Returns:
-        The provisioned state, and an object whose call returns the policy that holds now.
+    new state is not made then. Arguments and errors are those of :meth:`edge_sdk.Device.open` and
+    :meth:`edge_sdk.Device.provision`; ``now`` is the present by a clock that may be wrong. Return the provisioned
+    state, and an object whose call returns the policy that holds now.
     """
     if root is not None:
         check_bytes(root, "trust")
@@ -131,10 +125,7 @@ def _check_read_only(state: State, root: bytes | None, now: int, *, makes: bool)
 
 
 def _check_machine(state: State, machine: Machine) -> bytes:
-    """Note in ``state.copied`` if the state was made on another machine than this one.
-
-    Return 32 bytes that tell this machine from others; empty bytes if it has no id.
-    """
+    """Note in ``state.copied`` if the state was made on another machine. Return this one's id, 32 bytes or none."""
     known, found = state.meta("machine"), machine.of(state)
     if known is not None and known != found:
         state.copied = (
@@ -158,12 +149,7 @@ def _prepare_folder(
     *,
     present: bool,
 ) -> None:
-    """Raise an error if a folder has no state (``present`` is false) and no device may begin there.
-
-    The checks come before anything is written. If the folder has no marker, make the folder if needed, and flush its
-    name to disk. If it has no state either, remove the file ``highest`` of an earlier device. ``root`` is None if no
-    device may begin.
-    """
+    """Raise an error if no device may begin in a folder without a state; else make the folder."""
     if not present:
         if marker is not None:
             raise state_lost()
@@ -196,8 +182,8 @@ def _provision(
 ) -> None:
     """Write the first root and secret into a new state, if ``makes`` is true; or bring the stored root up to date.
 
-    ``machine`` is None for a state in memory, which no other machine can have. An existing state may be an older copy
-    that lacks no answer. So the digests of used provisioning files are copied to it from the ``marker``.
+    ``machine`` is None for a state in memory. Digests of used provisioning files are copied to the state from
+    ``marker``.
     """
     documents = Documents(state)
     with state.transaction():
@@ -252,11 +238,11 @@ def reset_state(
     """Replace a lost, copied or unwanted state by a new state, and count the old budget as spent.
 
     The new state is complete before anything of the old state is removed. The outbox is removed first: its reports are
-    in the old state too, and are never sent under the new one. A state whose ledger can be read is replaced by one
-    rename, so a device that stops at any step has the old state or the new one. A damaged state is renamed before its
-    journal is removed. A device that stops between these two steps has no state, and is refused as ``state_lost``. The
-    file ``highest`` names a line of each of the two states before the renaming, and only a line of the new state after
-    it. So an older copy of the old state is refused at each step.
+    never sent under the new state. A state whose ledger can be read is replaced by one rename, so a device that stops
+    at any step has the old state or the new one. A damaged state is renamed before its journal is removed; a device
+    that stops between these two steps is refused as ``state_lost``. The file ``highest`` names a line of each of the
+    two states before the renaming, and only a line of the new state after it. So an older copy of the old state is
+    refused at each step.
 
     The arguments and errors are those of :meth:`edge_sdk.Device.reset`. Returns the ε that counts as spent, in
     millionths.
@@ -338,9 +324,8 @@ def _make_next(
 ) -> Highest:
     """Make at ``fresh`` the state that will replace the ``old`` one. Return the newest line of its ledger.
 
-    The file appears complete or not at all. ``spent`` are the ε in millionths and the δ in 10⁻¹² that count as spent.
-    Campaigns of series that begin before ``series_after``, in seconds since 1970, are not answered. ``begin`` is called
-    inside a transaction, to write the first entries.
+    ``spent``: the ε in millionths and the δ in 10⁻¹² that count as spent. ``series_after``: see
+    :meth:`Ledger.begin_after_reset`. ``begin`` is called inside a transaction, to write the first entries.
     """
     part = f"{fresh}.part"
     _discard(part)
@@ -369,17 +354,14 @@ class _OldState(NamedTuple):
 
     Attributes:
         enrolled: whether the old secret is of a provisioning file.
-        total_micro: the ε that was spent in all, in millionths.
-        delta_pico: the δ that was spent in all, in 10⁻¹².
-        lines: the old ledger; no lines if one of them is damaged.
+        total_micro, delta_pico: the ε in millionths and the δ in 10⁻¹² that were spent in all.
+        lines, newest: the old ledger, and its last line; no lines if one of them is damaged.
         whole: whether the complete ledger was read; the old file then needs no journal.
         latest: the latest time of an answer, or of an earlier reset, in seconds since 1970.
         sealed: paths of the files that the old state has sealed.
         track: bytes of the time by which limits were counted, with its steps.
         machine_file: path of the file that tells this machine from others; None if the state names none.
-        used: digests of the secrets of used provisioning files.
-        own: the digest of the provisioning file whose secret the state has; None if it has none.
-        newest: the last line of the ledger; None if it is empty.
+        used, own: digests of the secrets of used provisioning files, and of the one whose secret the state has, if any.
     """
 
     enrolled: bool | None = None
@@ -397,11 +379,7 @@ class _OldState(NamedTuple):
 
 
 def _whole_budget(lifetime: tuple[int, int], known: Marker | None, old: _OldState) -> tuple[int, int]:
-    """Return the ε in millionths and the δ in 10⁻¹² that a reset counts as spent: the most that may have been spent.
-
-    ``lifetime`` is the ε and δ that the owner allows now. The marker ``known`` has the largest limits under which
-    anything was answered.
-    """
+    """Return the most ε in millionths and δ in 10⁻¹² that may have been spent. ``lifetime``: the present limits."""
     marked = (0, 0) if known is None else (known.lifetime_micro, known.delta_pico)
     return max(lifetime[0], marked[0], old.total_micro), max(lifetime[1], marked[1], old.delta_pico)
 
@@ -432,10 +410,7 @@ def _read_old(place: str) -> _OldState:
 
 
 def _discard(place: str) -> None:
-    """Remove a state file and its journal.
-
-    The file is renamed first: SQLite would replay its journal into any file of the old name.
-    """
+    """Remove a state file and its journal. It is renamed first: SQLite would replay the journal into a new file."""
     aside = f"{place}.old"
     for path in (aside, aside + _JOURNAL):
         remove(path)

@@ -42,18 +42,15 @@ class CampaignStatus(NamedTuple):
         name, version, id: name, version and id of the campaign.
         state: ``ended`` by its publisher; else ``expired``; else ``future`` before it is valid; else ``open``.
         answered: index of the newest answered period of this version; None if none was answered.
-        silent_until: when the next period that can be answered begins, in seconds since 1970. It is set in two cases.
-            The present period can not be answered because its time was paid for under the same name: by another
-            version, or while the clock was ahead. Or this version answered the present period, and the next opens more
-            than a minute after the clock shows its begin (``Clock.periods_behind``). Else None.
+        silent_until: when the next period that can be answered begins, in seconds since 1970, if the time of the
+            present one was paid for under the same name (by another version, or while the clock was ahead), or if it
+            was answered and the next one opens more than a minute late (``Clock.periods_behind``). Else None.
         series: name of the campaign's series, in which a device answers once; None if it belongs to no series.
-        silent: why no further period of this campaign will be answered: the error that a report would raise; "" if a
-            period may be answered. Only campaigns of a series have such a refusal
-            (:func:`edge_sdk.policy.series_refusal`).
+        silent: the error that a report of a campaign of a series would raise, if no further period will be answered
+            (:func:`edge_sdk.policy.series_refusal`); else "".
         expires: when the campaign's time is over, in seconds since 1970.
         missing_models: the evaluated models that are not installed, so that no new period is answered: by name in a
             campaign that compares models, by the first digits of the digest in one that evaluates a single model.
-            Empty for all other campaigns.
     """
 
     name: str
@@ -86,15 +83,14 @@ class Clock(NamedTuple):
         confirmed: a period that begins after this time can not be answered, unless ``leap_left``.
         time_floor: the largest ``issued_at`` of the trusted root and of the documents that were accepted since.
         leap_left: whether one jump of the wall clock beyond ``confirmed`` is still accepted in this boot.
-        periods_behind: seconds by which ``now`` is ahead of the time that opens periods, because the clock moved ahead
-            after this boot's one leap was used; else 0. Until a restart, or a newer signed document, periods open that
-            much late.
+        periods_behind: seconds by which periods open late until a restart or a newer signed document, because the clock
+            moved ahead after this boot's one leap was used; else 0.
         limit_time: the time by which limits per day and window are counted. It goes on with the uptime.
         kept_seconds: sum of the steps by which ``limit_time`` was moved ahead with the clock, within the windows of the
             limits. Answers from before a step keep their age over it, as if no time had passed.
         note: what the device does about a clock that was behind, in words; "" if there is nothing to say.
-        earliest: the earliest time that it can be now: ``time_floor`` and the uptime since. It stands still while the
-            device is off. A device without a clock opens periods by it.
+        earliest: the earliest time that it can be now: ``time_floor`` and the uptime since. A device without a clock
+            opens periods by it.
     """
 
     wall: int
@@ -110,29 +106,22 @@ class Clock(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The status of a device.
-
-    Amounts of ε are integers in millionths here, for example ``left_micro``. In :meth:`to_json` and the command's
-    ``--json`` they are texts in ε, for example ``epsilon_left``.
+    """The status of a device. Amounts of ε are integers in millionths; in :meth:`to_json` they are texts in ε.
 
     Attributes:
-        spent_micro: the ε that was spent in all.
-        left_micro: what is left of the lifetime ε.
+        spent_micro, left_micro: the ε that was spent in all, and what is left of the lifetime ε.
         spent: the ε that was spent within a day, within the policy's window, and in all.
         spool: numbers of the reports that wait for acknowledgement.
-        campaigns: the accepted campaigns, sorted by name.
-        models: the installed models, sorted by name.
-        root_version: version of the trusted root; 0 if there is none.
+        campaigns, models: the accepted campaigns and the installed models, sorted by name.
+        root_version, root_expires: version and end (in seconds since 1970) of the trusted root; 0 if there is none.
         root_expired: whether that root has expired, or there is none.
-        root_expires: when that root's time is over, in seconds since 1970; 0 if there is none.
         clock: what the device concludes from its clocks.
         unsigned: names of campaigns that ended because the keys of a new root had not signed them. A campaign returns
             when its publisher signs it again.
         disabled: the owner has opted out.
         closed_fleet: the device belongs to a closed fleet: its newest secret is of a provisioning file.
-        fleet: name of that fleet, as the provisioning file states it; None if the device is in no closed fleet, or if
-            older software, which did not store the name, has used the file. Never part of a report.
-        device: name of the device in that fleet, as the operator's list has it; None if ``fleet`` is None.
+        fleet, device: names of that fleet and of the device in it, as the provisioning file states them; None if the
+            device is in no closed fleet, or if older software has used the file. Never part of a report.
         unread: missing and unlisted values of answered records since this program started, as counts by feature.
         contradictions: the number of pairs of contradictory signed documents that are kept as evidence.
         disk_may_forget: the type of the state folder's file system, if it may be in memory or a layer in memory above
@@ -141,15 +130,14 @@ class Status(NamedTuple):
             application gave; the path of a file; or ``none``: then some copies of the state are not noticed.
         copied: the state was made on another machine, and answers nothing here.
         policy: where the policy of this program is from: ``policy.toml``, ``defaults``, or ``application`` if it was
-            given in code. An application's policy is not stored, so ``hearsay-edge`` does not know it. If the file can
-            not be read, or is gone, this is the error's text, and ``left_micro`` is 0, since no new period is answered.
+            given in code, so that ``hearsay-edge`` does not know it. If the file can not be read, or is gone, this is
+            the error's text, and ``left_micro`` is 0, since no new period is answered.
         kind: ``device`` or ``node``: for which of the two the first campaign was made; None before there was a
             campaign.
         adjacency: of a node, the adjacency whose ε the amounts count, fixed by its first summary; else None.
         delta_spent_pico: the δ that was spent in all, in 10⁻¹²; only masked campaigns with diluted noise have one.
         delta_left_pico: what is left of the lifetime δ; 0 if the policy does not allow masked campaigns.
-        keys: of a node, id of each masked campaign in hexadecimal digits → version of the newest key book that was
-            accepted.
+        keys: of a node, id of each masked campaign in hexadecimal digits → version of its newest accepted key book.
     """
 
     spent_micro: int
@@ -359,10 +347,9 @@ def _campaign(
 
 
 def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered: int | None) -> int | None:
-    """Return when the first period begins that no version of the campaign has paid for, in seconds since 1970.
+    """Return when the first unpaid period of a campaign begins, in seconds since 1970; None if it is the present one.
 
-    Return None if that is the present period. Also if this version answered the present period, that is the next one,
-    and it opens at most a minute later than the clock shows its begin.
+    Also if this version answered the present period, and the next one opens at most a minute late, return None.
     """
     length = campaign.time_precision
     time, _ = present.period_time(length)
@@ -388,10 +375,7 @@ def disk_may_forget(folder: str, mounts: str = _MOUNTS) -> str | None:
 
     After the loss of such a state, the device answers a period again, with new noise, and nothing tells of it. But a
     layer above a read-only disk may also be kept, like a container's. So the status only warns, and nothing is refused.
-    Only the folder's own file system is looked at: a disk image that lies in memory, a loop device or a RAM disk below
-    another file system is not found.
-
-    ``mounts`` is the path of the kernel's list of mounts.
+    A disk image or RAM disk below another file system is not found. ``mounts``: path of the kernel's list of mounts.
     """
     with suppress(OSError, IndexError):
         number = os.stat(folder).st_dev

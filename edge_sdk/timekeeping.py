@@ -1,27 +1,18 @@
 """Tell the present period, and the time by which the owner's limits count, although the wall clock may be wrong.
 
-**Periods.** A device answers once per period. So an attacker who moves its clock forward makes it answer, and spend,
-more often. The time since the last answer, by the uptime, can not be moved. While the wall clock agrees with the
-uptime, periods open as they come. A *leap* of the wall clock beyond the uptime is accepted once per boot, because a
-device that was switched off can not know for how long. A signed document confirms its date without counting as a leap.
-A clock that goes back opens no period: until the newest answered period is over, calls return its reports. A leap does
-not confirm the time that it jumps over. Otherwise campaigns that did not answer after the leap could answer every
-period in between. A device without a clock goes on with the earliest time that it can be now (:func:`earliest`), which
-stands still while the device is off, and passes while it runs. Source: docs/formats.md, section 5 (time floor);
-decisions 17, 103.
+**Periods.** A device answers once per period, so an attacker who moves its clock forward makes it spend more often.
+While the wall clock agrees with the uptime, periods open as they come. A *leap* of the wall clock beyond the uptime is
+accepted once per boot, because a device that was switched off can not know for how long. A signed document confirms
+its date without counting as a leap. A leap does not confirm the time that it jumps over, since other campaigns could
+answer every period in between. A device without a clock goes on with the earliest time that it can be now
+(:func:`earliest`). Source: docs/formats.md, section 5 (time floor); decisions 17, 103.
 
 **Limits.** A clock that was behind and is set right seems to say that much time has passed since the last answers. The
-*limit time* does not believe that. It never goes back when the clock does, and it goes on with the uptime. Where the
-clock shows more, the limit time follows in a *step*, which is noted. A line of the ledger keeps its age over a step, as
-if no time had passed, if the line still counted by the clock just before the step.
-
-Let w be the length of a limit, and let the clock never be ahead of the true time. Two answers that do not count
-together are then at least w of true time apart, if each correction of the clock sets it right. For there are two cases
-of the first correction after a line. By the clock it comes w or more after the line, and then all of that time has
-passed. Or it is a step over which the line keeps its age. Within one boot a line keeps its age over every step, so
-there the ages are those of the uptime, whatever the clock shows. Source: decision 55.
-
-The rules are pure functions of what the clocks show. :class:`Timekeeper` reads the clocks and stores what follows.
+*limit time* does not believe that. It goes on with the uptime. Where the clock shows more, the limit time follows in a
+*step*, which is noted. A line of the ledger keeps its age over a step, as if no time had passed, if the line still
+counted by the clock just before the step. So if the clock is never ahead, and each correction sets it right, two
+answers that do not count together in a limit of length w are at least w of true time apart. Within one boot the ages
+are those of the uptime, whatever the clock shows. Source: decision 55.
 """
 
 from __future__ import annotations
@@ -88,7 +79,7 @@ class Anchor(NamedTuple):
     base: int
 
     def to_bytes(self) -> bytes:
-        """Return this last confirmed time as the bytes that the state stores."""
+        """Return the bytes that the state stores."""
         return canonical.pack(list(self))
 
     @classmethod
@@ -115,7 +106,7 @@ class Proof(NamedTuple):
     floor: int
 
     def to_bytes(self) -> bytes:
-        """Return this earliest time as the bytes that the state stores."""
+        """Return the bytes that the state stores."""
         return canonical.pack(list(self))
 
     @classmethod
@@ -128,10 +119,9 @@ class Proof(NamedTuple):
 def earliest(proof: Proof | None, floor: int, reading: Reading) -> int:
     """Return the earliest time that it can be now, in seconds since 1970. The wall clock has no influence on it.
 
-    ``floor`` is the time floor: the latest date of signed documents. In the boot of the proof, the uptime since the
-    proof is added. A later boot began after the proof, so all of its uptime is added. The time in which the device was
-    off is unknown and left out. So the result is never later than the true time, if no document is dated ahead and the
-    uptime is right.
+    ``floor`` is the time floor: the latest date of signed documents. The uptime since the proof is added; a later boot
+    began after it, so all of its uptime is. The time in which the device was off is left out. So the result is never
+    later than the true time, if no document is dated ahead and the uptime is right.
     """
     if proof is None or proof.floor > floor or reading.uptime is None:
         return floor
@@ -317,11 +307,7 @@ class Track(NamedTuple):
             return None
 
     def is_news(self, stored: Track | None) -> bool:
-        """Return whether this track must replace the stored track; ``stored`` is None if the state has none.
-
-        It must if the two differ in boot, steps or ``behind_since``, or if this track is six hours or more later, or
-        earlier.
-        """
+        """Return whether this track must replace the stored one: it has other steps, or is six hours later."""
         return (
             stored is None
             or (self.boot, self.steps, self.behind_since) != (stored.boot, stored.steps, stored.behind_since)
@@ -411,10 +397,9 @@ def follow(track: Track | None, reading: Reading, now: int, line: int, longest: 
 
 
 def _pruned(steps: tuple[Step, ...], track: Track, before: int, longest: int) -> tuple[Step, ...]:
-    """Return ``steps`` without those that move no ledger line that still counts. If too many are left, join two.
+    """Return ``steps``, oldest first, without those that move no line that still counts; of too many, two are joined.
 
-    The oldest step is the first. ``before`` is the limit time now, or just before a step that is seen now. ``longest``
-    is the length of the longest window in seconds. By the track's ``boot_line`` the steps of this boot are known.
+    ``before``: the limit time now, or just before a step that is seen now. ``longest``: the longest window in seconds.
     """
     if steps and before - steps[-1].end >= longest:
         return ()
@@ -524,9 +509,8 @@ class Timekeeper:
 
         Returns:
             The seconds by which the clock turns out to have been behind: what it gained on the uptime since the stored
-            track; 0 if it seems right. It is the whole present time at the first call after a reset, and if the clock
-            is more than an hour behind the time that signed documents prove: nobody knows then how wrong it is. Second,
-            the present time, in seconds since 1970.
+            track. It is the whole present time at the first call after a reset, and if the clock is more than an hour
+            behind the time that signed documents prove. Second, the present time, in seconds since 1970.
         """
         now = self.present(reading).now
         gained = 0

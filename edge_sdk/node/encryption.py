@@ -1,13 +1,7 @@
-"""Make a party's message of one period: exact sums → public range → noise → slots → ciphertexts → signature.
+"""Make a party's (node's) message of one period: exact sums → public range → noise → slots → ciphertexts → signature.
 
-A party is a node in a masked campaign, and a slot a field of a ciphertext for one number. Powers modulo N² take seconds
-on a small machine. They depend on key, campaign and period alone, not on records or noise, so they are computed before
-the transaction that pays for the message. The noise is drawn and the sums are encrypted inside that transaction, once,
-in a few milliseconds. Two ciphertexts of one period under one key would reveal the difference of what they encrypt. So
-no message exists before its period is being paid, and a message whose transaction fails is dropped: it was never stored
-or sent. :class:`PartyKeys` keeps the party's own entries of key books: which version was accepted last, and the sealed
-key in it.
-
+A slot is a field of a ciphertext for one number. Two ciphertexts of one period under one key would reveal the
+difference of what they encrypt, so sums are encrypted once, inside the transaction that pays for the message.
 Sources: docs/math.md, section 6; docs/formats.md, section 6; decision 82.
 """
 
@@ -42,8 +36,7 @@ class _KeyRow(NamedTuple):
 
     Attributes:
         campaign: id of the campaign in hexadecimal digits.
-        version: version of the book.
-        digest: SHA-256 of the book's payload.
+        version, digest: version of the book, and SHA-256 of its payload.
         node: id of this node when the book was accepted, 8 bytes.
         serial, u: serial number of this node's key, and this party's number u; u is 0 if the book has no key for it.
     """
@@ -57,7 +50,7 @@ class _KeyRow(NamedTuple):
 
 
 class PartyKeys:
-    """Reads and writes the party's keys. For :meth:`accept`, the caller must have opened a transaction."""
+    """Reads and writes the party's keys, one entry of each key book. To write, the caller must open a transaction."""
 
     def __init__(self, state: Database) -> None:
         self._rows = Rows(state, PARTY_KEYS)
@@ -65,10 +58,9 @@ class PartyKeys:
     def accept(self, book: KeyBook, key: SigningKey) -> DocumentError | None:
         """Store a verified book's version, and this node's sealed key in it, in place of an older book's.
 
-        The rest of a book, up to 64 MiB, is not stored: a book that contradicts this one is refused, and not kept as
-        evidence. Return why the book has no usable key for this node (``node_without_key``, ``invalid_keys``); None if
-        it has one. In both cases its version is stored, so that no older book is accepted after it. If DocumentError
-        ``rollback`` or ``equivocation`` is raised, nothing is stored.
+        The rest of a book, up to 64 MiB, is not stored. Return why the book has no usable key for this node
+        (``node_without_key``, ``invalid_keys``); None if it has one. Its version is stored in both cases, so that no
+        older book is accepted after it. If DocumentError ``rollback`` or ``equivocation`` is raised, nothing is stored.
         """
         kept = self._kept(book.campaign)
         if kept is not None:
@@ -127,9 +119,7 @@ computed inside the transaction: periods are then shorter than the powers take."
 class Unprepared(Exception):  # noqa: N818 - not an error: the caller computes powers and calls again
     """Raised if a message needs powers (a slow part of the encryption) that were not computed. Nothing is stored.
 
-    Attributes:
-        key: the key that encrypts.
-        period: the period of the message.
+    Powers depend on the key that encrypts (``key``) and the ``period`` of the message, not on records or noise.
     """
 
     def __init__(self, key: MaskedKey, period: int) -> None:
@@ -139,10 +129,9 @@ class Unprepared(Exception):  # noqa: N818 - not an error: the caller computes p
 
 
 class _Powers(NamedTuple):
-    """The powers H(t, j)^sk mod N² for all ciphertexts j of a message, with their key and their period.
+    """The powers H(t, j)^sk mod N² for all ciphertexts j of a message; sk: the key's secret, N: modulus, t: period.
 
-    sk is the key's secret, N the campaign's modulus and t the period. The powers are as secret as the key, and the
-    ``repr`` shows neither.
+    They are as secret as the key, and the ``repr`` shows neither.
     """
 
     key: MaskedKey
@@ -193,11 +182,7 @@ class OfSums:
         self._keys.own(campaign, self._signer())
 
     def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
-        """Return the ε in millionths and the δ in 10⁻¹² of the message, for the adjacency that the policy names.
-
-        Every message of a campaign costs the same, so the policy has already compared it with the limits for one
-        period.
-        """
+        """Return the ε in millionths and the δ in 10⁻¹² of the message, for the adjacency that the policy names."""
         return policy.cost_micro(campaign), policy.cost_delta(campaign)
 
     def prepare(self, campaign: Campaign, needed: Unprepared) -> None:
@@ -205,10 +190,7 @@ class OfSums:
         self._powers = _powers(campaign, needed.key, needed.period)
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
-        """Return a list of the signed message.
-
-        After ``Unprepared``, call :meth:`prepare` and begin a new transaction.
-        """
+        """Return a list of the signed message. After ``Unprepared``, :meth:`prepare` it and begin a new transaction."""
         del secret  # the signer reads it
         signer = self._signer()
         key, powers = self._keys.own(campaign, signer), self._powers

@@ -1,12 +1,8 @@
 """Unite the summaries in other nodes' files with a node's own file, after verifying each (set-union gossip).
 
-In: a campaign for nodes, the signed list of nodes, this node's file and the files or folders of peers. Out: the file of
-the union, and the totals of the set. Union is associative, commutative and idempotent, and the file of a set is
-determined by the set: nodes that exchange in any order end with equal files, and an aggregator makes the same model
-from any of them.
-
-What a lying peer can do: withhold summaries. It can add only summaries that a listed node has signed, and the
-campaign's limits hold for all of them. Source: docs/formats.md, section 6; decision 76.
+The file of a set of summaries is determined by the set, so nodes that exchange in any order end with equal files. A
+lying peer can withhold summaries, and add only those that a listed node has signed.
+Source: docs/formats.md, section 6; decision 76.
 """
 
 from __future__ import annotations
@@ -53,8 +49,7 @@ class Exchanged(NamedTuple):
         summaries: the set: all kept summaries of the campaign.
         added: number of summaries that were added: the node's own, and those of the peers' files.
         refused: reason → number of summaries, and of unreadable parts of the peers' files, that were not added.
-        dropped: reason → number of summaries, and of unreadable parts, that this node's own file held and holds no
-            longer.
+        dropped: reason → number of those that this node's own file held and holds no longer.
         unread: peers' files and folders that could not be read; all other files were united.
         digest: SHA-256 of the file of the set, 32 bytes. Equal sets have equal digests.
     """
@@ -85,9 +80,8 @@ def exchange(
         mine: summaries that this node made, joined; they are verified and united like a peer's file.
 
     Raises:
-        InputError: ``campaign_for_devices``; ``file_unreadable``: the node's own file can not be read; ``too_large``:
-            the node's own file or the union has more than :data:`MOST_BYTES`; ``other_campaign``: the node's own file
-            has summaries of another campaign.
+        InputError: ``campaign_for_devices``; ``file_unreadable``, ``other_campaign``: of the node's own file;
+            ``too_large``: that file or the union has more than :data:`MOST_BYTES`.
     """
     judge = _Judge(campaign, nodes, now)
     with _locked(own):
@@ -151,10 +145,7 @@ def _read(path: str) -> bytes | Unread:
 
 
 def _contents(paths: Sequence[str], own: str, unread: list[Unread]) -> Iterator[bytes]:
-    """Yield the contents of files, and of the files in folders. Add what can not be read to ``unread``.
-
-    The node's own file is left out.
-    """
+    """Yield the contents of other nodes' files, and of files in folders. Add what can not be read to ``unread``."""
     for path in paths:
         try:
             names = sorted(entry for entry in os.listdir(path) if entry.endswith(SUFFIX) and not entry.startswith("."))

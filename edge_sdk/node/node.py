@@ -97,16 +97,14 @@ class AcceptedKeys(NamedTuple):
 class Node(Device):
     """A node: it holds many people's records, and sends at most one signed summary per campaign and period.
 
-    A node is a :class:`edge_sdk.Device` with a state folder of its own: provisioning, enrolment, policy, ledger,
-    ``drain``, ``ack``, ``sync``, opting out and reset are the same. It takes part only in campaigns for nodes.
+    It is a :class:`edge_sdk.Device` with a state folder of its own, and takes part only in campaigns for nodes.
     """
 
     @property
     def public_key(self) -> bytes:
         """The node's Ed25519 public key, 32 bytes, which the publisher puts on the list of nodes.
 
-        The key follows from the device's secret: after an opt-out or a reset the node has another key. After an opt-out
-        PolicyError ``disabled`` is raised.
+        After an opt-out or a reset the node has another key. After an opt-out PolicyError ``disabled`` is raised.
         """
         return node_key(self._reporting.secret()).public
 
@@ -132,28 +130,24 @@ class Node(Device):
     ) -> Summarised:
         """Summarise records, at most once per period. A second call in a period returns the first summary's bytes.
 
-        The records are added up one at a time, so memory does not grow with their number. The summary and the ε that it
-        costs are stored in one durable transaction after the last record was read: if reading fails, nothing was spent.
-        No refusal depends on a record. A record with a value that the campaign refuses is left out, which ε covers.
-        Without any record the summary is noise alone.
-
-        Each record counts once. ε bounds what a summary tells about one record. For a person with m records the bound
-        is m·ε.
+        Memory does not grow with the number of records. The summary and the ε that it costs are stored in one durable
+        transaction after the last record was read: if reading fails, nothing was spent. No refusal depends on a record:
+        one with a value that the campaign refuses is left out, which ε covers. Without any record the summary is noise
+        alone. ε bounds what a summary tells about one record; for a person with m records the bound is m·ε.
 
         Args:
             campaign: ``Campaign.id``; or as text its name, or the first hexadecimal digits of its id.
             records: mappings from feature names to values. None or an absent key is a missing value. Not read if the
                 period was summarised before, or if the summary would be refused.
             label: the class of every record; None if it is not known. The default is each record's own label.
-            epsilon: ε for one record more or less, between the campaign's least ε and the campaign's ε. A smaller ε
-                gives more noise. The default is the campaign's ε.
+            epsilon: ε for one record more or less, between the campaign's least ε and its ε, which is the default.
             progress: is called with the number of records so far, every 10,000 records.
 
         Raises:
             InputError: ``campaign_unknown``: no such campaign was accepted, or a new root has ended it;
                 ``campaign_for_devices``: call :meth:`edge_sdk.Device.report`; ``campaign_masked``: call
-                :meth:`encrypt`; ``epsilon_out_of_range``: the campaign does not allow this ε; ``epsilon_invalid``:
-                ``epsilon`` is no ε; ``record_invalid``: a record is no mapping; ``policy_invalid``, ``policy_missing``,
+                :meth:`encrypt`; ``epsilon_out_of_range``: the campaign does not allow this ε; ``epsilon_invalid``;
+                ``record_invalid``: a record is no mapping; ``policy_invalid``, ``policy_missing``,
                 ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``.
             PolicyError: ``adjacency_uncovered``: the campaign's noise does not hide what the policy's
@@ -197,30 +191,22 @@ class Node(Device):
         """Encrypt noisy sums of records for a masked campaign, at most once per period.
 
         A second call in a period returns the first message's bytes. Message, ε and δ are stored in one durable
-        transaction after the last record was read: if reading fails, nothing was spent. There are never two messages of
-        one period under one key.
-
-        The aggregator decrypts only the total of many nodes. The noise of this node alone is too small to hide a
-        record: ε and δ hold as long as the campaign's share of nodes adds its noise, and the dealer neither reads
-        messages nor gives keys away.
+        transaction after the last record was read: if reading fails, nothing was spent. The aggregator decrypts only
+        the total of many nodes. The noise of this node alone is too small to hide a record: ε and δ hold as long as the
+        campaign's share of nodes adds its noise, and the dealer neither reads messages nor gives keys away.
 
         Args:
-            campaign: ``Campaign.id``; or as text its name, or the first hexadecimal digits of its id.
+            campaign, label, progress: as for :meth:`summarise`.
             records: mappings from feature names to values, with missing values as in :meth:`summarise`. If the unit of
                 protection is a party, only the first ``max_records`` are read; the others are counted for the owner.
-            label, progress: as for :meth:`summarise`.
 
         Raises:
-            InputError: ``campaign_unknown``, ``campaign_for_devices``; ``campaign_not_masked``: call :meth:`summarise`;
-                ``keys_unknown``: call :meth:`accept_keys` first; ``record_invalid``, ``policy_invalid``,
-                ``policy_missing``, ``argument_invalid``.
-            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; ``node_without_key``: the newest key book
-                has no key for this node, for example because an opt-out has changed the node's key; ``invalid_keys``.
-            PolicyError: ``policy_refused``: the policy does not allow the cost, or no masked campaigns
-                (``allow_masked``); ``budget_exhausted``: the limit on ε or δ for the node's life is reached;
-                ``adjacency_fixed``, ``period_answered``, ``budget_paused``, ``disabled``.
-            StorageError: the errors of :meth:`summarise`.
-            Exception: an error of the iterator ``records``.
+            InputError: ``campaign_not_masked``: call :meth:`summarise`; ``keys_unknown``: call :meth:`accept_keys`
+                first.
+            DocumentError: ``node_without_key``: the newest key book has no key for this node, for example because an
+                opt-out has changed the node's key; ``invalid_keys``.
+            PolicyError: ``policy_refused``: the policy allows no masked campaigns (``allow_masked``), or not the cost.
+            InputError, DocumentError, PolicyError, StorageError, Exception: as :meth:`summarise`.
         """
         from edge_sdk.node.encryption import OfSums, PartyKeys, Unprepared
         from protocol.masked.message import read_message
@@ -254,8 +240,8 @@ class Node(Device):
 
         Args:
             book: the ``.hsk`` file.
-            campaign: the masked campaign of the book: its id, or as text its name or the first hexadecimal digits of
-                its id. None finds the accepted campaign to which the book belongs.
+            campaign: the masked campaign of the book, as for :meth:`summarise`; None finds the accepted campaign to
+                which the book belongs.
 
         Raises:
             InputError: ``campaign_unknown``, ``campaign_not_masked``, ``argument_invalid``.
@@ -332,15 +318,8 @@ class Node(Device):
         """Read records as :meth:`summarise` does, and return counts of what a summary could not use. Nothing is spent.
 
         A summary is made once per period: a wrong file costs the period. The counts are exact and for the owner alone.
-        More records than the campaign's ``max_records`` make useless sums, since the node cuts them off.
-
-        Args:
-            campaign: ``Campaign.id``; or as text its name, or the first hexadecimal digits of its id.
-            records, label, progress: as for :meth:`summarise`.
-
-        Raises:
-            InputError: ``campaign_unknown``, ``campaign_for_devices``, ``record_invalid``.
-            Exception: an error of the iterator ``records``.
+        More records than the campaign's ``max_records`` make useless sums, since the node cuts them off. The arguments
+        and errors are those of :meth:`summarise`.
         """
         found = self.campaign(campaign) if isinstance(campaign, str) else self._reporting.campaign(campaign)
         sums = ExactSums(found.schema, released_vectors(found))
@@ -361,16 +340,16 @@ class Node(Device):
         does. Nodes that exchange in any order end with equal files. The records and the ledger are not touched.
 
         Args:
-            campaign: ``Campaign.id``; or as text its name, or the first hexadecimal digits of its id.
+            campaign: as for :meth:`summarise`.
             own: this node's file of summaries; it is made if it does not exist.
             peers: files of summaries, or folders of which all files ``*.hsn`` are read.
             nodes: the signed list of nodes (``.hsl``). It is stored, and no older list is accepted later. None uses the
                 list that was stored last.
 
         Raises:
-            InputError: ``campaign_unknown``, ``campaign_for_devices``; ``campaign_masked``: only the dealer and the
-                aggregator together can read encrypted sums; ``nodes_unknown``: no list was accepted yet;
-                ``other_campaign``, ``too_large``, ``file_unreadable``: the node's own file can not be used.
+            InputError: ``campaign_unknown``; ``campaign_masked``: only the dealer and the aggregator together can read
+                encrypted sums; ``nodes_unknown``: no list was accepted yet; and as
+                :func:`edge_sdk.node.exchanging.exchange`.
             DocumentError: the list is refused: ``bad_signature``, ``rollback``, ``equivocation``, ``expired``,
                 ``not_yet_valid``, ``other_name``: the campaign names another list; ``wrong_role``, ``invalid_nodes``,
                 ``malformed``, ``unknown_crit``, ``unsupported_version``.
@@ -393,10 +372,7 @@ def _add_within_unit(
     label: object,
     progress: Callable[[int], None] | None,
 ) -> int:
-    """Add the records that a masked campaign takes from one node. Return the number of records left out.
-
-    If the unit of protection is a party, the first ``max_records`` are added; if it is a record, all.
-    """
+    """Add the records that a masked campaign takes from one node, by its unit. Return the number of the others."""
     if campaign.masked is None or campaign.masked.unit != PARTY:
         sums.add_all(records, label, progress)
         return 0

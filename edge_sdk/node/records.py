@@ -1,8 +1,7 @@
 """Read records from CSV files, also compressed by gzip, and from SQLite, one record at a time.
 
-The readers are generators, so a file is opened when the first record is read. Whether a node sends a summary must not
-depend on its records, so a row with too few or too many cells, or one that is no CSV, is a record too. A reader raises
-an error only for the file as a whole: for its header, or if it can not be read.
+Whether a node sends a summary must not depend on its records, so a damaged row is a record too. A reader, a generator,
+raises an error only for the file as a whole: for its header, or if it can not be read.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ def csv_records(
         path: a file in UTF-8, plain or compressed by gzip, whose first row has the names of the columns.
         names: columns that the header must have, for example the campaign's features and its label. Empty: any header.
         delimiter: the character between two cells.
-        note: is called at the end of the file with a sentence on the number of rows that have another length than the
-            header, and one on the number of rows that end inside of quotes, if there are such rows. None: no call.
+        note: is called at the end of the file with a sentence on the number of rows of another length than the header,
+            and one on the number of rows that end inside of quotes, if there are such rows. None: no call.
 
     Raises:
-        InputError: ``file_unreadable``: the file can not be read, or its compressed data end too early;
-            ``empty_file``: it has no header; ``duplicate_column``; ``columns_missing``: one of ``names`` is not in
-            the header; ``argument_invalid``: not a path, or the delimiter is not one character.
+        InputError: ``file_unreadable``: the file can not be read to its end; ``empty_file``: it has no header;
+            ``duplicate_column``; ``columns_missing``: one of ``names`` is not in the header; ``argument_invalid``: not
+            a path, or the delimiter is not one character.
     """
     place = path_of(path, "the CSV file")
     if len(delimiter) != 1 or delimiter in '\r\n"':
@@ -189,9 +188,8 @@ def _select(
 ) -> tuple[list[str], sqlite3.Cursor]:
     """Run a statement. Return the names of its columns, and its rows.
 
-    SQLite's error on a statement that it does not understand quotes the statement, and is shown. Its error while a
-    statement runs may quote a value of a record, and is not shown. To tell the two apart, the statement is first run
-    with EXPLAIN, which reads no row.
+    SQLite's error while a statement runs may quote a value of a record, and is not shown. The statement is first run
+    with EXPLAIN, which reads no row: its error quotes only the statement, and is shown.
     """
     problem, runs = "", False
     try:

@@ -33,7 +33,7 @@ def node_key(secret: bytes) -> SigningKey:
 
 
 def noisy_sums(campaign: Campaign, exact: Sequence[int], epsilon_micro: int, seed: bytes) -> tuple[int, ...]:
-    """Return the numbers of a summary: sums with discrete Laplace noise, clipped to the campaign's public ranges.
+    """Return the M numbers of a summary: sums with discrete Laplace noise, clipped to the campaign's public ranges.
 
     Vector j of Q vectors has ε_j = ⌊ε/Q⌋ and noise of rate ε_j/Δ_j on each number, where Δ_j is how much one record
     more or less can change the vector. Clipping uses the noisy number only.
@@ -43,9 +43,6 @@ def noisy_sums(campaign: Campaign, exact: Sequence[int], epsilon_micro: int, see
         exact: the M exact sums, from :class:`edge_sdk.node.sums.ExactSums`.
         epsilon_micro: ε of the summary in millionths.
         seed: 32 fresh random bytes, used for nothing else.
-
-    Returns:
-        M integers.
     """
     stream, released, place = Stream(seed, NOISE_TAG), [], 0
     parts = zip(

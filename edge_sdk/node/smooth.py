@@ -1,13 +1,8 @@
 """Make a node's noisy sums for campaigns with sensitivity ``smooth`` (formulas: ``protocol.nodes.terms``).
 
-Each record is in one class, and a change of features touches one class, so all classes share the vector's ε'. Mean and
-sum of squares follow from the noisy sum and the noisy variance, which is post-processing. A number scaled to integers
-from −S to S, S = 65536, is called u. A missing number counts as u = 0. Values are rounded to a public grid of 4097
-points, and counted there in constant memory, before the variance is taken. Two data sets are neighbours if they have
-the same number n of values, and one value differs. docs/smooth.md derives the formulas; the same statistic of a curator
-is ``aggregator.curator.smooth_sensitivity``.
-
-Source: Nissim, Raskhodnikova, Smith (2007); Bun, Steinke (2019); decision 77.
+A number scaled to integers from −S to S, S = 65536, is called u; a missing one counts as u = 0. Values are rounded to a
+public grid of 4097 points. Two data sets are neighbours if they have equally many values, and one value differs.
+Source: docs/smooth.md; Nissim, Raskhodnikova, Smith (2007); Bun, Steinke (2019); decision 77.
 """
 
 from __future__ import annotations
@@ -183,7 +178,7 @@ GRID_OF_NOISE = 1 << 30
 def smooth_sums(
     campaign: Campaign, exact: Sequence[int], counts: Mapping[int, Sequence[int]], epsilon_micro: int, seed: bytes
 ) -> tuple[int, ...]:
-    """Return the numbers of a summary, with noise by smooth sensitivity, clipped to the campaign's public ranges.
+    """Return the M numbers of a summary, with noise by smooth sensitivity, clipped to the campaign's public ranges.
 
     Args:
         campaign: a campaign for nodes with the sensitivity ``smooth``.
@@ -191,9 +186,6 @@ def smooth_sums(
         counts: numeric feature → shape (k·CELLS,), the number of records at each grid point of u, class by class.
         epsilon_micro: ε of the summary in millionths.
         seed: 32 fresh random bytes, used for nothing else.
-
-    Returns:
-        M integers.
     """
     stream, place = Stream(seed, NOISE_TAG), 0
     sums: dict[int | None, tuple[int, ...]] = {}

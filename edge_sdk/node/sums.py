@@ -73,12 +73,9 @@ class ExactSums:
     """
 
     def __init__(self, schema: Schema, subjects: Sequence[Subject], *, with_grids: bool = False) -> None:
-        """Begin with sums of 0.
+        """Begin with sums of 0 for ``subjects``, from :func:`protocol.nodes.terms.released_vectors`.
 
-        Args:
-            schema: the campaign's schema.
-            subjects: the released vectors, from :func:`protocol.nodes.terms.released_vectors`.
-            with_grids: whether to count in ``grids`` too, for noise by smooth sensitivity.
+        ``with_grids``: whether to count in ``grids`` too, for noise by smooth sensitivity.
         """
         self._schema = schema
         self._plain = schema.projection is None and not schema.groups
@@ -117,14 +114,8 @@ class ExactSums:
     ) -> None:
         """Add every record. A record with a value that the schema refuses is counted (:meth:`unread`) and left out.
 
-        Args:
-            records: mappings from feature names to values. None or an absent key is a missing value.
-            label: the class of every record; None if it is not known. By default the label in each record.
-            progress: is called with the number of records so far, once every 10,000 records.
-
-        Raises:
-            InputError: ``record_invalid``: a record is no mapping.
-            Exception: an error of the iterator ``records``.
+        The arguments are those of :meth:`edge_sdk.node.node.Node.summarise`. Raises InputError ``record_invalid`` if a
+        record is no mapping, and the errors of the iterator ``records``.
         """
         iterator = iter(records)
         while True:
@@ -222,10 +213,8 @@ class _Values:
 class _Reader(_Values):
     """Reads the values of one feature into codes and scaled numbers, and counts missing and unlisted ones.
 
-    Attributes:
-        known: value → its reading, for at most ``most`` texts and numbers that have a meaning. Equal integers and
-            floats have equal readings. A boolean equals an integer and has another reading, so booleans are not looked
-            up.
+    ``known``: value → its reading, for at most ``most`` texts and numbers. A boolean equals an integer and has another
+    reading, so booleans are not looked up.
     """
 
     def __init__(self, feature: Feature, most: int) -> None:

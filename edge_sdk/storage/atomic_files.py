@@ -1,11 +1,7 @@
 """Make files that appear complete or not at all: write under a temporary name, flush, then give the name.
 
-The temporary name is random, and the file must be new. So a link that somebody has put into a shared folder is never
-followed. A new file does not replace another one. (On file systems without hard links it can, if the other file appears
-just before the rename.)
-
-Files and folders that root makes in a folder where only another user may write belong to that user. Otherwise one
-command as root would lock out the service that uses the state, and prevent its opt-out.
+The temporary name is random, and the file must be new, so a planted link is never followed. What root makes in a folder
+where only another user may write belongs to that user, whom one command as root would lock out otherwise.
 """
 
 from __future__ import annotations
@@ -94,14 +90,11 @@ def _temporary(path: str, write: Callable[[IO[bytes]], object]) -> Iterator[str]
 def replace(path: str, content: bytes) -> None:
     """Replace the content of the file at ``path`` by ``content``, or make the file, and flush it to disk.
 
-    Only the file's owner can read it.
-
-    Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`).
+    Only the file's owner can read it. Temporary files that a crash left in the folder are removed.
 
     Raises:
         OSError: EINVAL: a folder, pipe or device has the name, or a link that leads nowhere; it stays. After other
-            error numbers the old content stays. Only if the last flush failed, the new content is there, but a power
-            cut may undo it. The temporary file is removed, if the system allows it.
+            error numbers the old content stays, or, if the last flush failed, a power cut may undo the new content.
     """
     with _temporary(path, lambda file: file.write(content)) as temporary:
         if is_no_file(path):
@@ -152,10 +145,7 @@ def make_private_folder(path: str) -> None:
 
 
 def _leave_to_owner(descriptor: int, folder: str) -> None:
-    """Give a new file to its folder's owner, if the process is root and nobody else may write in the folder.
-
-    Errors are ignored.
-    """
+    """Give a new file to its folder's owner, if root made it and nobody else may write there. Errors are ignored."""
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):  # some file systems have no owners
             found = os.stat(folder or ".")
@@ -181,10 +171,9 @@ def _place(temporary: str, path: str) -> None:
 def remove_abandoned(folder: str, mine: os.stat_result) -> None:
     """Remove temporary files that a crash left in ``folder``. Errors are ignored.
 
-    ``mine`` is the status of a file that was just made in the folder. Temporary files of the same owner are removed if
-    they were changed more than an hour before or after that file. Both times come from the folder's file system, so a
-    wrong clock does not matter. A slow writer that loses its temporary file fails before the final name exists, and
-    keeps its reports.
+    ``mine`` is the status of a file that was just made there. Temporary files of the same owner are removed if they
+    were changed more than an hour before or after it, by the file system's clock. A slow writer that loses its file
+    fails before the final name exists, and keeps its reports.
     """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -221,8 +210,7 @@ def remove(path: str) -> None:
 def make_folder(path: str) -> None:
     """Make the folder ``path`` and the missing folders above it, with mode 0700, and flush their names to disk.
 
-    If the folder exists, its name is flushed all the same: the program that made it may have stopped before its
-    flush. The modes of existing folders stay, and the names of existing folders above it are not flushed.
+    If the folder exists, its name is flushed all the same: who made it may have stopped before.
     """
     missing = [path]
     while not os.path.isdir(above := os.path.dirname(missing[-1]) or "."):

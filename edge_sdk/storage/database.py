@@ -1,20 +1,11 @@
 """Keep the state of a device in one SQLite file: trust, documents, ledger, waiting reports and secret.
 
-Every change is one transaction with full synchronisation, so a power cut leaves the state before or after it. Every
-row that is read is checked by its digest (``rows``); damage raises ``state_damaged``. The modules ``documents``,
-``ledger`` and ``spool`` define the meaning of their tables.
+**Older copies.** The newest ledger line is noted in memory, and in the small file ``highest`` beside the state, which
+is not flushed, to spare the memory card. A state without this line is an older copy. During a reset the file names two
+lines, of the old state and of the new one; the reset or the next opening removes one.
 
-**Older copies.** The newest ledger line that was ever committed is noted in memory while the state is open, and in the
-small file ``highest`` beside the state between runs. A state without this line is an older copy. The file is written
-after each line and not flushed, to spare the memory card. After a power cut it may name an older line, which is still a
-line of the ledger, since lines are flushed before they are noted. (The install marker must survive a power cut, so it
-is another file.) During a reset the file names two lines: one of the old state and one of the new one. The folder then
-has one of the two states, and an older copy of it would lack its line. The reset, or else the next opening, removes the
-other line from the file.
-
-**Forks.** A forked child process inherits SQLite's record of held locks and can not correct it. After a fork in the
-middle of another thread's transaction, the child would find the state busy for ever. So the locks of all states are
-taken before every fork and released after it. The child then opens a connection of its own.
+**Forks.** A forked child process inherits SQLite's record of held locks and can not correct it. So the locks of all
+states are taken before every fork and released after it. The child then opens a connection of its own.
 """
 
 from __future__ import annotations
@@ -141,7 +132,7 @@ class State:
     """
 
     def __init__(self, path: str | None) -> None:
-        """Open or create the file at ``path``. If ``path`` is None, keep the state in memory, for simulations.
+        """Open or create the file at ``path``; if that is None, keep the state in memory.
 
         Raises:
             StorageError: ``state_newer``, ``state_older``: software of another version wrote the file.
@@ -270,10 +261,7 @@ class State:
         self._commit_failed = False
 
     def _flush_journal(self, connection: sqlite3.Connection) -> None:
-        """Flush earlier commits to disk, before a transaction without changes of its own returns what they wrote.
-
-        After a failed commit a second flush proves nothing. Then a value is written instead.
-        """
+        """Flush earlier commits to disk. After a failed commit a flush proves nothing, and a value is written."""
         if self._path is None:
             return
         if self._commit_failed:
@@ -328,10 +316,9 @@ class State:
                     execute(connection, "ROLLBACK")
 
     def _check_age(self, connection: sqlite3.Connection) -> tuple[Highest, ...]:
-        """Raise ``state_lost`` if the state was replaced by an older copy, which lacks later payments.
+        """Raise ``state_lost`` if the state lacks the highest line. Return those lines of the file that it has.
 
-        The file of the highest line is read each time, since another process may have noted a newer line. Return those
-        lines of the file that the state has.
+        The file is read each time, since another process may have noted a newer line.
         """
         noted = read_highest(self._highest_path) if self._highest_path else ()
         statement = "SELECT number, seal FROM ledger WHERE number = ?"
@@ -367,10 +354,7 @@ class State:
             write_highest(self._highest_path, newest)
 
     def _check_process(self) -> None:
-        """Raise ``state_forked`` in a child process, if the state is in memory or a fork interrupted a transaction.
-
-        Parent and child would each answer the same period, with different noise.
-        """
+        """Raise ``state_forked`` in a child process that would answer, with other noise, what its parent answers."""
         if self._owner != os.getpid() and (self._path is None or self._inside):
             raise StorageError(
                 "state_forked",
@@ -379,10 +363,7 @@ class State:
             )
 
     def _live(self) -> sqlite3.Connection:
-        """Return the connection of this process.
-
-        A child process opens its own, and does not close its parent's. The caller must hold the lock.
-        """
+        """Return the connection of this process; a child process opens its own. The caller must hold the lock."""
         if self._closed:
             raise StorageError("state_closed", "this device was closed; open it again")
         self._check_process()
@@ -397,8 +378,7 @@ class State:
     def turn(self) -> int:
         """Running number, from 1, of the open transaction of this object; 0 if none is open.
 
-        No two transactions of one object have the same number. By it a caller that keeps rows in memory knows whether
-        they were read in the open transaction.
+        By it a caller that keeps rows in memory knows whether they were read in the open transaction.
         """
         return self._turns if self._inside else 0
 
@@ -451,12 +431,7 @@ class State:
 
 
 def _ensure_file(path: str) -> None:
-    """Make a new state file with empty tables at ``path``, unless a file is there.
-
-    The new file is written under another name and appears complete, readable by its owner only. So an empty file is
-    never a new state, but the rest of a damaged one. It is refused, since it would count as a state that has spent
-    nothing.
-    """
+    """Make a new, complete state file with empty tables at ``path``, unless a file is there."""
     if not os.path.lexists(path):
         with suppress(FileExistsError):  # another process has just made the file
             write_new(path, _write_tables)
@@ -470,8 +445,5 @@ def _write_tables(file: IO[bytes]) -> None:
 
 @lru_cache(maxsize=1)
 def _empty_state() -> bytes:
-    """Return the bytes of a database with empty tables.
-
-    A state in memory begins as a copy, which is faster than SQL.
-    """
+    """Return the bytes of a database with empty tables; a state in memory begins as a copy."""
     return SCHEMA.new_file(("counts", (table.name, 0, seal("counts", (table.name, 0)))) for table in COUNTED)

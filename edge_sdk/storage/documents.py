@@ -1,7 +1,6 @@
 """Store the trust root, the lowest versions that may be accepted (floors), documents, and contradictions.
 
-Documents are stored as they came, with their signatures. So two contradictory documents prove that one publisher signed
-both.
+Documents are stored with their signatures, so two contradictory ones prove that one publisher signed both.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Keep the ledger: the cost of every answered period, in whole millionths of ε and 10⁻¹² of δ, for ever.
 
 A line is never changed or removed, and its digest depends on all lines before it. A second table holds, per campaign,
-the newest answered period and the bytes of its answer, which an opt-out or a reset deletes. Later calls for that
-period, or for an earlier one, return these bytes. The two tables are checked against each other, so a missing or older
-row of one is noticed.
-
-Sums over all lines (``tally``) are kept in memory, so a report reads only the lines that are new.
+the newest answered period and the bytes of its answer, which an opt-out or a reset deletes. The two are checked against
+each other. Sums over all lines (``tally``) are kept in memory, so a report reads only the lines that are new.
 """
 
 from __future__ import annotations
@@ -281,10 +278,7 @@ class Ledger:
         return newest, found, series
 
     def _current_tally(self) -> Tally:
-        """Return the tally (sums) of all lines: the tally in memory, with newer lines added.
-
-        The tally is read again if its newest line is no longer in the ledger, or if a change was rolled back.
-        """
+        """Return the sums of all lines; they are read anew if a change was rolled back."""
         tally, state = self._tally, self._state
         if tally is not None and tally.turn == state.turn > 0:
             return tally
@@ -413,9 +407,8 @@ class Ledger:
     def spent_around(self, time: int, seconds: int, track: Track | None = None) -> int:
         """Return the ε of answers given less than ``seconds`` before or after ``time``, in millionths.
 
-        ``time`` is in seconds since 1970. The ε that a reset counted is left out, since its time is not known. Answers
-        after ``time`` exist if a clock was ahead and was corrected. They count too, so that no time span of this length
-        holds more than its limit. Answers that are years ahead do not count against the days until then. ``track`` has
+        ``time`` is in seconds since 1970. The ε that a reset counted is left out. Answers after ``time`` exist if a
+        clock was ahead; they count too, so that no time span of this length holds more than its limit. ``track`` has
         the steps by which the clock was set, over which answers keep their age; None: no steps.
         """
         with self._state.reading():
@@ -499,9 +492,9 @@ class Ledger:
     def begin_after_reset(self, cost: tuple[int, int], now: int, old: Lines, series_after: int) -> Line:
         """Write the first lines after a reset: one for the cost beyond the old lines, then the lines of the old ledger.
 
-        The lines are copied without the bytes of their answers. So their periods are not answered again, and their ε
-        counts in the owner's limits. ``cost`` is the ε and δ of all these lines together. Series that begin until
-        ``series_after`` are not answered. Returns the last line.
+        The bytes of their answers are left out. So their periods are not answered again, and their ε counts in the
+        owner's limits. ``cost`` is the ε in millionths and the δ in 10⁻¹² of all these lines together. Series that
+        begin until ``series_after``, in seconds since 1970, are not answered. Returns the last line.
         """
         unknown = cost[0] - sum(line.epsilon_micro for line in old.paid), cost[1] - sum(old.deltas.values())
         line = self._line(self._newest(), BEFORE_RESET, 0, unknown, now)

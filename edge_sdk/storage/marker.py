@@ -1,8 +1,7 @@
 """Keep the install marker, a small file beside the state that shows a lost state, and the id of the machine.
 
-If the marker exists and the state does not, the state was lost. A new state would forget what was spent, so the owner
-must ask for a reset. A digest of the machine's id is stored in the state and shows that the state was copied to another
-machine.
+A new state in place of a lost one would forget what was spent, so the owner must ask for a reset. A digest of the
+machine's id is stored in the state and shows that the state was copied to another machine.
 """
 
 from __future__ import annotations
@@ -215,18 +214,14 @@ def note_in_marker(
     policy: bool = False,
     ended: str | None = None,
 ) -> None:
-    """Add facts to the install marker, and write it if that changes it. Others wait meanwhile.
+    """Add facts to the install marker, and write it if that changes it. Other processes wait meanwhile.
 
     Args:
         folder: the state folder.
         lifetime: the ε in millionths and the δ in 10⁻¹² that the owner allows; the marker keeps the largest of each.
-        uses: marks of provisioning files that were used here; they are no longer ``pending``.
-        pending: mark of a provisioning file that is about to be used.
+        uses, pending: marks of provisioning files that were used here, and of one that is about to be used.
         policy: whether there is a policy file; the marker keeps a true value for ever.
         ended: mark of the secret that an opt-out has deleted. The marker keeps the newest 32.
-
-    Raises:
-        StorageError: ``state_damaged``: the marker is no regular file.
     """
     place, used = os.path.join(folder, MARKER_FILE), tuple(uses)
     with _alone(folder):

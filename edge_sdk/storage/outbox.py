@@ -1,8 +1,7 @@
 """Keep sealed files in a folder, the outbox, until they are sent; and notes on fetched documents beside it.
 
-The notes prevent that an unchanged document is fetched again. They are a small file, and not part of the state: if it
-is lost or damaged, documents are fetched once more. Only documents that the device has accepted are noted. An opt-out
-or a reset removes outbox and notes.
+The notes prevent that an unchanged document is fetched again. They are no part of the state: if they are lost,
+documents are fetched once more. An opt-out or a reset removes outbox and notes.
 """
 
 from __future__ import annotations
@@ -172,9 +171,8 @@ class Outbox:
 def clear_outboxes(folder: str | None, sealed: Iterable[str]) -> None:
     """Remove the files in the outbox of a state folder, and the files ``sealed`` by its device into other outboxes.
 
-    The notes on fetched documents beside each outbox are removed too. Other devices may use the other outboxes, so
-    there only unfinished files and the files in ``sealed`` are removed. Files outside of outboxes stay. After an error
-    some files may be left. ``folder`` is None for a state in memory.
+    The notes on fetched documents beside each outbox are removed too. Files outside of outboxes stay, and those of
+    other devices. After an error some files may be left. ``folder`` is None for a state in memory.
     """
     if folder is not None:
         Outbox(folder).clear()

@@ -1,8 +1,7 @@
 """Define the tables of a device's state, with rows that reveal damage (:mod:`protocol.database`).
 
 A changed bit on a memory card alters a row or hides it. Both could make a device answer a period twice. So each row has
-a seal, and each table's number of rows is stored: a row counts as absent only if this number agrees. Tables have no
-second index, since an index could be damaged while its rows are not.
+a seal, and each table's number of rows is stored. Tables have no second index, which could be damaged alone.
 """
 
 from __future__ import annotations
@@ -170,12 +169,7 @@ class Rows:
         raise damaged()
 
     def add(self, values: Sequence[object], body: bytes | None = None) -> None:
-        """Add a row.
-
-        Args:
-            values: one for each column but the body. A key of None becomes the next free number.
-            body: the body, in a table that has one.
-        """
+        """Add a row of ``values``, one per column, and its ``body``. A key of None becomes the next free number."""
         key, *others = values
         if key is None:
             ((key,),) = self._state.run(f"SELECT coalesce(max(number), 0) + 1 FROM {self._table.name}")  # noqa: S608
@@ -183,12 +177,7 @@ class Rows:
         self._recount(1)
 
     def replace(self, values: Sequence[object], body: bytes | None = None) -> None:
-        """Replace the row with the same key, which must exist.
-
-        Args:
-            values: one for each column but the body; the first is the key.
-            body: the body, in a table that has one.
-        """
+        """Replace the row with the same key, which must exist; the arguments are those of :meth:`add`."""
         self._write("REPLACE", values, body)
 
     def _write(self, verb: str, values: Sequence[object], body: bytes | None) -> None:

@@ -50,8 +50,7 @@ def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes
 def used_here(state: State) -> tuple[str, ...]:
     """Return the digests of the secrets of the provisioning files that were used here, as far as ``state`` knows.
 
-    The install marker has them too. If one of the two is lost, or put back from a backup, they are copied from the
-    other.
+    The install marker has them too; if one of the two is lost or put back, they are copied from the other.
     """
     stored = state.meta(_USED)
     if stored is not None:
@@ -92,8 +91,7 @@ def fresh_secret(
 
     Raises:
         InputError: ``enrolment_missing``: the device is in a closed fleet, no file is given, and it may not leave;
-            ``enrolment_used``: the provisioning file's secret was used here; ``argument_invalid``: a file is given
-            although the device is to leave its fleet.
+            ``enrolment_used``; ``argument_invalid``: a file is given although the device is to leave its fleet.
         StorageError: ``state_damaged``: the marker was damaged, so it is not known whether the file was used here.
         DocumentError, StorageError: the errors of :func:`secret_of`.
     """
@@ -191,10 +189,9 @@ def note_uses(state: State) -> None:
 
 
 def note_fleet(state: State, enrolment: bytes | None) -> None:
-    """Store the names of fleet and device in the provisioning file whose secret the state has.
+    """Store the names of fleet and device in a provisioning file whose secret the state has; none if it is None.
 
-    The caller must have opened a transaction. The names are shown to the owner and are in no report. If ``enrolment``
-    is None, the secret is random, and the device in no closed fleet.
+    The caller must have opened a transaction. The names are shown to the owner and are in no report.
     """
     if enrolment is None:
         state.remove_meta("enrolled")
@@ -220,10 +217,9 @@ def fleet_of(state: State) -> tuple[str, str] | None:
 def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
     """Opt out: delete the secret, the stored reports and answers, and the outboxes and notes of ``sync``.
 
-    The lines of the ledger and the documents stay. The function opens a transaction of its own. If the disk is full, it
-    tries a second time with the journal in memory, which takes no space on the disk. A power cut in that moment may
-    damage the state, which then answers nothing either. After an error the device still takes part, and files of the
-    outboxes may have been removed.
+    The lines of the ledger and the documents stay. The function opens a transaction of its own; on a full disk a second
+    one, with the journal in memory, in which a power cut may damage the state. After an error the device still takes
+    part, and files of the outboxes may have been removed.
     """
     for journal in (nullcontext, state.journal_in_memory):
         try:

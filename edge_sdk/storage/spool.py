@@ -1,9 +1,8 @@
 """Keep the spool: reports that were not acknowledged, and notes on the sealed files that hold them.
 
-A report stays until its arrival is acknowledged. The spool is bounded by number, bytes and age. When it is full, the
-oldest reports are dropped and counted by reason; their cost stays spent. Each row has the number of the ledger line
-that paid for it. The spool holds the rows of all lines after the last released one. Rows store running totals, and
-dates that never decrease, so that adding a report reads few rows.
+The spool is bounded by number, bytes and age. When it is full, the oldest reports are dropped and counted by reason;
+their cost stays spent. Each row has the number of the ledger line that paid for it; the rows of all lines after the
+last released one are there. Rows store running totals, and dates that never decrease.
 """
 
 from __future__ import annotations
