@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.failures import reason
+from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
 
 from aggregator.curator.noise import NAMES, calibrate, calibrate_to_rho, published
 from aggregator.curator.smooth_sensitivity import (
@@ -130,7 +131,7 @@ def test_the_mean_equals_its_definition(values_and_width, beta, data):
     trim = data.draw(st.integers(0, (len(values) - 1) // 2))
     bounded = BoundedValues(np.array(values) - 5, -5, width - 5)
     changes = changes_of_mean(np.sort(np.array(values, dtype=float)), width, trim)
-    defined = largest(changes, float(beta))
+    defined = smooth(changes, float(beta))
     close(smooth_sensitivity_of_mean(bounded, beta, trim).value, defined, beta, len(values))
     assert trimmed_mean(bounded, trim) == exact_mean(values, trim) - 5
 
@@ -141,7 +142,7 @@ def test_the_variance_equals_its_definition(values_and_width, beta):
     values, width = values_and_width
     bounded = BoundedValues(np.array(values) - 5, -5, width - 5)
     changes = changes_of_variance(np.sort(np.array(values, dtype=float)), width)
-    defined = largest(changes, float(beta))
+    defined = smooth(changes, float(beta))
     close(smooth_sensitivity_of_variance(bounded, beta).value, defined, beta, len(values))
     assert variance(bounded) == exact_variance(values)
 
@@ -288,51 +289,6 @@ def test_large_numbers_stay_exact():
 )
 def test_what_can_not_be_computed_is_refused(expected, make):
     assert reason(make) == expected
-
-
-def changes_of_mean(x, width, trim):
-    """A(t) of the trimmed mean for t = 0 … n, by the formula of docs/smooth.md, over all l.
-
-    Args:
-        x: sorted values in 0 … ``width``, ``(n,) float64``.
-        trim: m, how many values are left out at either end.
-    """
-    n = len(x)
-    padded = np.concatenate([np.zeros(n + 2), x, np.full(n + 2, width)])  # x_(i) is padded[i + n + 1]
-    found = []
-    for t in range(n + 1):
-        l = np.arange(t + 2)
-        upper, lower = n - trim + 1 + t - l, trim + 1 - l
-        found.append((padded[np.clip(upper, -n, 2 * n) + n + 1] - padded[np.clip(lower, -n, 2 * n) + n + 1]).max())
-    return np.array(found) / (n - 2 * trim)
-
-
-def changes_of_variance(x, width):
-    """A(t) of the variance for t = 0 … n, by the cases (i) and (ii) of docs/smooth.md, over all kept values.
-
-    ``x`` are sorted values in 0 … ``width``, ``(n,) float64``.
-    """
-    n = len(x)
-    found = np.zeros(n + 1)
-    for side in (x, width - x[::-1]):
-        for t in range(n + 1):
-            if t >= 1:
-                r = side[: n - t].sum() / (n - 1)
-                found[t] = max(found[t], max(width - r, r) ** 2)
-            if t <= n - 1:
-                total = side[: n - t].sum()  # all but the t largest
-                next_largest = side[n - t - 1]
-                kept = np.arange(n)
-                rest = np.where(kept < n - t, total - side, total - next_largest)
-                r = rest / (n - 1)
-                candidates = np.maximum((width - r) ** 2 - (side - r) ** 2, np.where(side > r, (side - r) ** 2, 0))
-                found[t] = max(found[t], candidates.max())
-    return found * (n - 1) / n**2
-
-
-def largest(changes, beta):
-    """The largest e^(−βt)·A(t); ``changes`` is A(0) … A(n)."""
-    return float((np.exp(-beta * np.arange(len(changes))) * changes).max())
 
 
 PAGE = (Path(__file__).parents[3] / "docs" / "smooth.md").read_text("utf-8")
