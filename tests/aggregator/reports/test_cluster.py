@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import stores
-from support.commands import invoke, run
+from support.commands import run
 from support.dying import Replacing, count_partition_and_die, read_share_and_die
 from support.failures import refusal
 from support.fleets import honest, sealed
@@ -172,23 +172,6 @@ def test_a_worker_killed_while_it_counts(tmp_path, workers):
     dying = Replacing(workers, count_partition, partial(count_partition_and_die, marker=marker))
     assert on(store, dying).tally_report() == expected
     assert marker.exists()
-
-
-def test_a_worker_killed_from_outside_in_mid_run(tmp_path, workers):
-    files = many(tmp_path / "in")
-    alone, expected = ingested(tmp_path / "alone", files)
-    victims = list(workers._client.run(os.getpid).values())[:1]
-
-    def kill(done, of):
-        assert of == len(files)
-        if victims:
-            os.kill(victims.pop(), signal.SIGKILL)
-
-    together, summary = ingested(tmp_path / "together", files, workers, progress=kill)
-    assert not victims
-    assert summary == expected
-    assert state(together) == state(alone)
-    check_whole(together)
 
 
 def test_a_failing_disk_on_a_worker_leaves_the_store_as_it_was(tmp_path, threads, monkeypatch):
@@ -412,16 +395,6 @@ def test_urls_that_nothing_here_reads(tmp_path, monkeypatch, url, reason):
     store = create_store(tmp_path / "s", RAW)
     with pytest.raises(InputError, match=reason):
         store.ingest([url], now=TODAY)
-
-
-def test_a_store_is_a_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("s3://bucket/store", "file:///tmp/store"):
-        result = invoke("estimate", "--store", name)
-        assert (result.exit_code, result.stderr.split(":")[0]) == (1, "store_not_folder")
-        with pytest.raises(InputError, match="store_not_folder"):
-            create_store(name, RAW)
-    assert not list(tmp_path.iterdir())
 
 
 @given(st.lists(st.booleans(), max_size=30))

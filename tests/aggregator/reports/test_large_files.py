@@ -28,14 +28,14 @@ from aggregator.common.files import read_regular
 from aggregator.operations import report_store as store
 from aggregator.reports.decoding import content as large_file
 from aggregator.reports.decoding import decode, rules
-from aggregator.reports.decoding.content import FileShortenedError, LargeFile, give_back, piecewise_digest
+from aggregator.reports.decoding.content import FileShortenedError, give_back, piecewise_digest
 from aggregator.reports.decoding.decode import Decoder
 from aggregator.reports.intake import reader, sources
 from aggregator.reports.intake.reader import WorkSharingPool
 from aggregator.reports.storage import parts as writing
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import Part, read_manifest
-from aggregator.reports.storage.parts import Stored, by_bucket, read_part
+from aggregator.reports.storage.parts import Stored, read_part
 from aggregator.reports.tally.counting import partitions
 from protocol.batches.framing import digest_of
 
@@ -95,19 +95,6 @@ def test_one_large_file_is_written_in_parts_of_bounded_size(tmp_path, monkeypatc
     assert {part.records for part in parts} <= set(range(1, 21))
     assert sum(part.records == 20 for part in parts) >= 8
     assert made.tally_report().reports == 250
-
-
-def test_a_file_in_pieces_counts_like_one_that_was_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "MAPPED_BYTES", 1)
-    made = store.create_store(tmp_path / "s", RAW)
-    paths = [write(tmp_path / "a.hsr", range(100)), write(tmp_path / "b.hsr", range(50, 150))]
-    assert isinstance(sources.read_source(paths[0]).data, LargeFile)
-    cut = tmp_path / "c.hsr"
-    cut.write_bytes(paths[0].read_bytes()[:-1])
-    found = made.ingest([*paths, cut, paths[0], tmp_path], now=NOW)
-    assert (found[:2], found[3:5]) == ((5, 1), (200, 100))
-    report_of = made.tally_report()
-    assert (report_of.reports, report_of.superseded, report_of.rejected["report_replayed"]) == (150, 100, 50)
 
 
 SHORTENING = """
@@ -316,15 +303,6 @@ def test_batches_that_are_judged_together_make_the_store_of_those_judged_one_by_
 
 
 @pytest.mark.usefixtures("everything_is_large")
-def test_many_files_share_their_parts(tmp_path, monkeypatch):
-    paths = files_of(tmp_path, *(whole(100, number) for number in range(3)))
-    made = store.create_store(tmp_path / "s", RAW)
-    made.workers = 2
-    assert made.ingest(paths, now=NOW).proven == 300
-    assert len(read_manifest(made.path).parts) == 16, "one for each bucket"
-
-
-@pytest.mark.usefixtures("everything_is_large")
 def test_a_disk_that_fails_under_a_shared_file_leaves_nothing(tmp_path, monkeypatch):
     (path,) = files_of(tmp_path, whole(900, 1))
     made = store.create_store(tmp_path / "s", RAW)
@@ -381,17 +359,6 @@ def test_an_error_ends_a_teams_work_and_nothing_of_it_goes_on():
         many = len(ended)
         time.sleep(0.05)
         assert len(ended) == many < 20
-
-
-@given(st.integers(0, 3000), st.integers(0, 11), st.integers(0, 2**32 - 1))
-@examples(60)
-def test_rows_come_in_order_of_their_bucket_each_once(count, bits, seed):
-    ids = np.random.default_rng(seed).integers(0, 1 << 64, count, dtype=np.uint64)
-    order, ends = by_bucket(ids, 1 << bits)
-    bucket = (ids & np.uint64((1 << bits) - 1)).astype(np.int64)
-    assert sorted(order.tolist()) == list(range(count))
-    assert np.array_equal(bucket[order], np.sort(bucket))
-    assert ends == np.cumsum(np.bincount(bucket, minlength=1 << bits)).tolist()
 
 
 def test_a_mapped_file_is_the_same_after_its_memory_was_given_back(tmp_path, monkeypatch):

@@ -180,19 +180,6 @@ def a_wrong_rule():
         yield
 
 
-def test_a_mended_rule_lets_its_victims_in_once(tmp_path):
-    made = create_store(tmp_path / "s", RAW)
-    records = early(range(0, 40, 4))
-    with a_wrong_rule():
-        made.ingest(files_of(tmp_path, batch(CAMPAIGN, records[:6]), batch(CAMPAIGN, records[4:])), now=NOW)
-    assert rejected(made) == {"value_out_of_domain": 12}
-    assert judge_again(made, now=NOW, reason="report_too_early").tried == 0
-    found = judge_again(made, now=NOW, reason="value_out_of_domain")
-    assert (found.tried, found.proven + found.repeated) == (12, 12)
-    assert made.tally().to_bytes() == late(tmp_path, files_of(tmp_path, batch(CAMPAIGN, records))).tally().to_bytes()
-    assert (rejected(made), kept_pieces(made)) == ({}, [])
-
-
 def test_a_file_of_one_report_that_a_mended_rule_lets_in_is_added_once(tmp_path, monkeypatch):
     """The batch that retry makes equals the known input file, of which no record was added."""
     made = create_store(tmp_path / "s", RAW)
@@ -201,6 +188,7 @@ def test_a_file_of_one_report_that_a_mended_rule_lets_in_is_added_once(tmp_path,
         contents = [batch(CAMPAIGN, records), *(batch(CAMPAIGN, [each]) for each in records)]
         made.ingest(files_of(tmp_path, *contents), now=NOW)
     assert rejected(made) == {"value_out_of_domain": 6}
+    assert judge_again(made, now=NOW, reason="report_too_early").tried == 0
     with monkeypatch.context() as patch:
         judge_and_crash(made, patch, now=NOW)
     assert (made.tally_report().reports, rejected(made)) == (3, {})

@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -33,9 +31,8 @@ from aggregator.reports.storage import parts as compaction
 from aggregator.reports.storage import parts as writing
 from aggregator.reports.storage import quarantine
 from aggregator.reports.storage.input_index import Inputs
-from aggregator.reports.storage.manifest import BUCKETS, MAX_GENERATION, read_manifest
-from protocol.batches.report import decode_report
-from protocol.errors import PolicyError, StorageError
+from aggregator.reports.storage.manifest import MAX_GENERATION, read_manifest
+from protocol.errors import StorageError
 
 RAW_UNARY = Publisher().campaign(mechanism="oue")
 UNARY = opened(RAW_UNARY)
@@ -74,26 +71,6 @@ def test_counts_are_exact_survive_reopening_and_say_what_is_not_in_them(tmp_path
     assert found.rejected == {"report_conflict": 2, "report_replayed": 5, "truncated": 1}
     assert (statistics.reports, statistics.source.unproven) == (499, 1)
     assert (dict(statistics.source.rejected), statistics.statistics_id) == (found.rejected, again.tally().statistics_id)
-
-
-@pytest.mark.parametrize(
-    ("raw", "campaign", "answer"), [(RAW, CAMPAIGN, "uint16"), (RAW_UNARY, UNARY, "fixed_size_binary[1]")]
-)
-def test_parts_are_plain_parquet_in_buckets_by_the_low_bits_of_the_id(tmp_path, raw, campaign, answer):
-    records = reports(range(300), campaign)
-    create_store(tmp_path / "s", raw).ingest([write(tmp_path, "a.hsr", batch(campaign, records))], now=NOW)
-    seen = []
-    for path in sorted((tmp_path / "s" / "reports").glob("bucket=*/*.parquet")):
-        frame = pd.read_parquet(path, partitioning=None)
-        assert {int(value) % BUCKETS for value in frame["id"]} == {int(path.parent.name.removeprefix("bucket="))}
-        seen += [int(value).to_bytes(8, "big") for value in frame["id"]]
-        schema = pq.read_schema(path)
-        assert [str(field.type) for field in schema] == ["uint64", "uint32", "uint16", answer, "bool", "uint64"]
-        assert schema.names == ["id", "period", "question", "answer", "proven", "claim"]
-    assert sorted(seen) == sorted(decode_report(campaign.layout, record)[0] for record in records)
-    whole = pd.read_parquet(tmp_path / "s" / "reports")
-    assert len(whole) == 300
-    assert "bucket" in whole
 
 
 def test_many_small_ingests_leave_few_parts_and_the_same_counts(tmp_path):
@@ -144,17 +121,6 @@ def test_a_trailer_behind_a_cut_file_erases_it_only_where_files_were_joined(tmp_
     merged = create_store(tmp_path / "merged", RAW)
     merged.ingest([tmp_path / "merged.hsr"], now=NOW)
     assert merged.tally().to_bytes() == kept.tally().to_bytes()
-
-
-def test_unproven_records_count_where_nothing_better_exists(tmp_path, made_store):
-    data = batch(CAMPAIGN, reports(range(30)))
-    made_store.ingest([write(tmp_path, "cut.hsr", data[:-1])], now=NOW)
-    found = made_store.tally_report()
-    assert (found.reports, found.unproven, found.superseded) == (30, 30, 0)
-    assert found.rejected == {"truncated": 1}
-    made_store.ingest([write(tmp_path, "whole.hsr", data)], now=NOW)
-    found = made_store.tally_report()
-    assert (found.reports, found.unproven, found.superseded) == (30, 0, 30)
 
 
 records_of_fleet = st.lists(st.integers(0, 25), max_size=12)
@@ -340,6 +306,8 @@ def test_making_a_store_again_opens_it_and_folders_of_others_are_left_alone(tmp_
         assert refusal(create_store, path, RAW) == "not_a_store"
     for path in (tmp_path, tmp_path / "absent", tmp_path / "a"):
         assert refusal(open_store, path) == "not_a_store"
+    for name in ("s3://bucket/store", "file:///store", Path("s3://bucket/store"), "a\0b"):
+        assert refusal(create_store, name, RAW) == refusal(open_store, name) == "store_not_folder"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "s"]
 
 
@@ -629,17 +597,3 @@ def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
 
 
 # --- estimates ---
-
-
-def test_estimates_wait_for_the_smallest_batch(tmp_path):
-    raw = Publisher().campaign(min_batch_size=50)
-    campaign = opened(raw)
-    made_store = create_store(tmp_path / "s", raw)
-    made_store.ingest([write(tmp_path, "a", batch(campaign, reports(range(49), campaign)))], now=NOW)
-    assert made_store.statistics().reports == 49
-    with pytest.raises(PolicyError, match=r"^batch_too_small: usable reports so far: 49; .* 50"):
-        made_store.estimates()
-    made_store.ingest([write(tmp_path, "b", batch(campaign, reports([49], campaign)))], now=NOW)
-    frame = made_store.estimates()
-    assert set(frame.columns) >= {"question", "cell", "n", "estimate", "sd", "low", "high"}
-    assert len(frame) == 2 + 8 + 4 + 2, "and the pooled shares of two classes"

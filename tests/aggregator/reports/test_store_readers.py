@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from support.killed import every_death
 from support.publisher import NOW, Publisher
@@ -51,6 +52,10 @@ def test_pandas_and_duckdb_read_every_record_with_its_bucket(tmp_path, kind):
         f"from read_parquet('{store.path}/reports/*/*.parquet', hive_partitioning = true)"
     ).fetchall()
     assert found == [(140, 130, 120, 0)]
+    answer = {"direct": "uint16", "oue": "fixed_size_binary[1]", "she": "fixed_size_binary[32]"}[kind]
+    schema = pq.read_schema(next(store.path.glob("reports/bucket=*/*.parquet")))
+    assert schema.names == ["id", "period", "question", "answer", "proven", "claim"]
+    assert [str(field.type) for field in schema] == ["uint64", "uint32", "uint16", answer, "bool", "uint64"]
 
 
 def by_python(code: str) -> int:

@@ -2,14 +2,13 @@
 
 A cell with the count 2 shows that a report was counted twice; the count 0 shows that a report was lost. Time passes
 between operations: reports of future periods are set aside, and added later by another ingest or from the quarantine.
-Models are published from the store. The method follows the simulation tests of Janus's collection jobs.
+The method follows the simulation tests of Janus's collection jobs.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -18,33 +17,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.examples import examples
 from support.fleets import records, sealed
-from support.publisher import DAY, NOW
+from support.publisher import DAY, NOW, Publisher
 from support.reports import opened
 from support.sources import Cut
 
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.operations.retry import retry as judge_again
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign, publish_campaign
-from aggregator.publishing.models import publish_model
-from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.reports.storage import parts as compaction
 from aggregator.reports.storage.manifest import read_manifest
 from aggregator.reports.storage.parts import _OpenPart
 from aggregator.reports.tally.scope import Scope
-from aggregator.reports.tally.tally import Tally
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
-from protocol.documents.model import parse_model
-from protocol.errors import PolicyError, StorageError
+from protocol.errors import StorageError
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 
 SCHEMA = build_schema(
     Label("label", ["a", "b"]), [Categorical("one", [str(number) for number in range(200)], substitute=0)]
 )
-TERMS = CampaignParameters("simulation", 1_000_000, "direct", purpose="a test", lifetime_seconds=365 * DAY)
-CAMPAIGN = parse_campaign(build_campaign(SCHEMA, TERMS, 1, NOW))
-"""Every example's workspace signs one with the same questions."""
+RAW = Publisher(schema=SCHEMA).campaign()
+CAMPAIGN = opened(RAW)
 QUESTION = next(i for i, question in enumerate(CAMPAIGN.questions) if question.mechanism.answers >= 400)
 CELLS, PERIODS = 400, 4
 FIRST = CAMPAIGN.period_at(NOW)
@@ -100,10 +91,7 @@ class Operator(RuleBasedStateMachine):
         self.patch.setattr(compaction, "MOST_SMALL", 3)
         self.home = tempfile.TemporaryDirectory()
         self.folder = Path(self.home.name)
-        self.work = create_workspace(self.folder / "work", name="workspace", now=NOW)
-        raw = publish_campaign(self.work, SCHEMA, TERMS, NOW)
-        self.campaign = opened(raw)
-        self.store = create_store(self.folder / "s", raw, buckets=buckets)
+        self.store = create_store(self.folder / "s", RAW, buckets=buckets)
         self.day = day
         self.files = 0
         self.here: set[int] = set()
@@ -123,7 +111,7 @@ class Operator(RuleBasedStateMachine):
     def _file(self, numbers, cut):
         self.files += 1
         path = self.folder / f"{self.files}.hsr"
-        data = sealed(self.campaign, reports(numbers))
+        data = sealed(CAMPAIGN, reports(numbers))
         path.write_bytes(data[: len(data) - cut])
         self.known[path] = numbers
         return path
@@ -210,31 +198,6 @@ class Operator(RuleBasedStateMachine):
         before = FIRST + min(before, self.day)
         self.store.forget(before, now=self.now)
         self.forgotten = max(self.forgotten, before)
-
-    @rule()
-    def publish(self):
-        if not self.here:
-            with pytest.raises(PolicyError, match="batch_too_small"):
-                publish_model(self.work, self.store.statistics(), self.store.campaign_bytes, self.now)
-            return
-        raw = publish_model(self.work, self.store.statistics(), self.store.campaign_bytes, self.now)
-        made = parse_model(read_envelope(raw, "model").payload)
-        wanted = [[0] * len(cells) for cells in self.store.tally().counts]
-        for number in self.here:
-            wanted[QUESTION][number] = 1
-        n = tuple(len(self.here) if question == QUESTION else 0 for question in range(len(wanted)))
-        tally = Tally(self.campaign.id, n, tuple(map(tuple, wanted)))
-        assert made.statistics_id == sha256(tally.to_bytes()).digest()
-        assert made.card["reports"] == len(self.here)
-
-    @rule(at=st.integers(1, 12))
-    def publish_and_crash(self, at):
-        """A crash while publishing damages neither the store nor the next publication."""
-        if self.here:
-            with crashing(at):
-                publish_model(self.work, self.store.statistics(), self.store.campaign_bytes, self.now)
-            self.work = open_workspace(self.work.path)
-            self.publish()
 
     @rule()
     def damage_is_noticed_and_mended(self):
