@@ -1,11 +1,8 @@
 """The rules that the device and the aggregator share: formats, coding of records, mechanisms, trust.
 
-This package depends on the standard library, msgpack and PyNaCl. ``edge_sdk`` and ``aggregator`` depend on this package
-and never on each other. No function reads a clock, opens a file, uses a network or draws random bytes: times, contents
-of files and seeds are arguments.
-
-A report is made in four steps: record → ``schema`` (value codes) → ``questions`` (the input of a question)
-→ ``mechanisms`` (the noisy answer) → ``batches.report`` (bytes). ``batches.batch`` joins reports into a file.
+It depends on the standard library, msgpack and PyNaCl. No function reads a clock, opens a file, uses a network or draws
+random bytes: these are arguments. A report is made in four steps: record → ``schema`` (value codes) → ``questions``
+(the input of a question) → ``mechanisms`` (the noisy answer) → ``batches.report`` (bytes).
 """
 
 SCALE = 1 << 16

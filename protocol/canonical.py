@@ -55,11 +55,9 @@ def _sorted(value: Any, depth: int) -> Any:
 def unpack(data: bytes, max_items: int | None = None) -> Any:
     """Decode canonical bytes. The memory used is proportional to the length of ``data``.
 
-    Args:
-        data: the bytes.
-        max_items: largest number of values, containers and keys of maps included. If ``data`` holds more values, it is
-            refused before any object is made. An empty map takes one byte in ``data`` and about a hundred in memory, so
-            callers set this limit for unverified bytes. None: the length of ``data``.
+    ``max_items`` is the largest number of values, containers and keys included; None: the length of ``data``. Data with
+    more values are refused before any object is made. An empty map takes one byte in ``data`` and about a hundred in
+    memory, so callers set this limit for unverified bytes.
 
     Raises:
         DocumentError: ``malformed``: not msgpack, trailing bytes, not canonical, nested too deep, or too many values.
@@ -91,11 +89,7 @@ def unpack(data: bytes, max_items: int | None = None) -> Any:
 
 
 def _check_structure(data: bytes, max_items: int) -> None:
-    """Check the nesting depth and the number of values token by token, before any object is made.
-
-    Every missing item of an open container needs at least one more byte. So all open containers together may not miss
-    more items than there are bytes left.
-    """
+    """Check nesting and number of values by tokens: open containers may not miss more items than there are bytes."""
     position, end = 0, len(data)
     open_items = [1]  # number of items that each open container still lacks, outermost first
     missing = 1  # the sum of open_items

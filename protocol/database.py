@@ -1,14 +1,9 @@
 """SQLite files that survive a power cut and reveal damage: a device's state, a budget, a dealer's journal, a store.
 
-A :class:`Schema` describes one kind of file. Every change is one transaction with full synchronisation, so after a
-power cut the file has all of the change or nothing of it.
-
-SQLite has no checksums: a changed bit may alter a row or hide it. So a row has a *seal*, a digest of the table's name
-and of every value. Seals detect accidents, not forgery: a program that can write the file can compute seals. To detect
-a missing row, the modules that use this one also store a number of rows, or seals that build on each other.
-
-These modules also store where a file is (:func:`place_of`, :func:`machine_ids`), to detect that it was replaced or
-copied.
+A :class:`Schema` describes one kind of file; every change is one fully synchronised transaction. SQLite has no
+checksums, so a row has a *seal*, a digest of the table's name and of every value. Seals detect accidents, not forgery.
+The modules that use this one also store a number of rows or chained seals, and where a file is (:func:`place_of`,
+:func:`machine_ids`), to detect a missing row and a file that was replaced or copied.
 """
 
 from __future__ import annotations
@@ -83,11 +78,8 @@ class Schema(NamedTuple):
     def errors(self) -> Iterator[None]:
         """Turn errors of SQLite and of the system in the body of ``with`` into :class:`StorageError`.
 
-        The text of the new error names the kind of error only. SQLite's own text may contain values and is dropped.
-
-        Raises:
-            StorageError: ``disk_full``, ``io_failed``, or the reason ``busy`` or ``damaged`` of this kind of file
-                (:class:`Reasons`).
+        Its reason is ``busy`` or ``damaged`` of this kind of file, ``disk_full`` or ``io_failed``. SQLite's own text
+        may contain values and is dropped.
         """
         import sqlite3  # imported here, since a device reads the names of tables before it opens its state
 
@@ -121,11 +113,7 @@ class Schema(NamedTuple):
         return StorageError("io_failed", f"{self.what} can not be read or written ({name})")
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Refuse a file of another kind or version, or with other tables.
-
-        Raises:
-            StorageError: with the reason ``damaged``, ``newer`` or ``older`` of this kind of file (:class:`Reasons`).
-        """
+        """Refuse (``damaged``, ``newer``, ``older``) a file of another kind or version, or with other tables."""
         ((application,),) = execute(connection, "PRAGMA application_id")
         ((version,),) = execute(connection, "PRAGMA user_version")
         if application != self.application_id or version < 1:
@@ -171,10 +159,6 @@ class Schema(NamedTuple):
             one_thread: whether only the thread that opened the connection may use it.
             make: a function that is called before the check and may make the tables of a file that has none. With
                 ``make`` the file may be missing.
-
-        Raises:
-            StorageError: the errors of :meth:`check`.
-            sqlite3.Error, OSError: the file can not be used.
         """
         import sqlite3
 
@@ -229,11 +213,7 @@ def address_of(path: str, mode: str) -> str:
 
 
 def place_of(path: str) -> tuple[int, int]:
-    """Return device and inode of the file at ``path``, or (0, 0) if there is no such file.
-
-    Raises:
-        OSError: the file can not be examined.
-    """
+    """Return device and inode of the file at ``path``, or (0, 0) if there is no such file."""
     with suppress(FileNotFoundError):
         found = os.stat(path)  # noqa: PTH116  # pathlib would load on every device
         return found.st_dev, found.st_ino
@@ -245,9 +225,6 @@ def flush_journal(path: str) -> None:
 
     SQLite commits by emptying its journal and flushing it. If a process is killed between the two, every reader sees
     the commit, but a power cut undoes it. So callers use this function before anything relies on the commit.
-
-    Raises:
-        OSError: the journal can not be flushed.
     """
     with suppress(FileNotFoundError):
         # Closing a file drops this process's locks on it. SQLite has no lock on the journal that could be lost.

@@ -1,9 +1,7 @@
 """The header that all signed payloads share, readers of single fields, and texts of documents shown to people.
 
-A document's texts hold no characters that control a terminal. They may hold quotes, which could end a quoted name too
-early, and invisible characters, by which alone two names may differ. Paths and keys of files may hold any character.
-Only :func:`quoted` shows different names differently.
-
+A document's texts hold no characters that control a terminal, but perhaps quotes and invisible characters. Paths and
+keys of files may hold any character. Only :func:`quoted` shows different names differently.
 Source: docs/formats.md, section 5, "Common".
 """
 
@@ -62,10 +60,9 @@ class Header(NamedTuple):
 
 @lru_cache(maxsize=2)
 def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
-    """Parse a payload. Return all its fields and the header.
+    """Parse a payload. Return all its fields and the header. The result is cached: callers must not change the fields.
 
-    The caller must have verified the signatures. ``spec`` and ``crit`` are only read; :func:`check_understood` compares
-    them with what this software understands. The result is cached: callers must not change the dict of fields.
+    The caller must have verified the signatures. :func:`check_understood` compares ``spec`` and ``crit``.
 
     Raises:
         DocumentError: ``malformed``: not canonical msgpack, more than :data:`MAX_ITEMS` values, no map, a missing or
@@ -92,11 +89,7 @@ def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
 
 
 def check_understood(header: Header, known: frozenset[str]) -> None:
-    """Refuse a document that this software may misunderstand.
-
-    Args:
-        header: header of the document.
-        known: the payload keys that the caller reads.
+    """Refuse a document that this software may misunderstand. ``known`` holds the payload keys that the caller reads.
 
     Raises:
         DocumentError: ``unsupported_version``: ``header.spec`` is not :data:`protocol.SPEC`; ``unknown_crit``: a key in
@@ -111,8 +104,8 @@ def check_understood(header: Header, known: frozenset[str]) -> None:
 def read_field(body: dict[str, Any], key: str, kind: type, reason: str = "malformed") -> Any:
     """Return the field ``key`` of a payload or map ``body``. Its type must be exactly ``kind`` (a bool is no int).
 
-    Raises:
-        DocumentError: with ``reason``: the field is missing or of another type.
+    A DocumentError with ``reason`` says that the field is missing or of another type. So do the other readers of
+    fields.
     """
     value = body.get(key)
     if type(value) is not kind:
@@ -121,11 +114,7 @@ def read_field(body: dict[str, Any], key: str, kind: type, reason: str = "malfor
 
 
 def read_integer(body: dict[str, Any], key: str, least: int, most: int, reason: str = "malformed") -> int:
-    """Return the field ``key`` of a payload or map ``body``, an integer of ``least`` … ``most``.
-
-    Raises:
-        DocumentError: with ``reason``: the field is missing, no integer, or outside these limits.
-    """
+    """Return the field ``key`` of a payload or map ``body``, an integer of ``least`` … ``most``."""
     value: int = read_field(body, key, int, reason)
     if not least <= value <= most:
         raise DocumentError(reason, f"'{key}' is not between {least} and {most}")
@@ -135,11 +124,8 @@ def read_integer(body: dict[str, Any], key: str, least: int, most: int, reason: 
 def is_printable(text: str) -> bool:
     """Return whether a text has no control, format or private-use character, no surrogate, and no space except U+0020.
 
-    Line and paragraph separators count as spaces. The empty text is printable.
-
-    The table of refused characters, ``_UNPRINTABLE``, is part of the formats. ``str.isprintable`` depends on the
-    interpreter's version of Unicode, so a device and an aggregator with different interpreters could disagree on a
-    document. Unassigned code points are allowed: a later version of Unicode may assign them.
+    Line and paragraph separators count as spaces. The table of refused characters is part of the formats:
+    ``str.isprintable`` depends on the interpreter's version of Unicode. Unassigned code points are allowed.
     """
     if text.isascii():
         return text.isprintable()
@@ -152,13 +138,7 @@ def is_text(value: object, least: int = 1) -> bool:
 
 
 def read_text(body: dict[str, Any], key: str, reason: str = "malformed") -> str:
-    """Return the field ``key`` of a payload or map ``body``: a printable text of 1 … 1024 bytes of UTF-8.
-
-    A printable text (:func:`is_printable`) has no line break and no character that controls a terminal.
-
-    Raises:
-        DocumentError: with ``reason``: the field is missing or is no such text.
-    """
+    """Return the field ``key`` of a payload or map ``body``: a printable text of 1 … 1024 bytes of UTF-8."""
     value: str = read_field(body, key, str, reason)
     if not is_text(value):
         raise DocumentError(reason, f"'{key}' is empty, too long, or has characters that do not print")
@@ -166,11 +146,7 @@ def read_text(body: dict[str, Any], key: str, reason: str = "malformed") -> str:
 
 
 def read_texts(entry: dict[str, Any], key: str, reason: str) -> list[str]:
-    """Return the field ``key`` of the map ``entry``: a list of printable texts of 0 … 1024 bytes of UTF-8.
-
-    Raises:
-        DocumentError: with ``reason``: the field is missing or is no such list.
-    """
+    """Return the field ``key`` of the map ``entry``: a list of printable texts of 0 … 1024 bytes of UTF-8."""
     texts: list[str] = read_field(entry, key, list, reason)
     if not all(is_text(text, least=0) for text in texts):
         raise DocumentError(reason, f"'{key}' is not a list of printable texts of at most 1024 bytes")

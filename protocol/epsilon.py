@@ -2,10 +2,8 @@
 
 ε is a multiple of 10⁻⁶; documents state it as an integer number of millionths. E = e^ε comes from 60-digit decimal
 arithmetic and is lowered by one part in 10⁵⁰. So no probability that is computed from E belongs to a larger ε.
-
-``PERIOD_MICRO`` … ``LIFETIME_DELTA_PICO`` are a device's limits if its owner sets none. The planning of campaigns
-assumes them. :func:`paces` and :func:`days_paid` say how many answers and days limits allow.
-Source: docs/math.md, opening and section 1.
+``PERIOD_MICRO`` … ``LIFETIME_DELTA_PICO`` are a device's limits if its owner sets none. Source: docs/math.md, section
+1.
 """
 
 from __future__ import annotations
@@ -41,12 +39,8 @@ _JUST_BELOW_ONE = Decimal("0." + 50 * "9")
 def micro_epsilon(epsilon: str | float | Decimal) -> int:
     """Return ε as an integer number of millionths.
 
-    Args:
-        epsilon: a positive multiple of 10⁻⁶ below 10⁶. Text, of ASCII digits, is read exactly; a float is read as its
-            shortest text. An integer may be of any type, for example numpy's.
-
     Raises:
-        InputError: ``epsilon_invalid``: not a number, a bool, not positive, 10⁶ or more, or no multiple of 10⁻⁶.
+        InputError: ``epsilon_invalid``: no value that :func:`millionths` takes.
     """
     if isinstance(epsilon, bool) or not isinstance(epsilon, str | Integral | float | Decimal):
         raise InputError("epsilon_invalid", "ε is given as text, integer, float or Decimal")
@@ -71,10 +65,7 @@ def millionths(value: object) -> int | None:
 def decimal_multiple(value: object, places: int, bound: int) -> int | None:
     """Return the integer k of a value k·10^−``places`` above 0 and below ``bound``, or None for every other value.
 
-    Args:
-        value: a number, or its text, as :func:`millionths` takes it.
-        places: number of decimal places.
-        bound: upper limit of the value.
+    ``value`` is a number, or its text, as :func:`millionths` takes it.
     """
     number = _exact(value)
     if number is None or not number.is_finite() or not 0 < number < bound:
@@ -90,10 +81,7 @@ def decimal_multiple(value: object, places: int, bound: int) -> int | None:
 
 
 def _exact(value: object) -> Decimal | None:
-    """Return a number, or the number in a text, as a Decimal, or None for every other value.
-
-    Decimal also reads texts with underscores, spaces, or digits of other scripts. Here these are no numbers.
-    """
+    """Return a number, or the number in a text of ASCII digits, as a Decimal, or None for every other value."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float):
@@ -106,11 +94,7 @@ def _exact(value: object) -> Decimal | None:
 
 
 def check_answer_micro(micro: int) -> None:
-    """Refuse an ε per answer outside 0.001 … 16. ``micro`` is ε in millionths.
-
-    Raises:
-        InputError: ``epsilon_invalid``: ``micro`` is no integer of 1000 … 16000000.
-    """
+    """Refuse (``epsilon_invalid``) an ε per answer, in millionths, that is no integer of 1000 … 16000000."""
     if type(micro) is not int or not MIN_ANSWER_MICRO <= micro <= MAX_ANSWER_MICRO:
         raise InputError("epsilon_invalid", "ε per answer lies between 0.001 and 16")
 
@@ -124,9 +108,7 @@ def format_micro(micro: int) -> str:
 def pico_delta(delta: str | float | Decimal) -> int:
     """Return δ as an integer number of 10⁻¹². δ bounds the probability that noise fails to give the promised ε.
 
-    Args:
-        delta: 0, or a positive multiple of 10⁻¹² below 1. Text, of ASCII digits, is read exactly; a float is read as
-            its shortest text, so ``1e-5`` is 10⁻⁵.
+    ``delta`` is 0, or a positive multiple of 10⁻¹² below 1, written as :func:`millionths` takes it.
 
     Raises:
         InputError: ``delta_invalid``: no such number.
@@ -219,9 +201,8 @@ class PrivacyLoss(float):
 def composed(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
     """Return the privacy loss of several answers about one record together. ``losses`` has the loss of each answer.
 
-    By sequential composition the ratios are multiplied and the exponents are added. The loss of no answers is 0. The
-    ratios are multiplied in pairs, then in pairs of pairs: one by one, the growing product for thousands of answers
-    takes minutes on a device.
+    By sequential composition the ratios are multiplied and the exponents are added. The ratios are multiplied in pairs,
+    then in pairs of pairs: one by one, the growing product for thousands of answers takes minutes on a device.
     """
     from fractions import Fraction
 
@@ -275,13 +256,8 @@ class Pace(NamedTuple):
 def paces(epsilon_micro: int, time_precision: int, limits: Iterable[Limit]) -> list[Pace]:
     """Return the limits on a campaign's answers that follow from the owner's limits on ε, the shortest time span first.
 
-    Only limits that keep a device from answering in every period are returned; limits that other limits imply are left
-    out. The list is empty if a device may answer in every period.
-
-    Args:
-        epsilon_micro: cost of one period, in millionths of ε, at least 1.
-        time_precision: length of a period in seconds.
-        limits: the owner's limits; each allows at least one period.
+    ``epsilon_micro`` is the cost of one period of ``time_precision`` seconds. Only limits that keep a device from
+    answering in every period are returned; limits that other limits imply are left out.
 
     >>> list(map(str, paces(1_000_000, 3_600, [Limit(DAY_MICRO, DAY_SECONDS)])))
     ['4 of the 24 periods of a day']
@@ -309,12 +285,8 @@ def _seconds_for(answers: int, time_precision: int, limiting: list[Pace]) -> int
 def days_paid(answers: int, time_precision: int, limiting: list[Pace]) -> int:
     """Return in how many days, rounded up, a device gives ``answers`` answers, each as soon as the limits allow it.
 
-    The time begins with the first answer and ends with the period of the last answer.
-
-    Args:
-        answers: number of answers; the result is 0 below 1.
-        time_precision: length of a period in seconds.
-        limiting: the result of :func:`paces`.
+    The time begins with the first answer and ends with the period of the last answer. ``time_precision`` is the length
+    of a period in seconds, ``limiting`` the result of :func:`paces`.
 
     >>> daily = [Limit(DAY_MICRO, DAY_SECONDS)]
     >>> [days_paid(100, T, paces(1_000_000, T, daily)) for T in (3_600, 46_800, 86_400, 7 * 86_400)]

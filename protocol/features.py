@@ -1,8 +1,7 @@
 """One feature of a record: its listed values or its range, and the integer code of every possible value.
 
-Missing values and values of any type have a code, so a device can report for every record. A value of Python, of a
-library (numpy, Decimal, enumerations) or of a file is read as missing, as a text, as an exact number, or as none of
-these. The functions that read a record's value never raise, so no error text contains such a value.
+Missing values and values of any type have a code, so a device can report for every record. The functions that read a
+record's value never raise, so no error text contains such a value.
 Source: docs/formats.md, section 5 (features; values of a record); docs/math.md, sections 3 and 4; docs/decisions/0001.
 """
 
@@ -63,8 +62,8 @@ def _read_decimal(text: str) -> Decimal | None:
 def is_missing(value: object) -> bool:
     """Return whether a value is missing: None, the empty text, NaN of any type, or pandas' NA and NaT. Never raises.
 
-    NaN is every value that is not equal to itself. Any other value that a feature can not read is *unlisted*; a feature
-    may code missing and unlisted values differently.
+    Any other value that a feature can not read is *unlisted*; a feature may code missing and unlisted values
+    differently.
     """
     if value is None or type(value) is int:
         return value is None
@@ -140,10 +139,7 @@ def as_number(value: object) -> int | float | Fraction | Decimal | None:
 
 
 def _is_complex(value: object) -> bool:
-    """Return whether the value's type is a complex number of any width.
-
-    NumPy would turn it into a float, with a warning.
-    """
+    """Return whether the value's type is a complex number, which NumPy would turn into a float with a warning."""
     return type(value).__name__.startswith(("complex", "clongdouble"))
 
 
@@ -170,10 +166,9 @@ def _ratio(value: Any) -> Fraction:
 def _moderate(number: Decimal) -> Decimal:
     """Return a number that every feature codes as ``number`` and whose ratio has at most some thousand digits.
 
-    The ratio of 1e999999999 would fill the memory. Numbers of more than 4300 digits are outside all bounds and are no
-    listed text: they become infinity. Bounds are below 10^301 and multiples of 10^−340, so all rounding ties of scaled
-    numbers are multiples of 10^−340/4S, S = 65536. A number between 0 and ±10^−400 is on the same side of every tie as
-    ±10^−400, and becomes that number.
+    The ratio of 1e999999999 would fill the memory. Numbers of more than 4300 digits are outside all bounds and become
+    infinity. All rounding ties of scaled numbers are multiples of 10^−340/4S, S = 65536, so a number between 0 and
+    ±10^−400 is on the same side of every tie as ±10^−400.
     """
     if not number.is_finite():
         return number
@@ -185,10 +180,7 @@ def _moderate(number: Decimal) -> Decimal:
 
 
 def _converted(convert: Callable[[Any], Any], value: object) -> Any:
-    """Return ``convert(value)``, or None if it raises.
-
-    Errors of another library may contain the value and are dropped.
-    """
+    """Return ``convert(value)``, or None if it raises: errors of another library may contain the value."""
     try:
         return convert(value)
     except Exception:  # noqa: BLE001
@@ -222,12 +214,7 @@ class Categorical:
     def __init__(
         self, name: str, values: Sequence[str], unlisted: str = "missing", substitute: int | None = None
     ) -> None:
-        """Set the attributes of the class to the arguments, and check them.
-
-        Raises:
-            InputError: ``schema_invalid``: no values or a repeated one, an unknown ``unlisted``, a substitute that is
-                no code of a listed value, or fewer than 2 or more than 65536 codes.
-        """
+        """Set the attributes of the class and check them: wrong ones are refused as ``schema_invalid``."""
         self.name = name
         self.values = tuple(values)
         self.unlisted = unlisted
@@ -270,12 +257,7 @@ class Categorical:
         return code
 
     def code(self, value: object) -> int:
-        """Return the code of ``value`` in a report. Every value has one, unless ``unlisted`` is ``refuse``.
-
-        Raises:
-            InputError: ``value_refused``: the value is unlisted, and ``unlisted`` is ``refuse``. The text names the
-                feature and never the value.
-        """
+        """Return the code of ``value`` in a report. An unlisted value may be refused (``value_refused``)."""
         code = self.known_code(value)
         if code is not None:
             return code
@@ -284,11 +266,7 @@ class Categorical:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, None]:
-        """Return the code of ``value`` for a report, and None, because a categorical feature has no number.
-
-        Raises:
-            InputError: ``value_refused``: the value is unlisted, and ``unlisted`` is ``refuse``.
-        """
+        """Return the code of ``value`` (:meth:`code`), and None, because a categorical feature has no number."""
         return self.code(value), None
 
     def known(self, value: object) -> tuple[int, None] | None:
@@ -320,20 +298,17 @@ class Categorical:
 
 
 class Numeric:
-    """A numeric feature with public bounds.
-
-    Its numbers are scaled to [−S, S], S = 65536, and cut into bins at integer edges.
+    """A numeric feature with public bounds. Numbers are scaled to [−S, S], S = 65536, and cut into bins at edges.
 
     A number x becomes u = (x − low)/(high − low)·2S − S, rounded half to even and clipped to [−S, S]. The code of u is
-    its bin: the number of edges ≤ u. Numbers outside the bounds get the first or the last bin.
+    its bin: the number of edges ≤ u.
 
     Attributes:
         name: key of the feature in a record.
         low, high: bounds as exact decimal text.
         edges: strictly increasing integers in (−S, S]; there is one bin more than edges.
         unlisted: how a value that is no number is coded: as ``missing``, or not at all (``refuse``).
-        substitute: the u that stands for a missing number (0 is the middle of the range); None if *missing* has its own
-            code, after the bins.
+        substitute: the u that stands for a missing number; None if *missing* has its own code, after the bins.
         size: number of codes.
         float_low, float_scale: (x − float_low)·float_scale, computed in floats, is within 0.01 of u + S before
             rounding. A float_scale of 0 means that floats are not precise enough.
@@ -365,13 +340,7 @@ class Numeric:
         unlisted: str = "missing",
         substitute: int | None = 0,
     ) -> None:
-        """Set the attributes of the class to the arguments, and check them.
-
-        Raises:
-            InputError: ``schema_invalid``: a bound that :func:`parse_bound` refuses, low ≥ high, no edge or more than
-                65535, edges that do not increase within (−65536, 65536], an unknown ``unlisted``, or a substitute
-                beyond ±65536.
-        """
+        """Set the attributes of the class and check them: wrong ones are refused as ``schema_invalid``."""
         self.name = name
         self.low = low
         self.high = high
@@ -457,12 +426,7 @@ class Numeric:
         return None if scaled is None else bisect_right(self.edges, scaled)
 
     def code(self, value: object) -> int:
-        """Return the code of ``value`` in a report. Every value has one, unless ``unlisted`` is ``refuse``.
-
-        Raises:
-            InputError: ``value_refused``: the value is neither missing nor a number, and ``unlisted`` is ``refuse``.
-                The text names the feature and never the value.
-        """
+        """Return the code of ``value`` in a report. An unlisted value may be refused (``value_refused``)."""
         code = self.known_code(value)
         if code is not None:
             return code
@@ -471,12 +435,9 @@ class Numeric:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, int | None]:
-        """Return the code and the scaled integer u (:meth:`scaled`) of ``value`` for a report.
+        """Return the code (:meth:`code`) and the scaled integer u (:meth:`scaled`) of ``value`` for a report.
 
         A value that is missing or no number has the code :attr:`missing_code`, and the substitute (or None) as u.
-
-        Raises:
-            InputError: ``value_refused``: the value is not missing and no number, and ``unlisted`` is ``refuse``.
         """
         number = self.scaled(value)
         if number is None:
@@ -513,10 +474,7 @@ class Numeric:
 
 
 def _told_apart(numbers: Sequence[float]) -> list[str]:
-    """Return rising numbers as texts that all differ: with four significant digits, or as many as it takes.
-
-    Large numbers below 10^15 are written without an exponent: 15000 and not 1.5e+04.
-    """
+    """Return rising numbers as texts that all differ, those below 10^15 without an exponent."""
     for digits in range(4, 18):
         texts = [f"{number:.{digits}g}" for number in numbers]
         if len(set(texts)) == len(texts):
@@ -541,13 +499,7 @@ class Grouped:
     __slots__ = ("_labels", "groups", "missing_code", "name", "size")
 
     def __init__(self, name: str, labels: Sequence[str], groups: Sequence[int], missing: int | None) -> None:
-        """Group the codes of a feature.
-
-        Args:
-            name, groups: the attributes of the class; not checked.
-            labels: the name of every code.
-            missing: the code of missing values if they have a code of their own, else None.
-        """
+        """Group the codes of a feature: ``labels`` names them, ``missing`` is that of missing values, or None."""
         self.name = name
         self.groups = tuple(groups)
         self.size = max(self.groups) + 1

@@ -102,20 +102,12 @@ class Question(NamedTuple):
     def input_of(self, observation: Observation, label_code: int, classes: int, predicted: int = 0) -> Any:
         """Return the mechanism's input for one record: a tuple of integers for moments of all classes, else an integer.
 
-        For class c of k classes: ``class``: c. ``cell``: a·k + c for value code a. ``present``: k + c, or c if the
-        number is missing. ``outcome``: c·k + predicted. ``right``: 1 if predicted = c, else 0. For moments let v be the
-        scaled integer u of a number, or ⌊u²/S⌋ for power 2 (S = 65536), and 0 for a missing number. ``moment`` of one
-        feature in all classes: a tuple of k integers with v at index c and 0 elsewhere. ``moments``: for numeric
-        feature i the integer v at index i·k + c, and 0 elsewhere. ``moment`` in one class: w = v if ``of_class`` is c,
-        else 0; for power 2 the input is 2w − S.
-
-        The arguments are not checked.
-
-        Args:
-            observation: codes and numbers of the record.
-            label_code: c, the code of the record's class.
-            classes: k, the number of classes.
-            predicted: code of the class that the question's model predicts; ``outcome`` and ``right`` only.
+        For class c = ``label_code`` of k = ``classes``: ``class``: c. ``cell``: a·k + c for value code a. ``present``:
+        k + c, or c if the number is missing. ``outcome``: c·k + predicted. ``right``: 1 if predicted = c, else 0. For
+        moments let v be the scaled integer u of a number, or ⌊u²/S⌋ for power 2 (S = 65536), and 0 for a missing
+        number. ``moment`` of one feature in all classes: a tuple of k integers with v at index c and 0 elsewhere.
+        ``moments``: for numeric feature i the integer v at index i·k + c, and 0 elsewhere. ``moment`` in one class: w =
+        v if ``of_class`` is c, else 0; for power 2 the input is 2w − S. The arguments are not checked.
         """
         kind, feature, size, power, of_class = self.subject[:5]
         if kind == CLASS:
@@ -167,13 +159,8 @@ def _moment(number: int | None, power: int | None) -> int:
 def unfit(subject: Subject, mechanism: Mechanism, numbers: int) -> str:
     """Return why a mechanism may not be used for a subject, as a sentence for people, or the empty text if it may.
 
-    A mechanism must perturb every possible input of the subject. Otherwise the mere existence of a report would depend
-    on the record, and no ε covers that. Besides, ``outcome`` and ``right`` allow only the mechanism ``direct``.
-
-    Args:
-        subject: the property of a record that the question is about.
-        mechanism: the mechanism of the question.
-        numbers: number of numeric observed features.
+    A mechanism must perturb every possible input of the subject: otherwise the mere existence of a report would depend
+    on the record. ``outcome`` and ``right`` allow only ``direct``. ``numbers`` counts the numeric observed features.
     """
     if mechanism.size != subject.size:
         return "a mechanism is of another size than its question"
@@ -198,15 +185,11 @@ def discrete_subjects(schema: Schema) -> list[Subject]:
 
 
 def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
-    """Return the subjects of a Gaussian campaign, in order.
+    """Return the subjects of a Gaussian campaign with k classes and n numeric observed features, in order.
 
     These are the class; the cells (value-class pairs) of categorical features; the presence of numeric features that
-    may be missing; all first moments; all second moments.
-
-    Args:
-        schema: a schema with k classes and n numeric observed features, n ≥ 1.
-        form: form of the moment questions: :data:`SINGLE_NUMBER` (n·k questions per power), :data:`ONE_PER_CLASS` (n
-            per power) or :data:`ALL_AT_ONCE` (one per power).
+    may be missing; all first moments; all second moments. Moments have the ``form`` :data:`SINGLE_NUMBER` (n·k
+    questions per power), :data:`ONE_PER_CLASS` (n per power) or :data:`ALL_AT_ONCE` (one per power).
 
     Raises:
         InputError: ``no_numbers``: the schema has no numeric feature.
@@ -249,20 +232,14 @@ def build_questions(
 ) -> tuple[Question, ...]:
     """Divide subjects, in order, into ``answers`` strata of nearly equal size, and give each an interval of report ids.
 
-    Args:
-        subjects: Q subjects.
-        answers: r in 1 … Q. With 1 each device answers one question; with Q each device answers all questions.
-        mechanism_for: returns the mechanism of a subject, with the ε of one answer.
-        weights: positive integers, one per subject, chosen before any data is seen; equal by default. The weight of a
-            question is its share of the ids of its stratum.
-
-    Returns:
-        the questions in the order of the subjects; stratum numbers rise from 0.
+    ``mechanism_for`` returns the mechanism of a subject, with the ε of one answer; its errors are passed on. A
+    question's positive integer weight, chosen before any data is seen and equal by default, is its share of the ids of
+    its stratum.
 
     Raises:
-        InputError: ``answers_invalid``: r is no integer of 1 … Q, or Q is above 65535; ``weights_invalid``: not one
-            positive integer per subject, or a weight so small that its interval of ids would be empty. Errors of
-            ``mechanism_for`` are passed on.
+        InputError: ``answers_invalid``: ``answers`` is no integer from 1 to the number of subjects, or that is above
+            65535; ``weights_invalid``: not one positive integer per subject, or a weight so small that its interval of
+            ids would be empty.
     """
     count = len(subjects)
     if type(answers) is not int or not 1 <= answers <= count <= MAX_QUESTIONS:
@@ -283,9 +260,6 @@ def build_questions(
 def interval_bounds(weights: Sequence[int]) -> list[int]:
     """Return the bounds B_j = ⌊2^32·(w₁ + … + w_j)/Σw⌋ of the questions of one stratum with the weights w₁, w₂, ….
 
-    Args:
-        weights: positive integers, at least one.
-
     Raises:
         InputError: ``weights_invalid``: a question would get an empty interval.
     """
@@ -304,8 +278,7 @@ def interval_bounds(weights: Sequence[int]) -> list[int]:
 class Assignment:
     """The table of which question each report id answers, per stratum. Device and aggregator use it.
 
-    Args:
-        questions: all questions of a campaign, in order of strata and bounds. The order is not checked.
+    The questions of a campaign must be in order of strata and bounds. This is not checked.
     """
 
     __slots__ = ("_bounds", "_first")
@@ -328,13 +301,9 @@ class Assignment:
         return self._first[stratum] + bisect_right(self._bounds[stratum], u)
 
     def interval(self, question: int, stratum: int) -> tuple[int, int]:
-        """Return the bounds (low, high) of the report ids that answer a question.
+        """Return the bounds (low, high) of the report ids that answer a question, given by its index, in its stratum.
 
         Such an id's first four bytes, as an integer, are at least ``low`` and below ``high``.
-
-        Args:
-            question: index among all questions of the campaign.
-            stratum: number of the question's stratum.
         """
         bounds = self._bounds[stratum]
         place = question - self._first[stratum]

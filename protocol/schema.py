@@ -49,11 +49,7 @@ class Component:
     __slots__ = ("edges", "has_missing", "high", "low", "name", "size")
 
     def __init__(self, name: str, low: int, high: int, edges: Sequence[int], *, has_missing: bool = False) -> None:
-        """Set the attributes of the class to the arguments, and check them.
-
-        Raises:
-            InputError: ``projection_invalid``: bounds or edges are not as the attributes state.
-        """
+        """Set the attributes of the class and check them: wrong ones are refused as ``projection_invalid``."""
         self.name = name
         self.low = low
         self.high = high
@@ -138,11 +134,7 @@ class Projection:
                 raise InputError("projection_overflow", "a sum could leave 64 bits")
 
     def apply(self, numbers: Sequence[int]) -> list[int]:
-        """Return the output of each component for one record.
-
-        Args:
-            numbers: the record's scaled integers, one per input feature.
-        """
+        """Return the output of each component for one record's scaled integers, one per input feature."""
         return [
             min(max((sum(map(mul, row, numbers)) + offset) >> self.shift, component.low), component.high)
             for row, offset, component in zip(self.matrix, self.offsets, self.components, strict=True)
@@ -161,18 +153,14 @@ class Projection:
 
 
 def parse_projection(entry: dict[str, Any], reason: str, missing_inputs: frozenset[int]) -> Projection:
-    """Read the projection of a campaign or model.
+    """Read the projection of a campaign or model from the map that a payload carries.
 
-    Args:
-        entry: the map that a payload carries.
-        reason: the reason of a DocumentError.
-        missing_inputs: indices of the features without a substitute for missing values. If one of them is an input, all
-            components may be missing.
+    ``missing_inputs`` are indices of the features without a substitute for missing values. If one of them is an input,
+    all components may be missing.
 
     Raises:
         DocumentError: with ``reason``: a field is missing or can not be read.
-        InputError: ``projection_invalid``, ``projection_overflow``: values that :class:`Projection` or
-            :class:`Component` refuses.
+        InputError: as :class:`Projection` and :class:`Component`.
     """
     inputs = read_field(entry, "inputs", list, reason)
     parts = read_field(entry, "components", list, reason)
@@ -194,15 +182,9 @@ def _parse_component(part: dict[str, Any], reason: str, *, has_missing: bool) ->
 
 
 def integer_array(kind: str, values: Sequence[int], shape: Sequence[int]) -> dict[str, Any]:
-    """Encode integers as a typed array of little-endian integers.
+    """Encode integers, row by row, as a typed array of little-endian integers of 32 (``<i4``) or 64 bits (``<i8``).
 
-    Args:
-        kind: ``<i4`` (32 bits) or ``<i8`` (64 bits).
-        values: the integers, row by row.
-        shape: shape of the array; it is not compared with the number of values.
-
-    Raises:
-        OverflowError: an integer does not fit.
+    An integer that does not fit is an OverflowError. The shape is not compared with the number of values.
     """
     packed = array(_CODES[kind], values)
     if sys.byteorder == "big":
@@ -211,13 +193,7 @@ def integer_array(kind: str, values: Sequence[int], shape: Sequence[int]) -> dic
 
 
 def read_integer_array(entry: object, kind: str, shape: Sequence[int], reason: str) -> list[int]:
-    """Decode a typed array. Return its integers, row by row.
-
-    Args:
-        entry: the encoded array, a result of :func:`integer_array`.
-        kind: the expected type, ``<i4`` (32 bits) or ``<i8`` (64 bits).
-        shape: the expected shape.
-        reason: the reason of the error.
+    """Decode a typed array (:func:`integer_array`) of the given kind and shape. Return its integers, row by row.
 
     Raises:
         DocumentError: with the given reason: ``entry`` is no array of this kind and shape.
@@ -255,12 +231,7 @@ class Label:
     __slots__ = ("_codes", "classes", "name", "substitute", "unlisted")
 
     def __init__(self, name: str, classes: Sequence[str], substitute: int = 0, unlisted: str = "missing") -> None:
-        """Set the attributes of the class to the arguments, and check them.
-
-        Raises:
-            InputError: ``schema_invalid``: too few, too many or repeated classes, a substitute that is no class code,
-                or an unknown ``unlisted``.
-        """
+        """Set the attributes of the class and check them: wrong ones are refused as ``schema_invalid``."""
         self.name = name
         self.classes = tuple(classes)
         self.substitute = substitute
@@ -283,12 +254,7 @@ class Label:
         return self.known_code(value) is not None
 
     def code(self, value: object) -> int:
-        """Return the code of the label ``value`` for a report: its class, or the substitute for other labels.
-
-        Raises:
-            InputError: ``value_refused``: the label is unlisted and ``unlisted`` is ``refuse``. The text never names
-                the value.
-        """
+        """Return the code of the label ``value``, or the substitute; it may be refused (``value_refused``)."""
         code = self.known_code(value)
         if code is not None:
             return code
@@ -412,11 +378,7 @@ class Schema(NamedTuple):
         return self.observation([feature.reading(record.get(feature.name)) for feature in self.features])
 
     def observation(self, readings: Sequence[tuple[int, int | None]]) -> Observation:
-        """Return the codes and numbers of a record.
-
-        Args:
-            readings: code and scaled integer u of the record's value for each of ``features``, in order.
-        """
+        """Return the codes and numbers of a record from code and scaled integer u of its value for each feature."""
         if self.projection is not None:
             readings = self._project(readings)
         if self.groups:
@@ -425,23 +387,14 @@ class Schema(NamedTuple):
         return Observation(codes, tuple(number for _, number in readings), self.numeric)
 
     def label_in(self, record: Mapping[str, object], label: object = FROM_RECORD) -> object:
-        """Return the record's label: ``label`` if it is given, else the value in the record, or None if it has none.
-
-        Raises:
-            InputError: ``record_invalid``: the record is not a mapping.
-        """
+        """Return the record's label: ``label`` if it is given, else the value in the record, or None if it has none."""
         check_record(record)
         return record.get(self.label.name) if label is FROM_RECORD else label
 
     def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
         """Return which features of a record are missing or unlisted, with hints. Nothing is reported or stored.
 
-        Args:
-            record: feature name → value.
-            label: the record's class; None if it is not known. By default the label is read from the record.
-
-        Raises:
-            InputError: ``record_invalid``: the record is not a mapping.
+        ``label`` is the record's class, None if it is not known; by default it is read from the record.
         """
         from protocol.words import hint  # imported here, because reports need no hints
 
@@ -488,9 +441,6 @@ class Schema(NamedTuple):
         An entry is None where classification leaves the feature out. It does so for a missing value, for an unlisted
         value of a feature without a code *other*, and for a component with such an input. Substitutes are not used, and
         no value is refused.
-
-        Raises:
-            InputError: ``record_invalid``: the record is not a mapping.
         """
         check_record(record)
         known: list[tuple[int, int | None] | None] = [part.known(record.get(part.name)) for part in self.features]
@@ -536,11 +486,7 @@ def may_be_missing(feature: Feature | Component) -> bool:
 
 
 def check_record(record: object) -> None:
-    """Refuse a record that is no mapping.
-
-    Raises:
-        InputError: ``record_invalid``: ``record`` lacks the method ``get`` or ``keys``.
-    """
+    """Refuse (``record_invalid``) a record that is no mapping: it lacks the method ``get`` or ``keys``."""
     if not hasattr(record, "get") or not hasattr(record, "keys"):
         raise InputError("record_invalid", "a record is a mapping from feature names to values")
 
@@ -584,11 +530,7 @@ def _check_projection(projection: Projection, features: Sequence[Feature]) -> No
 
 
 def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
-    """Read the schema, with the projection, from ``body``, the payload of a campaign or model.
-
-    Raises:
-        DocumentError: with ``reason``: a field is missing or wrong, or the parts do not fit together.
-    """
+    """Read the schema, with the projection, from the payload ``body``; DocumentErrors have the given reason."""
     entry = read_field(body, "label", dict, reason)
     features = read_field(body, "features", list, reason)
     if not all(isinstance(feature, dict) for feature in features):
@@ -617,9 +559,8 @@ def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
 def refusing(schema: Schema) -> tuple[str, ...]:
     """Return the names of the label and the features of ``schema`` that refuse unlisted values, in order.
 
-    A device gives no report for a record with a refused value. So the existence of a report tells something about the
-    record, and no ε covers that. Makers of campaigns with such a schema are warned, and devices refuse these campaigns
-    unless their owner allows them.
+    The existence of a report then tells something about the record, and no ε covers that. So devices refuse campaigns
+    with such a schema unless their owner allows them.
     """
     parts = (schema.label, *schema.features)
     return tuple(part.name for part in parts if part.unlisted == "refuse")

@@ -4,12 +4,9 @@ A stream is the sequence of bytes block 0 ‖ block 1 ‖ … that follows from 
 
     block i = SHA-256(len(tag) as one byte ‖ tag ‖ seed ‖ i as u32),  i = 0, 1, …
 
-With the seed anybody could remove the noise. So the device draws a new seed from the operating system for every answer,
-and never stores, sends or logs it.
-
-``hashlib`` would load OpenSSL's ``libcrypto``: 3.4 MB, a fifth of a small device's memory. The interpreter's own
-SHA-256 is as fast for the short messages of seeds and ids. The aggregator hashes megabytes and calls
-:func:`bulk_sha256`. ``benchmarks/speed/device.py`` measures both. Source: docs/formats.md, sections 1 and 2.
+With the seed anybody could remove the noise, so a device draws a new one for every answer and never stores it.
+``hashlib`` would load OpenSSL: 3.4 MB of a small device's memory. The aggregator hashes megabytes and calls
+:func:`bulk_sha256`. Source: docs/formats.md, sections 1 and 2.
 """
 
 from __future__ import annotations
@@ -49,11 +46,7 @@ def bulk_sha256(data: bytes | memoryview = b"") -> HASH:
 
 
 def hmac_sha256(key: bytes, message: bytes) -> bytes:
-    """Return HMAC-SHA256 (RFC 2104) of ``message``: H(K ⊕ opad ‖ H(K ⊕ ipad ‖ message)), 32 bytes, with K = ``key``.
-
-    H is SHA-256; opad and ipad are the constants of RFC 2104. The key must have at most 64 bytes. This is not checked:
-    for a longer key the result is no HMAC.
-    """
+    """Return HMAC-SHA256 (RFC 2104) of ``message``, 32 bytes; the key must have at most 64 bytes, unchecked."""
     padded = key.ljust(_BLOCK_BYTES, b"\0")
     inner = sha256(padded.translate(_INNER) + message).digest()
     return sha256(padded.translate(_OUTER) + inner).digest()
@@ -72,13 +65,8 @@ class Stream:
     def __init__(self, seed: bytes, tag: bytes) -> None:
         """Start at the first byte.
 
-        Args:
-            seed: 32 bytes.
-            tag: purpose and version, for example ``b"hearsay/1/direct"``; at most 255 bytes.
-
-        Raises:
-            InputError: ``seed_invalid``: the seed is not 32 bytes.
-            OverflowError: the tag is longer than 255 bytes.
+        ``tag`` is purpose and version in at most 255 bytes, for example ``b"hearsay/1/direct"``. A seed of another
+        length than 32 bytes is refused as ``seed_invalid``.
         """
         if type(seed) is not bytes or len(seed) != SEED_BYTES:
             raise InputError("seed_invalid", f"a seed is {SEED_BYTES} bytes")
@@ -124,12 +112,9 @@ class Stream:
         return unpack(f">{count}I", self.read(4 * count))
 
     def below(self, bound: int) -> int:
-        """Draw an integer uniformly from {0 … bound − 1}, exactly, by rejection.
+        """Draw an integer uniformly from {0 … bound − 1}, exactly, by rejection; the bound is at most 2^64.
 
         The method reads words of 4 bytes for a bound up to 2^32, else of 8 bytes, until a word is not rejected.
-
-        Raises:
-            InputError: ``bound_invalid``: the bound is not in 1 … 2^64.
         """
         if not 1 <= bound <= _DOUBLE:
             raise InputError("bound_invalid", "a bound is from 1 to 2^64")

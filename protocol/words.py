@@ -1,10 +1,8 @@
 """Texts for people: the id of a document as words, times as dates, and hints about probable mistakes in a record.
 
-Two people can compare an id over the telephone: sixteen bits become one pronounceable word of five letters, consonants
-and vowels in turn (the proquint scheme of D. S. Wilkerson, 2009). The scheme needs no word list, and every id has one
-spelling.
-
-Dates are computed here, because the date functions of 32-bit systems end in 2038.
+Two people can compare an id over the telephone: sixteen bits become one pronounceable word of five letters (the
+proquint scheme of D. S. Wilkerson, 2009). Dates are computed here, because the date functions of 32-bit systems end in
+2038.
 """
 
 from __future__ import annotations
@@ -24,9 +22,7 @@ _VOWELS = "aiou"
 
 
 def to_words(identifier: bytes, count: int = 5) -> str:
-    """Return the first 16·``count`` bits of ``identifier`` as ``count`` words, joined by hyphens.
-
-    ``identifier`` must have at least 2·``count`` bytes. This is not checked.
+    """Return the first 16·``count`` bits of ``identifier``, which must have as many, as words joined by hyphens.
 
     >>> to_words(bytes([127, 0, 0, 1]), 2)
     'lusab-babad'
@@ -94,11 +90,7 @@ WARNED_SECONDS = 7 * _DAY_SECONDS
 
 
 def date(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
-    """Format a time in UTC. A time after the year 9999 becomes the last second of that year.
-
-    Args:
-        seconds: the time in seconds since 1970, at least 0.
-        form: a format of ``strftime``; the default shows date, time and ``UTC``.
+    """Format a time, in seconds since 1970, in UTC. A time after the year 9999 becomes the last second of that year.
 
     >>> date(2**32)
     '2106-02-07 06:28:16 UTC'
@@ -111,11 +103,8 @@ def date(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
 def expiry_warning(what: str, expires: int, now: int, then: str) -> str:
     """Return a sentence if a document has expired or will within a week, else the empty text.
 
-    Args:
-        what: the document's name in the sentence.
-        expires: when the document expires, in seconds since 1970.
-        now: the present time, in seconds since 1970.
-        then: the consequence of the expiry, and who does what about it.
+    ``what`` names the document in the sentence; ``then`` says the consequence of the expiry, and who does what about
+    it.
 
     >>> expiry_warning("campaign 'pumps'", 2 * 86_400, 3_600, "devices stop answering")
     "campaign 'pumps' expires at 1970-01-03 00:00:00 UTC, in less than 2 days: devices stop answering"

@@ -61,9 +61,7 @@ class Batch(NamedTuple):
     Attributes:
         header: the header; corrected if one bit of it was wrong.
         spans: runs of adjacent records, as (position of the first record, number of records).
-        proven: whether the digest was computed, and the trailer states this digest and the right number of records. It
-            is False also if digests are skipped, or if wrong digests have cost too much
-            (:data:`protocol.batches.framing.MAX_WASTED`).
+        proven: whether the digest was computed, and the trailer states it and the right number of records.
         truncated: whether the batch has no trailer.
         digest: the digest that the trailer states, right or wrong; empty without a trailer.
         goes_on: whether this is a further piece of the batch before.
@@ -78,12 +76,10 @@ class Batch(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A stretch of bytes that is no record, no header and no trailer.
+    """A stretch of bytes, with position and length, that is no record, no header and no trailer.
 
-    Attributes:
-        reason: ``truncated`` if a record, header or trailer begins here and the batch or file ends within it, else
-            ``invalid_message``.
-        position, length: in bytes.
+    Its reason is ``truncated`` if a record, header or trailer begins there and the batch or file ends within it, else
+    ``invalid_message``.
     """
 
     reason: str
@@ -103,14 +99,13 @@ def read_batches(
 
     The damage inside a batch follows the batch, or the piece of the batch that :data:`MAX_PIECES` cuts off. Runs of
     records and damaged stretches cover every byte outside headers and trailers exactly once. For a given number of
-    known campaigns the time is proportional to the length of the file, also for files made to be slow. The number of
-    runs and stretches in memory is bounded.
+    known campaigns the time is proportional to the length of the file, and the memory for runs and stretches is
+    bounded.
 
     Args:
         data: the whole file.
-        layouts: campaign id → layout, for the known campaigns. Their headers are found even with one wrong bit. The
-            layout also decides between the two widths of bit answers in records of 18 bytes (one byte of bits after
-            ``c7 0f 02``, two after ``d8 02``); for unknown campaigns the first record of each batch decides.
+        layouts: campaign id → layout, for the known campaigns. Their headers are found even with one wrong bit, and the
+            layout decides between the two widths of bit answers in records of 18 bytes.
         adjacent: a faster replacement of :func:`protocol.batches.framing.count_adjacent`.
         verify: False skips the digests: no batch is proven, but a batch with a fitting trailer is read as complete.
         digest: a replacement of :func:`protocol.batches.framing.digest_of`, for mapped files larger than the memory.
@@ -139,11 +134,7 @@ def read_batches(
 
 
 def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
-    """Return the fixed first bytes of a batch's records.
-
-    Layout and record length determine them, except for layout 2 with records of 18 bytes. Then the known campaign
-    decides, or else ``first``, the first four bytes of the first record.
-    """
+    """Return the fixed first bytes of a batch's records; ``first`` is the beginning of its first record."""
     if known is not None and (known.kind, known.record_length) == (header.layout, header.record_length):
         return known.prefix
     fitting = prefixes(header.layout, header.record_length)
@@ -164,10 +155,7 @@ def prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
 def _read_complete(
     scan: Scan, start: int, header: Header, records: int, layouts: Mapping[bytes, Layout]
 ) -> tuple[Batch, int] | None:
-    """Return the batch at ``start`` and its end, or None unless its trailer has the right digest and number of records.
-
-    ``records`` is the position of the first record.
-    """
+    """Return the batch at ``start`` and its end, or None without a right trailer; ``records`` is its first record."""
     prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
     end = scan.run_end(records, header.record_length, prefix)
     count = (end - records) // header.record_length
@@ -181,10 +169,8 @@ def _read_complete(
 class _UnprovenReader:
     """A reader of the records of an unproven batch, by the rules of docs/formats.md, section 4.
 
-    Undamaged records follow one another without gaps: their positions form the *grid*. Bytes that begin like a record
-    are kept as a record, unless *signs* (first bytes of a record, header or trailer) show that bytes of this record are
-    missing. They show it if another record or the trailer begins inside it, or if it is off the grid and a sign is at a
-    position of the grid inside it.
+    The positions of undamaged records form the *grid*. Bytes that begin like a record are kept as one, unless *signs*
+    (first bytes of a record, header or trailer) show that bytes of this record are missing.
     """
 
     def __init__(self, scan: Scan, header: Header, records: int, layouts: Mapping[bytes, Layout]) -> None:
@@ -262,10 +248,7 @@ class _UnprovenReader:
         return True
 
     def _is_kept(self, position: int, header: int) -> bool:
-        """Return whether the bytes at ``position``, which begin like a record, are kept as a record.
-
-        ``header`` is the position of the next header.
-        """
+        """Return whether bytes that begin like a record are kept as one; ``header`` is where the next header is."""
         end = position + self._length
         if end > header:
             return False
@@ -296,10 +279,7 @@ class _UnprovenReader:
         return self._next_held(position + 1, end, header) < end
 
     def _next_held(self, start: int, stop: int, header: int) -> int:
-        """Return the position of the first held record in [start, stop), or ``stop``.
-
-        Calls must have rising ``start``.
-        """
+        """Return the position of the first held record in [start, stop), or ``stop``. ``start`` must rise."""
         if self._held_at < start:
             place = max(start, self._searched_to)
             while place < stop:
@@ -328,10 +308,7 @@ class _UnprovenReader:
         self.position = self._grid = position + count * self._length
 
     def _close(self, stop: int, *, cut: bool) -> None:
-        """End the current damaged stretch at ``stop``, if there is one.
-
-        ``cut`` says that the batch or file ends there.
-        """
+        """End the current damaged stretch, if any, at ``stop``; ``cut``: the batch or file ends there."""
         start = self._damage_start
         if start < 0:
             return

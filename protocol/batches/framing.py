@@ -1,9 +1,7 @@
 """Header and trailer of a batch: their bytes, and a search for them in a file, with a memory of what was found.
 
-The device writes header and trailer. The aggregator's reader (``protocol.batches.batch``) searches a file for them in
-rising order of positions. A record may hold a complete header, whose records hold headers again. Without the memory,
-each of these headers would cause another search of the rest of the file.
-
+The device writes them; the aggregator's reader searches a file for them in rising order of positions. A record may hold
+a header, whose records hold headers again: without the memory each would cause another search of the rest of the file.
 Source: docs/formats.md, section 4.
 """
 
@@ -46,12 +44,9 @@ class Source(Protocol):
 
 
 class Header(NamedTuple):
-    """The header of a batch.
+    """The header of a batch: the 32-byte id of its campaign, and layout and length in bytes of every record.
 
-    Attributes:
-        campaign: id of the campaign, 32 bytes.
-        layout: ``SINGLE``, ``BITS`` or ``INTEGERS`` of :mod:`protocol.mechanisms` (1, 2 or 3).
-        record_length: L, length of every record (report) in bytes.
+    The layout is ``SINGLE``, ``BITS`` or ``INTEGERS`` of :mod:`protocol.mechanisms` (1, 2 or 3).
     """
 
     campaign: bytes
@@ -110,15 +105,7 @@ def read_header(data: Source, position: int) -> tuple[Header, int] | None:
 
 
 def trailer(count: int, digest: bytes) -> bytes:
-    """Encode the trailer ``93 "end" N digest``, 44 bytes.
-
-    Args:
-        count: N, the number of records.
-        digest: SHA-256 of all bytes of the batch before the trailer, 32 bytes.
-
-    Raises:
-        OverflowError: N is not in 0 … 2^32 − 1.
-    """
+    """Encode the trailer ``93 "end" N digest``, 44 bytes, of N = ``count`` records and the SHA-256 of all before it."""
     return END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD + digest
 
 
@@ -163,14 +150,8 @@ class Scan:
     """A search for the positions of headers, trailers and runs of records in one file.
 
     The methods whose names begin with ``next`` find positions at or after the given one. They and :meth:`run_end` must
-    be called with rising positions.
-
-    Args:
-        data: the whole file.
-        known: the headers of known campaigns; they are found even with one wrong bit.
-        adjacent: :func:`count_adjacent`, or a function with the same result.
-        verify: False computes no digests and accepts every trailer with the right number of records.
-        digest: :func:`digest_of`, or a function with the same result; None for :func:`digest_of`.
+    be called with rising positions. The arguments are those of :func:`protocol.batches.batch.read_batches`, but
+    ``known`` holds the headers of known campaigns.
     """
 
     __slots__ = (
@@ -227,9 +208,7 @@ class Scan:
     def is_sign(self, position: int, prefix: bytes) -> bool:
         """Return whether the bytes at ``position`` are the first bytes of a record, header or trailer.
 
-        Args:
-            position: position in the file.
-            prefix: the first bytes of a record; if they are empty, records are not looked for.
+        ``prefix`` holds the first bytes of a record; if it is empty, records are not looked for.
         """
         found = self.data[position : position + len(MARK)]
         return found.startswith((prefix, MARK, END)) if prefix else found.startswith((MARK, END))
@@ -257,10 +236,7 @@ class Scan:
         return self._header
 
     def _next_readable(self, position: int) -> int:
-        """Return the position of the next undamaged header.
-
-        ``_header`` can not remember this position, since it may be that of a damaged header.
-        """
+        """Return the position of the next undamaged header."""
         if self._readable < position:
             at = self.next_mark(position)
             while at < self.size and read_header(self.data, at) is None:
@@ -292,10 +268,9 @@ class Scan:
         return nearest
 
     def run_end(self, position: int, length: int, prefix: bytes) -> int:
-        """Return the end of the run of adjacent complete records that begins at ``position``.
+        """Return the end of the run of adjacent records of ``length`` bytes and this ``prefix`` at ``position``.
 
-        The records have ``length`` bytes each and begin with ``prefix``. The result is ``position`` if no such record
-        begins there.
+        The result is ``position`` if no such record begins there.
         """
         # The key needs no record length: the prefix determines it.
         key = prefix, position % length
@@ -310,12 +285,11 @@ class Scan:
         return end
 
     def trailer_digest(self, start: int, end: int, count: int) -> bytes | None:
-        """Return the digest in the trailer at ``end``, or None if the trailer is missing or wrong.
+        """Return the digest in the trailer at ``end``, or None if it is no right trailer of data[start:end].
 
-        A right trailer states ``count`` and the digest of data[start:end]. If ``verify`` is False, the digest is not
-        compared. The digest is computed last. It is not computed, and the result is None, if wrong digests have already
-        cost more than :data:`MAX_WASTED` times the bytes read: overlapping batches could otherwise make a reader hash
-        the same bytes thousands of times.
+        If ``verify`` is False, the digest is not compared. The result is None, too, if wrong digests have cost more
+        than :data:`MAX_WASTED` times the bytes read: overlapping batches could make a reader hash the same bytes many
+        times.
         """
         if count > MAX_RECORDS or end + TRAILER_BYTES > self.size:
             return None
@@ -345,9 +319,8 @@ def digest_of(data: bytes | mmap, start: int, end: int) -> bytes:
 def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> int:
     """Return the number of complete adjacent records of ``data`` from ``position`` on, or 0 if none begins there.
 
-    Each record has ``length`` bytes and begins with ``prefix``. The function compares columns of bytes: the first byte
-    of the prefix in some thousands of records at once, then the second byte, and so on. The aggregator has a faster
-    function that uses numpy.
+    Each record has ``length`` bytes and begins with ``prefix``. Columns of bytes are compared: the first byte of the
+    prefix in some thousands of records at once, then the second byte, and so on.
     """
     most = (len(data) - position) // length
     count, step = 0, _FEW

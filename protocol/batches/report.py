@@ -33,8 +33,7 @@ class Layout(NamedTuple):
     """The shape that all reports of a campaign share.
 
     Attributes:
-        kind: ``SINGLE`` (single values), ``BITS`` (rows of bits) or ``INTEGERS`` (rows of integers); also the msgpack
-            extension type.
+        kind: ``SINGLE`` (values), ``BITS`` or ``INTEGERS`` (rows of them); also the msgpack extension type.
         answer_bytes: length in bytes of the answer field.
     """
 
@@ -58,9 +57,7 @@ class Layout(NamedTuple):
 
 
 def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
-    """Return the smallest layout that holds the answers of all ``mechanisms``.
-
-    Without mechanisms it is the layout of single values.
+    """Return the smallest layout that holds the answers of all ``mechanisms``; for none that of single values.
 
     Raises:
         InputError: ``layout_invalid``: bits and integers in one campaign, or answers too wide for a report.
@@ -84,29 +81,15 @@ def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
 def report_id(secret: bytes, campaign_id: bytes, period: int, index: int) -> bytes:
     """Return the id of a report: HMAC-SHA256(secret, ``hearsay/1/id`` ‖ campaign id ‖ period u32 ‖ index u16)[:8].
 
-    A retry has the same id. Without the device's secret, ids of different campaigns or periods can not be linked.
-
-    Args:
-        secret: the secret of the device, at most 64 bytes.
-        campaign_id: 32 bytes.
-        period: number of the period of the answer, 0 … 2^32 − 1.
-        index: number of the answer within the period, 0 … 65535.
-
-    Returns:
-        8 bytes.
+    A retry has the same id. Without the device's secret (at most 64 bytes), ids of different campaigns or periods can
+    not be linked. ``index`` is the number of the answer within the period.
     """
     message = ID_PREFIX + campaign_id + _ID_TAIL.pack(period, index)
     return hmac_sha256(secret, message)[:ID_BYTES]
 
 
 def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
-    """Encode an answer as the answer field of a report: ``layout.answer_bytes`` bytes, padded with zeros.
-
-    Args:
-        mechanism: the mechanism that made the answer.
-        answer: the result of ``mechanism.perturb``.
-        layout: layout of all reports of the campaign.
-    """
+    """Encode the result of ``mechanism.perturb`` as the answer field of a report of ``layout``, padded with zeros."""
     if mechanism.layout == SINGLE:
         raw = _SHORT.pack(answer) if layout.kind != INTEGERS else answer.to_bytes(4, "big")
     elif mechanism.layout == BITS:
@@ -123,11 +106,6 @@ def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
 
     This is the inverse of :func:`encode_answer`. Answers that fit the layout although no device gives them are found by
     :meth:`Mechanism.impossible`. Tests compare the aggregator's array code with this function.
-
-    Args:
-        mechanism: mechanism of the report's question.
-        field: the answer field.
-        layout: layout of all reports of the campaign.
     """
     if mechanism.layout == SINGLE:
         width = 4 if layout.kind == INTEGERS else 2
@@ -146,12 +124,8 @@ def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
 def encode_report(layout: Layout, identifier: bytes, period: int, question: int, answer_field: bytes) -> bytes:
     """Encode one report: the prefix of ``layout``, then the other arguments in order.
 
-    Args:
-        layout: layout of all reports of the campaign.
-        identifier: the report id, 8 bytes.
-        period: number of the period.
-        question: index of the question among all questions of the campaign.
-        answer_field: the result of :func:`encode_answer`.
+    ``identifier`` is the report id; ``question`` the index among all questions of the campaign; ``answer_field`` the
+    result of :func:`encode_answer`.
     """
     return layout.prefix + _HEAD.pack(identifier, period, question) + answer_field
 
@@ -162,11 +136,7 @@ def layout_kind(record: bytes) -> int:
 
 
 def decode_report(layout: Layout, record: bytes) -> tuple[bytes, int, int, bytes]:
-    """Split ``record``, a report whose prefix and length are those of ``layout``.
-
-    Returns:
-        report id, period, index of the question, answer field.
-    """
+    """Split a report of ``layout`` into report id, period, index of the question, and answer field."""
     start = len(layout.prefix)
     identifier, period, question = _HEAD.unpack_from(record, start)
     return identifier, period, question, record[start + FIXED_BYTES :]

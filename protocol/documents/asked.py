@@ -1,12 +1,8 @@
 """What a campaign asks: its questions, the features that they are about, groups, models, and limits of ε.
 
 A campaign states all features that a device observes. Its questions may be about some of them, and about *groups* of
-value codes that count as one. A device reads only the features that are asked about, and statistics and models are of
-these alone. :mod:`protocol.documents.model` reads the models that an evaluation names.
-
-The checks of ε do not trust the publisher: they recompute every integer of the mechanisms, and the exact privacy loss.
-
-Source: docs/formats.md, section 5 (questions; groups; features that are asked about; evaluations; value limits).
+value codes that count as one; a device reads no others. The checks of ε do not trust the publisher: they recompute
+every integer of the mechanisms, and the exact privacy loss. Source: docs/formats.md, section 5.
 """
 
 from __future__ import annotations
@@ -36,13 +32,9 @@ _REASON = "invalid_campaign"
 
 
 def restricted(schema: Schema, places: Collection[int]) -> Schema:
-    """Return the schema of some observed features, in their order.
+    """Return the schema of the observed features at ``places`` (indices in ``schema.observed``), in their order.
 
     All inputs of the projection are kept if one of its components is, and none otherwise.
-
-    Args:
-        schema: with or without groups.
-        places: indices in ``schema.observed`` of the features to keep; possibly none.
     """
     count = len(schema.observed)
     if len(places) == count:
@@ -69,13 +61,10 @@ def restricted(schema: Schema, places: Collection[int]) -> Schema:
 
 
 def asked_of(stated: Schema, questions: Sequence[Question]) -> tuple[Schema, tuple[Question, ...]]:
-    """Return the schema of the features that a campaign asks about, and the questions with indices in that schema.
+    """Return the schema of the features that ``questions`` are about, and the questions with indices in that schema.
 
-    A question about the moments of all numbers asks about all numeric features.
-
-    Args:
-        stated: the schema that the campaign states, with its groups.
-        questions: questions with indices in ``stated.observed``; not those of an evaluation.
+    A question about the moments of all numbers is about all numeric features. ``stated`` is the schema that the
+    campaign states, with its groups; the questions are not those of an evaluation.
     """
     places = {question.feature for question in questions if question.feature is not None}
     if any(question.kind == MOMENTS for question in questions):
@@ -101,11 +90,6 @@ def groups_to_list(schema: Schema) -> list[dict[str, Any]]:
 
 def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: str) -> Schema:
     """Return the stated schema with the groups of a campaign's payload.
-
-    Args:
-        body, header: fields and header of the payload.
-        stated: the payload's schema, without groups.
-        reason: reason of the errors.
 
     Raises:
         DocumentError: with ``reason``: ``groups`` is a key without being in ``crit``, or the reverse; or its entries
@@ -133,11 +117,7 @@ def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: s
 
 
 def check_groups_asked(stated: Schema, questions: Sequence[Question | Subject], reason: str) -> None:
-    """Refuse a schema with groups of a feature whose values are asked about by no question and no released vector.
-
-    Raises:
-        DocumentError: with ``reason``.
-    """
+    """Refuse, with ``reason``, groups of a feature that no question and no released vector is about."""
     if stated.groups:
         asked = {question.feature for question in questions if question.kind == CELL}
         if any(groups is not None and place not in asked for place, groups in enumerate(stated.groups)):
@@ -191,21 +171,16 @@ class NamedModels(NamedTuple):
 def named_fields(model: bytes | None, models: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the fields of a payload that name the evaluated models. The result is empty if no model is evaluated.
 
-    Args:
-        model: digest of the model whose confusion matrix is asked for, or None.
-        models: name of each compared model → its digest, in the order of the questions; empty if there are none.
+    The arguments are digests: of the model whose confusion matrix is asked for, and of each compared model by its name.
     """
     fields: dict[str, Any] = {} if model is None else {"model": model}
     return fields | ({"models": list(models.values()), "model_names": list(models)} if models else {})
 
 
 def read_named(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool) -> NamedModels:
-    """Read the fields of a campaign's payload ``body`` that name the evaluated models.
+    """Read the fields of a campaign's payload that name the evaluated models.
 
-    Args:
-        body: the payload.
-        crit: the keys that a reader must understand.
-        evaluates: whether the campaign's family is ``outcome``. Other campaigns name no model.
+    ``evaluates`` says whether the campaign's family is ``outcome``. Other campaigns name no model.
 
     Raises:
         DocumentError: ``invalid_campaign``: the family, ``crit`` and the fields do not fit together, or a digest or
@@ -238,16 +213,11 @@ def _check_digest(digest: object) -> None:
 
 
 def check_compared(questions: Sequence[Question], models: int, answers: int) -> None:
-    """Check the questions of a campaign that compares models, unless the campaign has ended.
-
-    Args:
-        questions: all questions of the campaign.
-        models: number of compared models; 0 if the campaign compares none.
-        answers: answers of a device in one period.
+    """Check the questions of a campaign that compares ``models`` models, unless the campaign has ended.
 
     Raises:
         DocumentError: ``invalid_campaign``: a question about the wrong number of models, a model without a question or
-            with two, or more than one answer.
+            with two, or more than one answer of a device in one period.
     """
     asked = [question.subject.model for question in questions]
     kinds = {question.kind == RIGHT for question in questions}
@@ -279,11 +249,7 @@ def _loss(mechanism: mechanisms.Mechanism) -> PrivacyLoss:
 
 
 def check_ended(questions: tuple[Question, ...], answers: int, epsilon_micro: int) -> None:
-    """Refuse a campaign without questions, answers or ε, unless it lacks all three, as one that has ended does.
-
-    Raises:
-        DocumentError: ``invalid_campaign``.
-    """
+    """Refuse a campaign without questions, answers or ε, unless it lacks all three, as one that has ended does."""
     if questions or answers or epsilon_micro:
         raise DocumentError(
             _REASON, "a campaign that has ended has no questions, 0 answers and an ε of 0; any other has all three"
@@ -291,15 +257,7 @@ def check_ended(questions: tuple[Question, ...], answers: int, epsilon_micro: in
 
 
 def check_strata(questions: tuple[Question, ...], answers: int) -> None:
-    """Refuse questions unless the strata are 0 … r − 1 in order, each with bounds that rise strictly and end at 2^32.
-
-    Args:
-        questions: all questions of the campaign, in their order.
-        answers: r, the stated number of answers of a device in one period.
-
-    Raises:
-        DocumentError: ``invalid_campaign``.
-    """
+    """Refuse questions unless the strata are 0 … r − 1, r = ``answers``, with bounds that rise and end at 2^32."""
     previous_stratum, previous_bound = -1, _WORD
     for question in questions:
         if question.stratum == previous_stratum + 1 and previous_bound == _WORD:
@@ -318,13 +276,9 @@ def check_strata(questions: tuple[Question, ...], answers: int) -> None:
 def check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: int) -> None:
     """Refuse a campaign whose mechanisms do not follow from its declared ε, or reveal more.
 
-    Each mechanism is compared with the one that follows from ⌊ε/r⌋, and its exact loss with ⌊ε/r⌋. If all agree, r
-    answers can not spend more than ε. Otherwise the composed loss of all strata decides the reason.
-
-    Args:
-        questions: all questions of the campaign.
-        epsilon_micro: ε, the declared total per device and period, in millionths.
-        answers: r, the number of strata, at least 1.
+    Each mechanism is compared with the one that follows from ⌊ε/r⌋ for r = ``answers`` strata, and its exact loss with
+    ⌊ε/r⌋. If all agree, r answers can not spend more than ε. Otherwise the composed loss of all strata decides the
+    reason.
 
     Raises:
         DocumentError: ``epsilon_understated``: the loss is above ε; ``invalid_campaign``: ε per answer is not allowed,
@@ -355,10 +309,7 @@ def _follows(stated: mechanisms.Mechanism, per_answer: int) -> bool:
 def parse_questions(body: dict[str, Any], schema: Schema, kinds: Collection[str]) -> tuple[Question, ...]:
     """Read the questions of a campaign's payload. The result is empty if the payload states none.
 
-    Args:
-        body: the payload's fields.
-        schema: all features that the payload states, with their groups.
-        kinds: the kinds of question that the campaign's family may ask.
+    ``schema`` has all stated features with their groups; ``kinds`` are those that the campaign's family may ask.
 
     Raises:
         DocumentError: ``epsilon_understated``: a mechanism's loss is infinite; ``invalid_campaign``: a question is not

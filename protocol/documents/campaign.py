@@ -1,14 +1,8 @@
-"""The campaign: a signed, immutable task for devices, and the checks of its values.
-
-The checks do not trust the publisher: they recompute every integer of the mechanisms, and the exact privacy loss, from
-the declared ε.
+"""The campaign: a signed, immutable task for devices, and the checks of its values, which do not trust the publisher.
 
 A *series* is a name under which a device answers at most once. *Pilots* are what a campaign's maker learned privately
-from a curator's records (a projection, bins, a choice of features). The people in these records paid their cost, not
-the devices that answer. The entries are statements for readers; no device checks them.
-
-Source: docs/formats.md, sections 2 (series) and 5 (campaign; value limits; maps `series`, `pilots`);
-docs/decisions/0060 and 0071.
+from a curator's records, whose people paid the cost; the entries are statements for readers, and no device checks them.
+Source: docs/formats.md, sections 2 (series) and 5; docs/decisions/0060 and 0071.
 """
 
 from __future__ import annotations
@@ -93,8 +87,7 @@ def parse_pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:
     """Read the pilots of a campaign from the fields of its payload. The result is empty if there are none.
 
     Raises:
-        DocumentError: ``invalid_campaign``: no list of 1 to :data:`MOST` maps; a map has other keys, a text that does
-            not print, or an ε that is not from 1 to below 10¹² millionths.
+        DocumentError: ``invalid_campaign``: no list of 1 to :data:`MOST` maps of the right keys and values.
     """
     if PILOTS_KEY not in body:
         return ()
@@ -160,21 +153,12 @@ def place(secret: bytes, name: str) -> int:
 
     u = HMAC-SHA256(secret, `hearsay/1/series` ‖ SHA-256(name))[:4], big-endian. It is the same for all campaigns of the
     series, and independent of the ids that assign questions.
-
-    Args:
-        secret: the device's secret, 32 bytes.
-        name: name of the series; its UTF-8 bytes are hashed.
     """
     return int.from_bytes(hmac_sha256(secret, _PREFIX + sha256(name.encode()).digest())[:4], "big")
 
 
 def parse_series(body: dict[str, Any], header: Header, answers: int) -> Series | None:
     """Read the series of a campaign from its payload, or return None if the campaign belongs to none.
-
-    Args:
-        body: the payload's fields.
-        header: the payload's header.
-        answers: number of answers of a device in one period; 0 if the campaign has ended.
 
     Raises:
         DocumentError: ``invalid_campaign``: the map is wrong; ``series`` is a key without being in ``crit``, or the
@@ -279,22 +263,17 @@ class Campaign(NamedTuple):
         schema: label and the features that the questions are about, with the groups of their values.
         stated: label and all features that the document states, without groups.
         questions: all questions, in order of strata. Their features are indices in ``schema.observed``.
-        assignment: which question each report id answers.
-        layout: the shape of the reports.
-        answers: number of answers per device and period; 0 if the campaign has ended.
-        epsilon_micro: total ε per device and period, in millionths; 0 if the campaign has ended.
+        assignment, layout: which question each report id answers; the shape of the reports.
+        answers, epsilon_micro: number of answers, and total ε in millionths, per device and period; 0 if the campaign
+            has ended.
         fit: how the model will be made.
         model: digest of the model whose confusion matrix is asked for, else None.
-        models: digests of the models that are compared; empty if none are. A ``right`` question names a model by its
-            index here.
-        model_names: names of the compared models, in the same order.
+        models, model_names: digests and names of the models that are compared. A ``right`` question names a model by
+            its index here.
         series: the series in which a device answers at most once, with this campaign's share, or None.
         pilots: what was learned from records of a curator, and what it cost the people in them.
-        nodes: terms of a campaign for nodes, which hold many records each and send noisy sums; None in a campaign for
-            devices. With ``nodes``, ``epsilon_micro`` is for adding or removing one record of a node, per period.
-        masked: terms of a masked campaign, whose nodes encrypt their sums; None if sums are sent in the clear. With
-            ``masked``, ``epsilon_micro`` is for adding or removing one record or all records of one node, as its
-            ``unit`` says.
+        nodes: terms of a campaign for nodes, or None; ``epsilon_micro`` is then for adding or removing one record.
+        masked: terms of a masked campaign, or None; ``epsilon_micro`` is then for one unit (its ``unit``) of a node.
     """
 
     id: bytes
@@ -354,15 +333,10 @@ class Campaign(NamedTuple):
         return now // self.time_precision
 
     def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Return which features of a record, and perhaps the label, are missing or unlisted.
+        """Return which features of a record, and perhaps the label, are missing or unlisted. Nothing is spent.
 
-        Nothing is stored or spent.
-
-        Missing: the record has no value. Unlisted: it has a value that the campaign's schema can not read.
-
-        Args:
-            record: feature name → value.
-            label: the record's class; None if it is not known. By default the label is read from the record.
+        ``label`` is the record's class, None if it is not known; by default it is read from the record. Missing: the
+        record has no value. Unlisted: it has a value that the campaign's schema can not read.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping.
@@ -370,10 +344,10 @@ class Campaign(NamedTuple):
         return self.schema.check(record, label)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Return the exact worst privacy loss of one period, in nats.
+        """Return the exact worst privacy loss of one period (of a device's answers or a node's summary), in nats.
 
-        It is the loss of all answers of a device, or of a node's summary. A summary's loss is for adding or removing
-        one record or, with the sensitivity ``smooth``, for changing the features of one.
+        A summary's loss is for adding or removing one record or, with the sensitivity ``smooth``, for changing its
+        features.
         """
         if self.nodes is not None:
             return node_loss(self.schema, self.fit.family, self.epsilon_micro)
@@ -403,14 +377,13 @@ def build_payload(
     The arguments are the attributes of :class:`Campaign` of the same names, with three exceptions. ``schema`` is all
     that the document states, with the groups. The features of ``questions`` are indices in ``schema.observed``.
     ``models`` maps the name of each compared model to its digest, in the order of the indices. The keys of models,
-    groups, series, nodes and masked sums are added to ``crit``. The layout and the number of answers follow from the
-    questions. A payload without questions and nodes and with an ε of 0 ends the versions before it.
+    groups, series, nodes and masked sums are added to ``crit``. A payload without questions and nodes and with an ε of
+    0 ends the versions before it.
 
     Raises:
         InputError: ``layout_invalid``: the answers do not fit into one report layout; ``not_canonical``: a value has no
             canonical bytes.
-        DocumentError: ``malformed``, ``epsilon_understated``, ``invalid_campaign``: a value that :func:`parse_campaign`
-            refuses.
+        DocumentError: as :func:`parse_campaign`.
     """
     layout = layout_for([question.mechanism for question in questions])
     critical: dict[str, Any] = {} if series is None else {"series": series.to_dict()}

@@ -76,11 +76,7 @@ class SigningKey(NamedTuple):
 
     @classmethod
     def from_seed(cls, seed: bytes) -> SigningKey:
-        """Return the key pair that follows from a random seed of 32 bytes.
-
-        Raises:
-            InputError: ``seed_invalid``: the seed is not 32 bytes.
-        """
+        """Return the key pair that follows from a random seed of 32 bytes; others are refused as ``seed_invalid``."""
         if len(seed) != KEY_BYTES:
             raise InputError("seed_invalid", f"a seed is {KEY_BYTES} bytes")
         public, secret = bindings.crypto_sign_seed_keypair(seed)
@@ -111,15 +107,12 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def seal(payload_type: str, payload: bytes, keys: Iterable[SigningKey]) -> bytes:
-    """Sign a payload with every key and return the bytes of the envelope. The publisher runs this.
+    """Sign a payload with 1 … 16 distinct keys and return the bytes of the envelope. The publisher runs this.
 
-    Args:
-        payload_type: one of the values of :data:`PAYLOAD_TYPES`.
-        payload: the bytes to sign.
-        keys: 1 … 16 distinct key pairs.
+    ``payload_type`` is one of the values of :data:`PAYLOAD_TYPES`.
 
     Raises:
-        InputError: ``signatures_invalid``: the number of distinct keys is not in 1 … 16.
+        InputError: ``signatures_invalid``: another number of distinct keys.
     """
     message = pae(payload_type, payload)
     pairs = {keyid(key.public): key.sign(message) for key in keys}
@@ -127,11 +120,7 @@ def seal(payload_type: str, payload: bytes, keys: Iterable[SigningKey]) -> bytes
 
 
 def write_envelope(envelope: Envelope) -> bytes:
-    """Encode an envelope as the bytes of a file.
-
-    Raises:
-        InputError: ``signatures_invalid``: the number of signatures is not in 1 … 16.
-    """
+    """Encode an envelope as the bytes of a file; without 1 … 16 signatures it is ``signatures_invalid``."""
     if not 1 <= len(envelope.signatures) <= MAX_SIGNATURES:
         raise InputError("signatures_invalid", f"a document carries 1 to {MAX_SIGNATURES} signatures")
     pairs = [list(pair) for pair in envelope.signatures]
@@ -139,16 +128,13 @@ def write_envelope(envelope: Envelope) -> bytes:
 
 
 def read_envelope(raw: bytes, role: str) -> Envelope:
-    """Parse an envelope. Neither the signatures are verified nor the payload parsed.
+    """Parse the envelope of a document of ``role``, a key of :data:`PAYLOAD_TYPES`.
 
-    Args:
-        raw: the whole file.
-        role: the expected role, a key of :data:`PAYLOAD_TYPES`.
+    Neither the signatures are verified nor the payload parsed.
 
     Raises:
         DocumentError: ``too_large``: above the role's :data:`SIZE_LIMITS`; ``unsupported_version``: an envelope of
-            another version of the formats; ``wrong_role``: an envelope of another payload type; ``malformed``: no
-            envelope.
+            another version of the formats; ``wrong_role``: of another payload type; ``malformed``: no envelope.
     """
     if len(raw) > SIZE_LIMITS[role]:
         raise DocumentError("too_large", f"a {role} document has at most {SIZE_LIMITS[role]} bytes")
@@ -191,12 +177,9 @@ def role_of(raw: bytes) -> str | None:
 
 
 def verified_by(envelope: Envelope, keys: Iterable[bytes]) -> frozenset[bytes]:
-    """Return the subset of ``keys`` with a valid signature in the envelope. Signatures of other keys are ignored.
+    """Return the subset of the Ed25519 public ``keys`` with a valid signature in the envelope.
 
-    Args:
-        envelope: a parsed envelope.
-        keys: Ed25519 public keys. Only signatures with the id of one of these keys are verified, and of each key only
-            up to its first valid signature.
+    Only signatures with the id of one of these keys are verified, and of each key only up to its first valid signature.
     """
     by_hint = {keyid(public): public for public in keys}
     message = pae(envelope.payload_type, envelope.payload)

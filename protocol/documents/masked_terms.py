@@ -1,12 +1,8 @@
 """The terms of campaigns for nodes, and of masked campaigns.
 
 A node holds the records of many people and sends one summary of noisy sums per period. A campaign for nodes asks no
-questions; its terms name the nodes whose summaries count, and say how large their numbers can be.
-
-A masked campaign is a campaign for nodes (here *parties*) that encrypt their sums, so that only the sum of all can be
-decrypted. Its terms name the dealer of the keys, the modulus, the kind of noise, and who is assumed to be honest.
-
-Source: docs/formats.md, section 5 (maps ``nodes`` and ``masked``); docs/math.md, section 6; docs/decisions/0072, 0086.
+questions. A masked campaign is one whose nodes (here *parties*) encrypt their sums, so that only the sum of all can be
+decrypted. Source: docs/formats.md, section 5 (maps ``nodes`` and ``masked``); docs/math.md, section 6.
 """
 
 from __future__ import annotations
@@ -75,11 +71,7 @@ def parse_nodes(
 ) -> NodeTerms | None:
     """Read the terms of a campaign for nodes from its payload, or return None if it is a campaign for devices.
 
-    Args:
-        body, header: fields and header of the payload.
-        schema: all features that the payload states, with their groups.
-        family: family of the campaign's fit.
-        epsilon_micro: the campaign's ε in millionths.
+    ``schema`` has all stated features with their groups; ``family`` is that of the campaign's fit.
 
     Raises:
         DocumentError: ``invalid_campaign``: the map is wrong; ``nodes`` is a key without being in ``crit``, or the
@@ -134,11 +126,6 @@ def node_loss(schema: Schema, family: str, epsilon_micro: int) -> PrivacyLoss:
     """Return the exact worst privacy loss of a node's summary, in nats: Q·⌊ε/Q⌋ for Q released vectors.
 
     The loss is for adding or removing one record; with the sensitivity ``smooth`` for changing the features of one.
-
-    Args:
-        schema: schema of the records, with its groups.
-        family: family of the campaign's fit.
-        epsilon_micro: ε of the summary in millionths.
     """
     from fractions import Fraction
 
@@ -221,12 +208,7 @@ def parse_masked(
 ) -> MaskedTerms | None:
     """Read the terms of a masked campaign from its payload, or return None if the campaign is not masked.
 
-    Args:
-        body, header: fields and header of the payload.
-        nodes: the campaign's terms for nodes; None for a campaign for devices.
-        schema: all features that the payload states, with their groups.
-        family: family of the campaign's fit.
-        epsilon_micro: the campaign's ε in millionths.
+    The arguments are those of :func:`parse_nodes`, and its result: None for a campaign for devices.
 
     Raises:
         DocumentError: ``invalid_campaign``: the map is wrong; ``masked`` is a key without being in ``crit``, or the
@@ -320,15 +302,10 @@ def _root(number: int, degree: int) -> int:
 
 
 def sensitivity(subject: Subject, unit: str, max_records: int) -> int:
-    """Return Δ, the sensitivity of a released vector to adding or removing one unit.
+    """Return Δ, the sensitivity of a released vector to adding or removing one unit, one of :data:`UNITS`.
 
     One record changes counts by 1 and sums by at most S = 65536 in all. A party changes them by ``max_records`` times
     as much.
-
-    Args:
-        subject: subject of the vector.
-        unit: one of :data:`UNITS`.
-        max_records: largest number of records of one party.
     """
     per_record = SCALE if subject.kind == MOMENT else 1
     return per_record * (max_records if unit == PARTY else 1)
@@ -337,13 +314,7 @@ def sensitivity(subject: Subject, unit: str, max_records: int) -> int:
 def reaches(subject: Subject, unit: str, max_records: int, epsilon_micro: int) -> tuple[int, int, int]:
     """Return the smallest and largest exact number of a party in a released vector, and the reach of the noise.
 
-    The reach ⌈64·Δ/ε_q⌉ is what noise hardly ever exceeds; Δ is :func:`sensitivity`.
-
-    Args:
-        subject: subject of the vector.
-        unit: one of :data:`UNITS`.
-        max_records: largest number of records of one party.
-        epsilon_micro: ε_q, the ε of the vector, in millionths.
+    The reach ⌈64·Δ/ε_q⌉ is what noise hardly ever exceeds; Δ is :func:`sensitivity`, ε_q the ε of the vector.
     """
     high = max_records * (SCALE if subject.kind == MOMENT else 1)
     low = 0 if subject.kind != MOMENT or subject.power == SQUARE else -high
@@ -356,17 +327,8 @@ def least_slot_bits(
     """Return the smallest number of bits of a slot, a multiple of 8, in which no total of expected size overflows.
 
     A total fits into w bits if ``most_parties``·(largest |exact number| + reach), with the reach of :func:`reaches`, is
-    below 2^(w−1) for every released vector. The publisher runs this, and every reader as a check.
-
-    Args:
-        subjects: subjects of the released vectors.
-        unit: one of :data:`UNITS`.
-        max_records: largest number of records of one party.
-        most_parties: largest number of parties.
-        epsilon_micro: ε of all vectors together, in millionths.
-
-    Returns:
-        at least 40; a result above 200 is no allowed size of a slot.
+    below 2^(w−1) for every released vector; ``epsilon_micro`` is for all of them together. The publisher runs this, and
+    every reader as a check. The result is at least 40; above 200 it is no allowed size.
     """
     share = epsilon_micro // len(subjects)
     largest = max(high + reach for _, high, reach in (reaches(each, unit, max_records, share) for each in subjects))

@@ -1,12 +1,8 @@
 """The model: a signed document with the parameters of a Naive Bayes classifier.
 
-The aggregator makes the model; the device classifies with it.
-
-An evaluation campaign asks whether models' predictions are right. A prediction depends on the model's features, so the
-campaign asks about these, and not about the features that it lists itself. Therefore a device must read the models
-before it judges, explains or answers such a campaign (:func:`missing_models`, :func:`evaluated_models`).
-
-Source: docs/formats.md, section 5 (model; evaluations).
+The aggregator makes the model; the device classifies with it. An evaluation campaign asks whether models' predictions
+are right, so it asks about the models' features, and a device must read the models before it answers
+(:func:`missing_models`, :func:`evaluated_models`). Source: docs/formats.md, section 5 (model; evaluations).
 """
 
 from __future__ import annotations
@@ -287,16 +283,10 @@ class Evaluated(NamedTuple):
 
 
 def missing_models(campaign: Campaign, payload_of: Callable[[bytes], bytes | None]) -> tuple[str, ...]:
-    """Return the models that a campaign evaluates and a device does not have, as texts.
+    """Return the models that a campaign evaluates and a device does not have; none for a campaign that has ended.
 
-    The result is empty for a campaign that has ended.
-
-    Args:
-        campaign: a verified campaign.
-        payload_of: digest of a model → its verified payload, or None if the device has no such model.
-
-    Returns:
-        The name of each missing model, or the first 16 hexadecimal digits of its digest if the campaign states no name.
+    A model is returned by its name, or by the first 16 hexadecimal digits of its digest if the campaign states no name.
+    ``payload_of`` returns the verified payload of a digest's model, or None if the device has no such model.
     """
     if campaign.ended:
         return ()
@@ -307,20 +297,15 @@ def missing_models(campaign: Campaign, payload_of: Callable[[bytes], bytes | Non
 def evaluated_models(
     campaign: Campaign, payload_of: Callable[[bytes], bytes | None], read: dict[bytes, Evaluated]
 ) -> tuple[Evaluated, ...]:
-    """Return the models that a campaign evaluates, in the order of their indices.
+    """Return the models that a campaign evaluates, in the order of their indices; none for a campaign that has ended.
 
-    The result is empty if the campaign evaluates none, or has ended.
-
-    Args:
-        campaign: a verified campaign.
-        payload_of: digest of a model → its verified payload, or None if the device has no such model.
-        read: digest → model, a cache of models that were read before, since reading a model takes longer than all the
-            rest of a report. Models that are read now are added; at most ``MAX_MODELS`` are kept.
+    ``payload_of`` is as in :func:`missing_models`. ``read`` is a cache of models by digest, since reading a model takes
+    longer than all the rest of a report; at most ``MAX_MODELS`` are kept in it.
 
     Raises:
         InputError: ``model_unknown``: the device lacks one of the models.
         DocumentError: ``invalid_campaign``: a model has other classes than the campaign, or another name than the
-            campaign states; ``malformed``, ``invalid_model``: a payload is no valid model.
+            campaign states; or as :func:`parse_model`.
     """
     if campaign.ended:
         return ()
@@ -360,11 +345,7 @@ def _missing_text(campaign: Campaign, missing: Sequence[str]) -> str:
 
 
 def payloads_given(campaign: Campaign, given: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Return digest → payload of the models that a user gave to explain a campaign.
-
-    Args:
-        campaign: a verified campaign.
-        given: verified payloads of models.
+    """Return digest → payload of the models, as verified payloads, that a user gave to explain a campaign.
 
     Raises:
         InputError: ``model_unknown``: the campaign evaluates models, but not one of those given.

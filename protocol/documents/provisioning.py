@@ -41,8 +41,7 @@ def build_provisioning(provisioning: Provisioning) -> bytes:
     """Encode a provisioning file.
 
     Raises:
-        DocumentError: ``malformed``: a name that is empty, too long or not printable, or a secret
-            that is not 32 bytes.
+        DocumentError: ``malformed``: a name that is empty, too long or not printable, or a secret of another length.
     """
     _check(provisioning)
     fleet, device, secret = provisioning
@@ -56,8 +55,7 @@ def parse_provisioning(raw: bytes) -> Provisioning:
 
     Raises:
         DocumentError: ``too_large``: more than 4096 bytes; ``unsupported_version``: made by newer software;
-            ``malformed``: not a provisioning file, a wrong value, or wrong check bytes. Wrong check bytes reveal that
-            the secret was damaged on the way; the aggregator would never count reports that are made with it.
+            ``malformed``: not a provisioning file, a wrong value, or check bytes that reveal a damaged secret.
     """
     if len(raw) > MAX_BYTES:
         raise DocumentError("too_large", f"a provisioning file has at most {MAX_BYTES} bytes")

@@ -1,10 +1,9 @@
 """The trust root, and a pure state machine that accepts or refuses signed documents.
 
-The bytes of a document, the current state and one reading of the wall clock go in; a verdict and the next state come
-out. An error leaves the state unchanged. No function reads a clock, a disk or a network.
-
-Source: docs/formats.md, section 5 (order of acceptance). Roles and versions follow The Update Framework, the signed
-bytes follow DSSE.
+The bytes of a document, the current state and one reading of the wall clock (seconds since 1970, perhaps wrong) go in;
+a verdict and the next state come out. An error leaves the state unchanged. A file that can not be read is refused as
+``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role`` or ``unknown_crit``.
+Source: docs/formats.md, section 5 (order of acceptance); roles and versions follow The Update Framework.
 """
 
 from __future__ import annotations
@@ -119,16 +118,11 @@ def parse_root(body: dict[str, Any], header: Header) -> Root:
 
 
 def pin(raw: bytes, wall_clock: int) -> TrustState:
-    """Return the first state of a device: trust in the root that the owner has put on it.
-
-    Args:
-        raw: the root file.
-        wall_clock: seconds since 1970; the clock may be wrong.
+    """Return the first state of a device: trust in the root file ``raw`` that the owner has put on it.
 
     Raises:
-        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``: the file
-            can not be read; ``bad_signature``: fewer keys have signed the root than the root itself demands;
-            ``not_yet_valid``, ``expired``.
+        DocumentError: the file can not be read; ``bad_signature``: fewer keys have signed the root than the root itself
+            demands; ``not_yet_valid``, ``expired``.
     """
     root = _read_own_root(raw)
     _check_dates(root.header, max(wall_clock, root.header.issued_at), "root")
@@ -136,27 +130,19 @@ def pin(raw: bytes, wall_clock: int) -> TrustState:
 
 
 def restore(raw: bytes, floors: Mapping[tuple[str, str], tuple[int, bytes]], time_floor: int) -> TrustState:
-    """Rebuild a device's stored state. The root's signatures are checked again, its dates are not.
+    """Rebuild a device's stored state from the root file, the version floors and the time floor (:class:`TrustState`).
 
-    Args:
-        raw: the stored root file.
-        floors: the stored version floors, see :class:`TrustState`.
-        time_floor: the stored time floor, in seconds.
+    The root's dates are not checked again.
 
     Raises:
-        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``: the root
-            can not be read; ``bad_signature``: it does not meet its own threshold.
+        DocumentError: the root can not be read; ``bad_signature``: it does not meet its own threshold.
     """
     return TrustState(raw, _read_own_root(raw), floors, time_floor)
 
 
 @lru_cache(maxsize=4)  # every step on a device reads the same stored root
 def _read_own_root(raw: bytes) -> Root:
-    """Parse a root and check its signatures against its own root role.
-
-    This is the only function that parses a payload before it verifies signatures. The owner vouches for a first root;
-    the signatures show that it is undamaged.
-    """
+    """Parse a root and check its signatures against its own root role: the owner vouches for a first root."""
     envelope = read_envelope(raw, "root")
     root = _parse_root_payload(envelope)
     _check_threshold(envelope, root.roles["root"])
@@ -178,19 +164,13 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
     matter. The time floor becomes the ``issued_at`` of the newest root reached, also if that is earlier. Only the
     newest root reached must be in date; without a step no date is checked. Roots that can not be reached are ignored if
     at least one given root was a step, the stored root, or an older root that the keys of the stored or of a reached
-    root have signed.
-
-    Args:
-        state: the current state.
-        raws: root files in any order.
-        wall_clock: seconds since 1970; the clock may be wrong.
+    root have signed. ``raws`` holds root files in any order.
 
     Raises:
         DocumentError: ``bad_signature``: no given root can be reached, or a next root lacks the signatures of its own
             threshold; ``not_yet_valid`` or ``expired``: the newest root reached is not in date; ``equivocation``: two
             different roots of one version; ``rollback``: a root of another workspace, signed by the keys of the stored
-            or of a reached root; ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``,
-            ``unknown_crit``: a file that can not be read.
+            or of a reached root; or a file can not be read.
     """
     pending = {raw: read_envelope(raw, "root") for raw in raws}
     given = len(pending)
@@ -210,14 +190,9 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
 
 
 def follow_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> tuple[TrustState, DocumentError | None]:
-    """Follow a chain of newer roots to the newest root that is in date. Errors are returned, not raised.
+    """Follow a chain of newer roots, given in rising order, to the newest root that is in date. Errors are returned.
 
     Each root is verified once. The rules of a step are those of :func:`install_roots`.
-
-    Args:
-        state: the current state.
-        raws: root files, in rising order of versions.
-        wall_clock: seconds since 1970; the clock may be wrong.
 
     Returns:
         the state of that root, or ``state`` itself if no root is a step; and the error by which later roots were not
@@ -256,11 +231,6 @@ def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustSta
     The stored root itself is ignored. So is an older root of the same name, since the device has followed the chain
     beyond it. A newer root must be a step from the stored root.
 
-    Args:
-        state: the current state.
-        raw: the root file on the device.
-        wall_clock: seconds since 1970; the clock may be wrong.
-
     Raises:
         DocumentError: ``bad_signature``: the root does not meet its own threshold, or is no step from the stored root;
             or another reason of :func:`install_roots`.
@@ -274,9 +244,7 @@ def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustSta
 class _Seen(NamedTuple):
     """Results about the roots of a chain, kept so that the time is proportional to the chain's length.
 
-    Attributes:
-        signers: (root file, keys) → the subset of the keys that have signed the root.
-        roots: root file → parsed root; only for roots with enough signatures.
+    ``signers`` maps (root file, keys) to the keys that have signed; ``roots`` has files with enough signatures, parsed.
     """
 
     signers: dict[tuple[bytes, frozenset[bytes]], frozenset[bytes]]
@@ -323,11 +291,7 @@ def _check_same_chain(current: Root, current_raw: bytes, root: Root, envelope: E
 
 
 def _kept_floors(old: TrustState, new: Root) -> dict[tuple[str, str], tuple[int, bytes]]:
-    """Return the version floors that stay valid under a new root.
-
-    The floors of a role stay if the old and the new root share at least as many of its keys as the new threshold.
-    Otherwise versions that the old keys have signed prove nothing.
-    """
+    """Return the version floors of the roles of which at least a new threshold of keys stays."""
     kept = {}
     for (role, name), floor in old.floors.items():
         shared = old.root.roles[SIGNERS[role]].keys & new.roles[SIGNERS[role]].keys
@@ -340,20 +304,14 @@ def verify(state: TrustState, raw: bytes, role: str, wall_clock: int, known: fro
     """Return the verdict on a document that is signed, in date and not older than the newest accepted version.
 
     These are the steps of the order of acceptance up to the dates. The caller must then check value limits and the
-    owner's policy, and store the document and ``Verdict.state`` in one transaction.
-
-    Args:
-        state: the current state.
-        raw: the whole file.
-        role: ``campaign``, ``model`` or ``nodes``, the list of nodes, which the role ``campaign`` signs.
-        wall_clock: seconds since 1970; the clock may be wrong.
-        known: the payload keys that the caller understands.
+    owner's policy, and store the document and ``Verdict.state`` in one transaction. ``role`` is ``campaign``, ``model``
+    or ``nodes``, the list of nodes, which the role ``campaign`` signs; ``known`` are payload keys that the caller
+    reads.
 
     Raises:
-        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``: the file
-            can not be read; ``bad_signature``: too few of the role's keys have signed it; ``rollback``: a newer version
-            was accepted before; ``equivocation``: another document of this version was accepted before;
-            ``not_yet_valid``, ``expired``: the document or the trusted root is not in date.
+        DocumentError: the file can not be read; ``bad_signature``: too few of the role's keys have signed it;
+            ``rollback``: a newer version was accepted before; ``equivocation``: another document of this version was
+            accepted before; ``not_yet_valid``, ``expired``: the document or the trusted root is not in date.
     """
     envelope = read_envelope(raw, role)
     _check_threshold(envelope, state.root.roles[SIGNERS[role]])

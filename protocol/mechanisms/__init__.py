@@ -1,11 +1,8 @@
 """The mechanisms, one module each, and their table. A mechanism is made from ε or from a document.
 
 A mechanism turns the input of a question into a noisy answer. Device and aggregator derive the same integers from the
-same ε. So a device can check a campaign, and the aggregator removes bias with exactly the probabilities that the device
-used.
-
-A mechanism of another package is found by its name through the entry-point group :data:`GROUP`. Both the device and the
-aggregator need that package installed.
+same ε. So a device can check a campaign, and the aggregator removes bias with exactly the device's probabilities.
+A mechanism of another package, installed on both sides, is found through the entry-point group :data:`GROUP`.
 """
 
 from __future__ import annotations
@@ -80,8 +77,7 @@ def add(kind_of_mechanism: type[Mechanism]) -> None:
     This is for notebooks and tests. A later call for the same name replaces the class.
 
     Raises:
-        InputError: ``mechanism_unknown``: the name is in the table, or is no name; ``mechanism_incomplete``: the
-            argument is no class of a mechanism.
+        InputError: ``mechanism_unknown``: the name is in the table, or is no name; ``mechanism_incomplete``: no class.
     """
     name = getattr(kind_of_mechanism, "name", None)
     if not _is_name(name) or name in _CLASSES:
@@ -91,9 +87,7 @@ def add(kind_of_mechanism: type[Mechanism]) -> None:
 
 
 def kind(name: object) -> type[Mechanism]:
-    """Return the class of the mechanism called ``name``.
-
-    A mechanism of another package can not replace one of the table.
+    """Return the class of the mechanism called ``name``; a package can not replace one of the table.
 
     Raises:
         InputError: ``mechanism_unknown``: there is no such mechanism, or two packages bring it;
@@ -113,10 +107,7 @@ def _is_name(name: object) -> bool:
 
 
 def _load(name: str) -> type[Mechanism]:
-    """Load the class of a mechanism of another package.
-
-    Only this function reads the list of installed packages, which takes long.
-    """
+    """Load the class of a mechanism of another package; only here the list of packages is read, which takes long."""
     from importlib.metadata import entry_points
 
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
@@ -161,9 +152,8 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **opt
         options: the mechanism's :attr:`~Mechanism.option_names`: ``theta`` of ``the``, ``delta`` of ``laplace``.
 
     Raises:
-        InputError: ``mechanism_unknown``, ``mechanism_incomplete``, ``epsilon_invalid``, ``size_invalid``,
-            ``option_unknown``, ``theta_invalid``, ``delta_invalid``; ``parameters_invalid``: with this ε and size no
-            useful answer is possible.
+        InputError: as :func:`kind`; ``epsilon_invalid``, ``size_invalid``, ``option_unknown``, ``theta_invalid``,
+            ``delta_invalid``; ``parameters_invalid``: with this ε and size no useful answer is possible.
     """
     # The cache of mechanisms can not tell 6.0 from 6, so a float is refused here.
     if type(size) is not int:
@@ -194,13 +184,10 @@ def _derived(name: str, epsilon_micro: int, size: int) -> Mechanism:
 def from_dict(parameters: object) -> Mechanism:
     """Return the mechanism with the integers in ``parameters``, the map that a campaign carries for it.
 
-    The function does not check that the integers follow from the stated ε: the checks of campaigns compare the result
-    with that of :func:`from_micro`.
+    It is not checked that the integers follow from the stated ε: the checks of campaigns do that.
 
     Raises:
-        InputError: ``mechanism_unknown``, ``mechanism_incomplete``; ``parameters_invalid``: no map, a wrong set of
-            parameters, a value out of range, or answers without information; ``loss_unbounded``: the privacy loss is
-            infinite; ``size_invalid``, ``delta_invalid``.
+        InputError: as :func:`kind` and :meth:`Mechanism.from_dict`.
     """
     if not isinstance(parameters, dict):
         raise InputError("parameters_invalid", "a mechanism is a map of parameters")

@@ -55,11 +55,7 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> Mechanism:
-        """Return the mechanism with the integers that follow from ε by the formulas of docs/math.md.
-
-        Args:
-            epsilon_micro: ε of one answer, in millionths.
-            size: number of values, classes or dimensions of the input.
+        """Return the mechanism with the integers that follow from ε, in millionths, by the formulas of docs/math.md.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``; some mechanisms also ``parameters_invalid`` or the reason
@@ -70,8 +66,6 @@ class Mechanism(ABC):
     @abstractmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Mechanism:
         """Return the mechanism with the integers in ``parameters``, the map that :meth:`to_dict` makes.
-
-        The integers are accepted also if they do not follow from the stated ε.
 
         Raises:
             InputError: ``size_invalid``; ``parameters_invalid``: a wrong set of parameters, or answers that say
@@ -86,9 +80,8 @@ class Mechanism(ABC):
     def perturb(self, value: Any, seed: bytes) -> Any:
         """Return the random answer for the input ``value``, determined by ``value`` and ``seed``. The device runs this.
 
-        Args:
-            value: an integer, or a sequence of integers for vectors; each mechanism has its own domain.
-            seed: 32 random bytes, used for one answer only.
+        ``value`` is an integer, or a sequence of integers for vectors. The seed of 32 random bytes is used for one
+        answer.
 
         Raises:
             InputError: ``value_out_of_domain``; ``seed_invalid``: the seed is not 32 bytes.
@@ -137,8 +130,7 @@ class Mechanism(ABC):
         """Return which of N answers no device ever gives: the aggregator refuses them as ``value_out_of_domain``.
 
         The caller must have checked the layout: a single value is below :attr:`answers`, and integers are within
-        :attr:`bounds`. Array operators are enough here, so that no import is needed. A campaign is signed only if its
-        mechanism's class or family defines this method.
+        :attr:`bounds`. A campaign is signed only if its mechanism's class or family defines this method.
 
         Args:
             answers: a numpy array of integers: shape (N,) for :data:`SINGLE`, else (N, A) with A = :attr:`answers`.
@@ -149,13 +141,10 @@ class Mechanism(ABC):
         del answers
 
     def set_bits_law(self) -> Sequence[float] | None:
-        """Return the probability of each number of ones in an honest row of A bits, A = :attr:`answers`.
+        """Return the probabilities of 0 … A ones in an honest row of A bits, or None if they depend on the input.
 
-        Alarms compare the reports with it. A campaign is signed only if the class or family of a mechanism of layout
+        Alarms compare the reports with them. A campaign is signed only if the class or family of a mechanism of layout
         :data:`BITS` defines this method.
-
-        Returns:
-            A + 1 probabilities, of 0 … A ones, if they are the same for every input; None if they depend on the input.
         """
         return None
 
@@ -192,11 +181,7 @@ class ValueMechanism(Mechanism):
     __slots__ = ()
 
     def check_value(self, value: object) -> None:
-        """Refuse an input that is no integer of 0 … size − 1. The error does not contain the input ``value``.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
-        """
+        """Refuse (``value_out_of_domain``) an input that is no integer of 0 … size − 1, and do not name it."""
         if type(value) is not int or not 0 <= value < self.size:
             raise out_of_domain(f"an integer from 0 to {self.size - 1}")
 
@@ -222,11 +207,7 @@ class FrequencyMechanism(ValueMechanism):
         """Probability that an answer supports one given value that is not the true one."""
 
     def supports(self, answer: Any, value: int) -> bool:
-        """Return whether ``answer`` supports ``value``.
-
-        By default the single answer i supports the value i alone, and there are as many answers as values. A mechanism
-        of layout :data:`SINGLE` may define another set.
-        """
+        """Return whether ``answer`` supports ``value``: by default the single answer i supports the value i alone."""
         return bool(answer[value]) if self.layout == BITS else bool(answer == value)
 
 
@@ -265,25 +246,13 @@ def rows_of_bits(ones: Sequence[Fraction]) -> dict[tuple[int, ...], Fraction]:
 
 
 def check_size(size: object, least: int, most: int) -> None:
-    """Refuse a mechanism's size that is no integer of ``least`` … ``most``.
-
-    Raises:
-        InputError: ``size_invalid``: ``size`` is out of range or of another type.
-    """
+    """Refuse (``size_invalid``) a mechanism's size that is no integer of ``least`` … ``most``."""
     if type(size) is not int or not least <= size <= most:
         raise InputError("size_invalid", f"the size is an integer from {least} to {most}")
 
 
 def read_integers(parameters: dict[str, Any], names: Sequence[str], most: int = ONE) -> list[int]:
-    """Read the integers of a mechanism from its map in a document.
-
-    Args:
-        parameters: the map: ``name``, ``size``, ``epsilon_micro`` and ``names``.
-        names: the keys of the mechanism's own integers.
-        most: largest allowed integer.
-
-    Returns:
-        size, ε in millionths, then the integers of ``names`` in order.
+    """Return size, ε in millionths and the integers of ``names``, in order, from a mechanism's map in a document.
 
     Raises:
         InputError: ``parameters_invalid``: a parameter is missing, unknown, or not an integer in 0 … ``most``.

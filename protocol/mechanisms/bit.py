@@ -39,11 +39,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return 2
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw the bit for the number ``value``, an integer of [−65536, 65536], by a coin of the stream of ``seed``.
-
-        Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
-        """
+        """Draw the bit for the number ``value`` by a coin of the stream of ``seed``."""
         check_number(value)
         return int(Stream(seed, TAG).coin(bent(value, self.threshold)))
 
@@ -52,11 +48,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return "one bit from a coin that the number bends, the more the larger ε is (bit)"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """Return the probabilities of the answers 0 and 1 for the number ``value``: answer → probability.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
-        """
+        """Return the probabilities of the answers 0 and 1 for the number ``value``: answer → probability."""
         from fractions import Fraction
 
         check_number(value)

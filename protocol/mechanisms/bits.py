@@ -50,11 +50,7 @@ class Bits(CoinMechanism):
         return 1
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
-        """Draw one bit per entry of the input ``value``, each with one coin from the stream of ``seed``.
-
-        Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
-        """
+        """Draw one bit per entry of the input ``value``, each with one coin from the stream of ``seed``."""
         check_vector(value, self.size, most_nonzero=1)
         words = Stream(seed, TAG).words(self.size)
         return tuple(int(word < bent(x, self.threshold)) for word, x in zip(words, value, strict=True))
@@ -64,22 +60,14 @@ class Bits(CoinMechanism):
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: Sequence[int]) -> list[Fraction]:
-        """Return the exact probability that each of the k bits of the answer is 1, for the input ``value``.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
-        """
+        """Return the exact probability that each of the k bits of the answer is 1, for the input ``value``."""
         from fractions import Fraction
 
         check_vector(value, self.size, most_nonzero=1)
         return [Fraction(bent(x, self.threshold), ONE) for x in value]
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
-        """Return the probability of every row of k bits for the input ``value``: answer → probability.
-
-        Raises:
-            InputError: ``value_out_of_domain``; ``too_many_answers`` above 16 classes: use :meth:`bit_probabilities`.
-        """
+        """Return the probability of every row of at most 16 bits: answer → probability."""
         if self.size > _MAX_ENUMERATED:
             raise InputError("too_many_answers", "2^size answers are too many to list; use bit_probabilities")
         return rows_of_bits(self.bit_probabilities(value))

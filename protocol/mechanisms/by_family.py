@@ -1,10 +1,8 @@
 """Functions with one implementation per family of mechanisms, also for mechanisms of other packages.
 
-The aggregator's estimators, intervals and draws need numpy, which a device does not have. So they are no methods, but
-functions that are registered for a mechanism's class and hold for its subclasses. Another package registers its
-functions in a module that its mechanism's class names (``Mechanism.estimators``). That module is imported at the first
-call for the class, in every process, also if the mechanism came out of a pickle. No device calls these functions.
-Source: decision 109.
+The aggregator's estimators, intervals and draws need numpy, which a device does not have. So they are functions that
+are registered for a mechanism's class and its subclasses. Another package registers them in the module that its class
+names (``Mechanism.estimators``), which is imported at the first call, in every process. Source: decision 109.
 """
 
 from __future__ import annotations
@@ -27,18 +25,15 @@ F = TypeVar("F", bound="Callable[..., Any]")
 class ByFamily(Generic[T]):
     """A function whose implementation follows from the class of its first argument, a mechanism.
 
+    ``default`` is called for a mechanism of a family without an implementation.
+
     >>> from protocol.mechanisms.direct import Direct
     >>> @ByFamily
     ... def words(mechanism):
     ...     return "a mechanism"
-    >>> words.has(Direct)
-    False
     >>> _ = words.register(Direct)(lambda mechanism: "randomised response")
     >>> words.has(Direct)
     True
-
-    Args:
-        default: what is called for a mechanism of a family without an implementation.
     """
 
     def __init__(self, default: Callable[..., T]) -> None:
@@ -47,11 +42,7 @@ class ByFamily(Generic[T]):
         update_wrapper(self, default)
 
     def __call__(self, mechanism: Mechanism, *arguments: Any, **options: Any) -> T:
-        """Call the implementation for the class of ``mechanism``.
-
-        Raises:
-            InputError: ``mechanism_incomplete``: the module that the class names can not be imported.
-        """
+        """Call the implementation for the class of ``mechanism`` (or ``mechanism_incomplete``: no import)."""
         return self.of(type(mechanism))(mechanism, *arguments, **options)
 
     def register(self, family: type[Any]) -> Callable[[F], F]:

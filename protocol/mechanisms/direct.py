@@ -42,15 +42,7 @@ class Direct(FrequencyMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> Direct:
-        """Return the mechanism with the T that follows from ε; T/2^32 is the probability of the true value.
-
-        Args:
-            epsilon_micro: ε of one answer, in millionths.
-            size: K, the number of values, 2 … 65536.
-
-        Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``.
-        """
+        """Return the mechanism of 2 … 65536 values with the T that follows from ε."""
         check_answer_micro(epsilon_micro)
         check_size(size, 2, 65536)
         power = exp_below(epsilon_micro)
@@ -59,11 +51,7 @@ class Direct(FrequencyMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Direct:
-        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
-        """
+        """Read the mechanism from ``parameters``, its map in a campaign."""
         size, micro, keep = read_integers(parameters, ("keep",))
         check_size(size, 2, 65536)
         return cls._checked(micro, size, keep)
@@ -98,13 +86,10 @@ class Direct(FrequencyMechanism):
         return (1 - self.p) / (self.size - 1)
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw the answer for ``value``, one of the K values 0 … K − 1, from the stream of ``seed``.
+        """Draw the answer for ``value`` from the stream of ``seed``.
 
         If ``Stream.coin(T)`` is true (probability T/2^32, T = ``keep``), the answer is ``value``. Else o =
         ``Stream.below(K − 1)`` is drawn, and the answer is o + (o ≥ value).
-
-        Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
         """
         # These lines repeat check_value, since calling it would make an answer a tenth slower.
         if type(value) is not int or not 0 <= value < self.size:
@@ -121,11 +106,7 @@ class Direct(FrequencyMechanism):
         return f"one of {self.size} values, the true one {chance} of the time, else another at random"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """Return the probability of every answer: :attr:`p` for the true ``value``, :attr:`q` for each other value.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
-        """
+        """Return the probability of every answer: :attr:`p` for the true ``value``, :attr:`q` for each other value."""
         self.check_value(value)
         p, q = self.p, self.q
         return {answer: p if answer == value else q for answer in range(self.size)}

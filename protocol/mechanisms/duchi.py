@@ -52,9 +52,6 @@ class Duchi(CoinMechanism):
         The stream is read by ``Stream.below(131072)`` per dimension for the corner v near the input; by
         ``Stream.coin(T)``, T = ``threshold``, for the sign of ⟨t, v⟩; then for one fair coin per dimension, which make
         a corner t, again and again until ⟨t, v⟩ has this sign. The answer is t, as bits.
-
-        Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
         """
         check_vector(value, self.size)
         stream = Stream(seed, TAG)
@@ -72,14 +69,11 @@ class Duchi(CoinMechanism):
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
-        """Return the exact probability of every row of d bits for the vector ``value``: answer → probability.
+        """Return the exact probability of every row of d ≤ 9 bits for the vector ``value``: answer → probability.
 
         P(t) = [p·h + (1 − p)(1 − h)]/2^{D−1} for the corner t that the bits stand for, with p = T/2^32, D
         (:attr:`dimensions`) and h = P(⟨t, v⟩ > 0) over the random corner v to which the input is rounded. For
         even d this is summed over the two values of the last coordinate.
-
-        Raises:
-            InputError: ``value_out_of_domain``; ``too_many_answers`` above 9 dimensions.
         """
         from fractions import Fraction
 
@@ -121,10 +115,7 @@ class Duchi(CoinMechanism):
 
 
 def _majority(chances: Sequence[int]) -> Fraction:
-    """Return the probability that more than half of some independent events happen.
-
-    Event i has the probability chances[i]/2S, S = 65536.
-    """
+    """Return the probability that more than half of independent events happen, event i with chances[i]/2S."""
     from fractions import Fraction
 
     counts = [1]

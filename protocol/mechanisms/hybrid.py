@@ -41,15 +41,7 @@ class Hybrid(SingleNumberMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Hybrid:
-        """Return the mechanism for ε. The probability of ``piecewise`` follows from ε.
-
-        Args:
-            epsilon_micro: ε of one answer, in millionths.
-            size: 1, the number of coordinates.
-
-        Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``.
-        """
+        """Return the mechanism for ε. The probability of ``piecewise`` follows from ε."""
         check_answer_micro(epsilon_micro)
         check_size(size, 1, 1)
         share = 0
@@ -59,12 +51,7 @@ class Hybrid(SingleNumberMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Hybrid:
-        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
-                It is enough that ``piecewise`` or ``bit`` has the fault.
-        """
+        """Read the mechanism from ``parameters``, its map in a campaign; neither part may have a fault."""
         names = ("share", "window", "piecewise_threshold", "bit_threshold")
         size, micro, share, window, inside, coin = read_integers(parameters, names)
         check_size(size, 1, 1)
@@ -93,12 +80,9 @@ class Hybrid(SingleNumberMechanism):
         return CELLS + 2
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw the answer for the number ``value``, an integer of [−65536, 65536], from the stream of ``seed``.
+        """Draw the answer for the number ``value`` from the stream of ``seed``.
 
         If ``Stream.coin(share)`` is true, ``piecewise`` draws the answer from the same stream, else ``bit``.
-
-        Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
         """
         check_number(value)
         stream = Stream(seed, TAG)
@@ -111,13 +95,7 @@ class Hybrid(SingleNumberMechanism):
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """Return the probability of every answer for the number ``value``: answer → probability.
-
-        The probabilities of ``piecewise`` are multiplied by ``share``/2^32, those of ``bit`` by the rest of 1.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
-        """
+        """Return answer → probability: ``piecewise``'s times A/2^32, A = ``share``; ``bit``'s times the rest."""
         from fractions import Fraction
 
         chosen = Fraction(self.share, ONE)
@@ -126,11 +104,7 @@ class Hybrid(SingleNumberMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Return the exact privacy loss: the larger one of ``piecewise`` and ``bit``.
-
-        If only one of them can be drawn, it is that one's loss. An answer shows which of the two made it, so the choice
-        between them adds no privacy.
-        """
+        """Return the larger loss of ``piecewise`` and ``bit``, if it can be drawn: an answer shows which made it."""
         losses = []
         if self.share > 0:
             losses.append(self.piecewise.privacy_loss())

@@ -46,16 +46,10 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, delta: int | None = None) -> Laplace:
-        """Return the mechanism with the rate of the noise, s/t per step, that follows from ε and Δ.
+        """Return the mechanism of 1 … 4096 coordinates with the noise's rate s/t per step that follows from ε and Δ.
 
-        Args:
-            epsilon_micro: ε of one answer, in millionths.
-            size: the number of coordinates, 1 … 4096.
-            delta: Δ, twice the largest number of coordinates that may differ from 0; None for 2·size, that is for all.
-
-        Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``, ``delta_invalid``; ``parameters_invalid``: the noise does
-                not fit into 32 bits.
+        ``delta`` is Δ, twice the largest number of coordinates that may differ from 0; None for all of them. Noise that
+        does not fit into 32 bits is refused as ``parameters_invalid``.
         """
         check_answer_micro(epsilon_micro)
         check_size(size, 1, MAX_SIZE)
@@ -65,13 +59,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Laplace:
-        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        Raises:
-            InputError: ``parameters_invalid``: a wrong set of keys, a value out of range, ``s`` is 0, or noise that
-                does not fit into 32 bits; ``size_invalid``; ``delta_invalid``: Δ is no even number of 2 … 2·size;
-                ``loss_unbounded``: ``t`` is 0, so there is no noise.
-        """
+        """Read the mechanism from ``parameters``, its map in a campaign; Δ is an even number of 2 … 2·size."""
         size, micro, delta, s, t = read_integers(parameters, ("delta", "s", "t"), most=1 << 50)
         check_size(size, 1, MAX_SIZE)
         _check_delta(delta, size)
@@ -112,9 +100,6 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
         The stream is read, per coordinate, by ``Stream.below(S)`` for the rounding, S = 65536, and then for one
         discrete Laplace noise, which is added to the rounded coordinate.
-
-        Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
         """
         check_vector(value, self.size, self.most_nonzero)
         stream = Stream(seed, TAG)
@@ -128,23 +113,16 @@ class Laplace(NoisyIntegers, NumericMechanism):
     def exponent(self, value: Sequence[int], answer: Sequence[int]) -> int:
         """Return the exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
 
-        s/t is the rate of the noise. The result is right for inputs whose coordinates x become integers x·M/S, M = 1024
-        and S = 65536, so that nothing is rounded.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
+        The result is right for inputs whose coordinates x become integers x·M/S, M = 1024 and S = 65536.
         """
         check_vector(value, self.size, self.most_nonzero)
         return sum(abs(part - x * GRID // SCALE) for part, x in zip(answer, value, strict=True))
 
     def distribution(self, value: Sequence[int], radius: int = 2) -> ApproximateTable:
-        """Return probabilities, to 49 digits, of answers near the input ``value``: answer → probability.
+        """Return probabilities, to 49 digits, of at most 100,000 answers near the input: answer → probability.
 
-        These are the answers in which every integer differs by at most ``radius`` steps from one of the two integers to
-        which its coordinate may be rounded.
-
-        Raises:
-            InputError: ``value_out_of_domain``; ``too_many_answers``: the table would have more than 100,000 answers.
+        In these answers every integer differs by at most ``radius`` steps from one of the two integers to which its
+        coordinate may be rounded.
         """
         check_vector(value, self.size, self.most_nonzero)
         if (2 * radius + 2) ** self.size > _MAX_TABLE:

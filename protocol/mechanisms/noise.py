@@ -42,12 +42,7 @@ class NoisyIntegers(Mechanism):
     layout = INTEGERS
 
     def __init__(self, epsilon_micro: int, size: int, s: int, t: int) -> None:
-        """Make the mechanism for the rate ``s``/``t`` of the noise per step.
-
-        Raises:
-            InputError: ``parameters_invalid``: the rate is 0, or 32-bit integers can not hold the noise;
-                ``loss_unbounded``: the rate is infinite, so there is no noise.
-        """
+        """Make the mechanism with noise of the rate ``s``/``t`` per step, which must be finite and fit into 32 bits."""
         super().__init__(epsilon_micro, size)
         if s == 0:
             raise InputError("parameters_invalid", "the rate of the noise is not positive")
@@ -85,9 +80,7 @@ class NoisyIntegers(Mechanism):
 def rate(epsilon_micro: int, sensitivity: int) -> tuple[int, int]:
     """Return the rate s/t = ε/(Δ·M) of noise with P(n) ∝ e^{−|n|·s/t}, as the pair (s, t) in lowest terms.
 
-    Args:
-        epsilon_micro: ε in millionths.
-        sensitivity: Δ, the largest difference of two inputs, summed over coordinates, in units of M = 1024 steps.
+    ``sensitivity`` is Δ, the largest difference of two inputs, summed over coordinates, in units of M = 1024 steps.
     """
     numerator, denominator = epsilon_micro, MICRO * sensitivity * GRID
     common = gcd(numerator, denominator)

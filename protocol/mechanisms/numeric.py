@@ -65,25 +65,15 @@ class SingleNumberMechanism(NumericMechanism):
 
 
 def check_number(value: object) -> None:
-    """Refuse a value that is no integer of [−65536, 65536]. The error does not contain the value.
-
-    Raises:
-        InputError: ``value_out_of_domain``.
-    """
+    """Refuse (``value_out_of_domain``) a value that is no integer of [−65536, 65536], and do not name it."""
     if type(value) is not int or not -SCALE <= value <= SCALE:
         raise out_of_domain(f"an integer from −{SCALE} to {SCALE}")
 
 
 def check_vector(value: object, size: int, most_nonzero: int | None = None) -> None:
-    """Refuse an input vector outside a mechanism's domain. The error does not contain the vector.
+    """Refuse (``value_out_of_domain``) what is no tuple or list of ``size`` integers of [−65536, 65536].
 
-    Args:
-        value: the vector; a tuple or list of ``size`` integers of [−65536, 65536] is accepted.
-        size: number of coordinates.
-        most_nonzero: largest number of coordinates that may differ from 0; None for all.
-
-    Raises:
-        InputError: ``value_out_of_domain``.
+    At most ``most_nonzero`` coordinates may differ from 0; None for all.
     """
     numbers = value if isinstance(value, tuple | list) else ()
     if len(numbers) != size or not all(type(x) is int and -SCALE <= x <= SCALE for x in numbers):
@@ -102,11 +92,10 @@ def coin_threshold(epsilon_micro: int) -> int:
 
 
 def check_threshold(threshold: int) -> None:
-    """Refuse a coin's parameter T = ``threshold`` if the coin is useless or not private. T/2^32 is its probability.
+    """Refuse a coin with the probability T/2^32, T = ``threshold``, that is useless or not private.
 
     Raises:
-        InputError: ``parameters_invalid``: T ≤ 2^31, so answers carry no information; ``loss_unbounded``: T is 0 or
-            2^32, so the privacy loss is infinite.
+        InputError: ``parameters_invalid``: T ≤ 2^31; ``loss_unbounded``: T is 0 or 2^32.
     """
     if threshold in (0, ONE):
         raise unbounded()
@@ -158,25 +147,13 @@ class CoinMechanism(NumericMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Self:
-        """Return the mechanism whose T, 2^32 times the largest probability of a coin's true side, follows from ε.
-
-        Args:
-            epsilon_micro: ε of one answer, in millionths.
-            size: the number of coordinates, 1 … ``MAX_SIZE``.
-
-        Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``.
-        """
+        """Return the mechanism of 1 … ``MAX_SIZE`` coordinates with the T that follows from ε."""
         check_answer_micro(epsilon_micro)
         return cls._checked(epsilon_micro, size, coin_threshold(epsilon_micro))
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
-        """
+        """Read the mechanism from ``parameters``, its map in a campaign."""
         size, micro, threshold = read_integers(parameters, ("threshold",))
         return cls._checked(micro, size, threshold)
 

@@ -19,17 +19,7 @@ class OptimisedUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> OptimisedUnary:
-        """Return the mechanism for ε: the true value's bit is 1 with probability ½, any other bit with 1/(1 + e^ε).
-
-        The second probability is rounded up to a multiple of 2^−32.
-
-        Args:
-            epsilon_micro: ε of one answer, in millionths.
-            size: the number of values, 2 … 65536.
-
-        Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``.
-        """
+        """Return the mechanism of 2 … 65536 values with the Q that follows from ε, rounded up."""
         check_answer_micro(epsilon_micro)
         check_size(size, 2, 65536)
         return cls._checked(epsilon_micro, size, ONE // 2, ceiling(ONE / (1 + exp_below(epsilon_micro))))

@@ -43,15 +43,7 @@ class Piecewise(SingleNumberMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Piecewise:
-        """Return the mechanism whose w (cells in the window) and T (2^32 times the window's probability) follow from ε.
-
-        Args:
-            epsilon_micro: ε of one answer, in millionths.
-            size: 1, the number of coordinates.
-
-        Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``.
-        """
+        """Return the mechanism whose w (width of the window) and T (2^32 times its probability) follow from ε."""
         check_answer_micro(epsilon_micro)
         check_size(size, 1, 1)
         window = round(CELLS / (exp_below(epsilon_micro, 2 * MICRO) + 1))
@@ -60,11 +52,7 @@ class Piecewise(SingleNumberMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Piecewise:
-        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
-        """
+        """Read the mechanism from ``parameters``, its map in a campaign."""
         size, micro, window, threshold = read_integers(parameters, ("window", "threshold"))
         check_size(size, 1, 1)
         return cls._checked(micro, window, threshold)
@@ -96,14 +84,11 @@ class Piecewise(SingleNumberMechanism):
         return CELLS
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw a cell for the number ``value``, an integer of [−S, S], S = 65536, from the stream of ``seed``.
+        """Draw a cell for the number ``value`` from the stream of ``seed``.
 
         The stream is read by ``Stream.below(2S)`` for the window's start and ``Stream.coin(T)``, which is true for a
         cell inside the window; then by ``Stream.below(w)`` for a cell inside, or ``Stream.below(N − w)`` for a cell
-        outside. T is ``threshold``, w is ``window``, N = 4096.
-
-        Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
+        outside. S = 65536, T is ``threshold``, w is ``window``, N = 4096.
         """
         check_number(value)
         return self.answer(value, Stream(seed, TAG))
@@ -121,10 +106,7 @@ class Piecewise(SingleNumberMechanism):
         return outside if outside < start else outside + self.window
 
     def _start(self, value: int) -> tuple[int, int]:
-        """Return ⌊s⌋ and 2S times the fractional part of s, where s is the mean of the window's start and S = 65536.
-
-        The second number divided by 2S is the probability that the window starts at ⌊s⌋ + 1.
-        """
+        """Return ⌊s⌋ and 2S times the probability that the window starts at ⌊s⌋ + 1; its start has the mean s."""
         return divmod((value + SCALE) * (CELLS - self.window), 2 * SCALE)
 
     def describe(self) -> str:
@@ -132,13 +114,7 @@ class Piecewise(SingleNumberMechanism):
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """Return the probability of every cell for the number ``value``: cell → probability.
-
-        It is the mixture over the two possible starts of the window.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
-        """
+        """Return cell → probability for the number ``value``: a mixture over the two starts of the window."""
         from fractions import Fraction
 
         check_number(value)

@@ -33,27 +33,14 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SummedHistogram:
-        """Return the mechanism with the rate of the noise, s/t per step, that follows from ε.
-
-        Args:
-            epsilon_micro: ε of one answer, in millionths.
-            size: the number of values, 2 … 4096.
-
-        Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``.
-        """
+        """Return the mechanism of 2 … 4096 values with the rate of the noise, s/t per step, that follows from ε."""
         check_answer_micro(epsilon_micro)
         check_size(size, 2, MAX_SIZE)
         return cls(epsilon_micro, size, *rate(epsilon_micro, SENSITIVITY))
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> SummedHistogram:
-        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        Raises:
-            InputError: ``parameters_invalid``: a wrong set of keys, a value out of range, ``s`` is 0, or noise that
-                does not fit into 32 bits; ``size_invalid``; ``loss_unbounded``: ``t`` is 0, so there is no noise.
-        """
+        """Read the mechanism from ``parameters``, its map in a campaign."""
         size, micro, s, t = read_integers(parameters, ("s", "t"))
         check_size(size, 2, MAX_SIZE)
         return cls(micro, size, s, t)
@@ -81,13 +68,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return 0, GRID
 
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
-        """Draw the answer for ``value``, an integer of 0 … size − 1, from the stream of ``seed``.
-
-        The stream is read for one discrete Laplace noise per component.
-
-        Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
-        """
+        """Draw the answer for ``value``: one discrete Laplace noise per component from the stream of ``seed``."""
         if type(value) is not int or not 0 <= value < self.size:
             raise out_of_domain(f"an integer from 0 to {self.size - 1}")
         stream = Stream(seed, TAG)
@@ -97,22 +78,16 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
     def exponent(self, value: int, answer: tuple[int, ...]) -> int:
         """Return the exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
 
-        s/t is the rate of the noise. The answer must be within :attr:`bounds`. The formula holds for clipped
-        components, too: the value changes all probabilities of a tail by the same factor.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
+        The answer must be within :attr:`bounds`. The formula holds for clipped components, too: the value changes all
+        probabilities of a tail by the same factor.
         """
         self.check_value(value)
         return sum(abs(part - GRID * (j == value)) for j, part in enumerate(answer))
 
     def distribution(self, value: int, radius: int = 2) -> ApproximateTable:
-        """Return the probabilities, to 49 digits, of answers near the noiseless answer for the input ``value``.
+        """Return the probabilities, to 49 digits, of at most 100,000 answers near the noiseless answer for ``value``.
 
-        The table has the answers whose components all differ by at most ``radius`` steps from the noiseless ones.
-
-        Raises:
-            InputError: ``value_out_of_domain``; ``too_many_answers``: the table would have more than 100,000 answers.
+        The components of these answers all differ by at most ``radius`` steps from the noiseless ones.
         """
         self.check_value(value)
         if (2 * radius + 1) ** self.size > _MAX_TABLE:

@@ -20,15 +20,7 @@ class SymmetricUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SymmetricUnary:
-        """Return the mechanism for ε: each bit is right with probability e^{ε/2}/(1 + e^{ε/2}), in steps of 2^−32.
-
-        Args:
-            epsilon_micro: ε of one answer, in millionths.
-            size: the number of values, 2 … 65536.
-
-        Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``.
-        """
+        """Return the mechanism of 2 … 65536 values with the P that follows from ε, rounded down."""
         check_answer_micro(epsilon_micro)
         check_size(size, 2, 65536)
         root = exp_below(epsilon_micro, 2 * MICRO)

@@ -42,15 +42,9 @@ class ThresholdedHistogram(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, theta: str | float | Decimal = "0.25") -> Self:
-        """Return the mechanism with the integers P and Q (:class:`ThresholdedHistogram`) that follow from ε and θ.
+        """Return the mechanism of 2 … 65536 values with the P and Q that follow from ε and θ.
 
-        Args:
-            epsilon_micro: ε in millionths.
-            size: the number of values, 2 … 65536.
-            theta: the threshold θ, a number between 0 and 1 with at most six decimal places.
-
-        Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``, ``theta_invalid``.
+        ``theta`` is θ, a number between 0 and 1 with at most six decimal places (else ``theta_invalid``).
         """
         check_answer_micro(epsilon_micro)
         check_size(size, 2, 65536)
@@ -65,11 +59,7 @@ class ThresholdedHistogram(UnaryMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
-        """
+        """Read the mechanism from ``parameters``, its map in a campaign."""
         size, micro, one_if_true, one_if_other, theta_micro = read_integers(parameters, ("p", "q", "theta_micro"))
         mechanism = cls._checked(micro, size, one_if_true, one_if_other)
         mechanism.theta_micro = theta_micro

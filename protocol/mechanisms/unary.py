@@ -49,11 +49,7 @@ class UnaryMechanism(FrequencyMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
-
-        Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
-        """
+        """Read the mechanism from ``parameters``, its map in a campaign."""
         size, micro, one_if_true, one_if_other = read_integers(parameters, ("p", "q"))
         return cls._checked(micro, size, one_if_true, one_if_other)
 
@@ -99,10 +95,6 @@ class UnaryMechanism(FrequencyMechanism):
         """Draw one bit per value for ``value``, one of the K values 0 … K − 1, from the stream of ``seed``.
 
         The bits 0 … K − 1 are drawn in order: that of ``value`` by ``Stream.coin(P)``, any other by ``Stream.coin(Q)``.
-        P/2^32 and Q/2^32 are the probabilities :attr:`p` and :attr:`q` of a 1.
-
-        Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
         """
         if type(value) is not int or not 0 <= value < self.size:
             raise out_of_domain(f"an integer from 0 to {self.size - 1}")
@@ -117,20 +109,12 @@ class UnaryMechanism(FrequencyMechanism):
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: int) -> list[Fraction]:
-        """Return, for each value, the exact probability that its bit in the answer for the true ``value`` is 1.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
-        """
+        """Return, for each value, the exact probability that its bit in the answer for the true ``value`` is 1."""
         self.check_value(value)
         return [self.p if index == value else self.q for index in range(self.size)]
 
     def distribution(self, value: int) -> dict[tuple[int, ...], Fraction]:
-        """Return the probability of every row of bits for the true ``value``: answer → probability.
-
-        Raises:
-            InputError: ``value_out_of_domain``; ``too_many_answers`` above 16 values: use :meth:`bit_probabilities`.
-        """
+        """Return the probability of every row of at most 16 bits for the true ``value``: answer → probability."""
         if self.size > _MAX_ENUMERATED:
             raise InputError("too_many_answers", "2^size answers are too many to list; use bit_probabilities")
         return rows_of_bits(self.bit_probabilities(value))
@@ -142,8 +126,7 @@ class UnaryMechanism(FrequencyMechanism):
     def set_bits_law(self) -> list[float]:
         """Return the probability of b ones, b = 0 … K, among the bits of K values. It is the same for every true value.
 
-        It is (1 − p)·Bin(K − 1, q)(b) + p·Bin(K − 1, q)(b − 1), where Bin(n, q)(b) is the binomial probability of b
-        among n. For one bit is 1 with probability :attr:`p`, each of the K − 1 others with probability :attr:`q`.
+        It is (1 − p)·Bin(K − 1, q)(b) + p·Bin(K − 1, q)(b − 1), where Bin(n, q)(b) is the binomial probability.
         """
         others, p, q = self.size - 1, self.one_if_true / ONE, self.one_if_other / ONE
         of_all, odds, rest = lgamma(others + 1), log(q), log1p(-q)

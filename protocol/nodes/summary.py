@@ -1,11 +1,8 @@
 """Lists of nodes, signed summaries, and files and sets of summaries that unite in any order.
 
 A node's *summary* is its noisy counts and sums of one period, signed by the node. The *list* names the nodes whose
-summaries count. The role ``campaign`` of the trust root signs it; its versions rise, as those of campaigns. A file is a
-concatenation of envelopes of one role: summaries, or the messages of masked campaigns. The reader finds every intact
-envelope, whatever is damaged around it.
-
-Source: docs/formats.md, sections 5 (node list) and 6; docs/decisions/0072.
+summaries count; the role ``campaign`` signs it. A file is a concatenation of envelopes of one role. The reader finds
+every intact one, whatever is damaged around it. Source: docs/formats.md, sections 5 and 6; docs/decisions/0072.
 """
 
 from __future__ import annotations
@@ -130,12 +127,8 @@ def build_summary(
 ) -> bytes:
     """Return the signed envelope of a summary. The node runs this.
 
-    Args:
-        campaign: a campaign for nodes.
-        key: the node's key pair.
-        period: number of the period.
-        sums: all numbers of all released vectors, in order, with noise and clamped to their ranges.
-        epsilon_micro: ε of the noise in millionths; None for the campaign's ε.
+    ``sums`` has all numbers of all released vectors, in order, with noise and clamped to their ranges;
+    ``epsilon_micro`` is the ε of the noise, None for the campaign's.
 
     Raises:
         DocumentError: the reasons of :func:`check_summary`; ``malformed``: a number has no 64-bit form.
@@ -215,12 +208,9 @@ def read_summary(raw: bytes) -> tuple[Envelope, Summary]:
 
 
 def check_summary(summary: Summary, campaign: Campaign, now: int | None = None) -> None:
-    """Refuse a summary whose values its campaign does not allow.
+    """Refuse a summary whose values its campaign for nodes does not allow.
 
-    Args:
-        summary: a parsed summary.
-        campaign: a campaign for nodes.
-        now: the reader's present, in seconds since 1970; None leaves out the check of future periods.
+    ``now`` is the reader's present, in seconds since 1970; None leaves out the check of future periods.
 
     Raises:
         DocumentError: the first that applies of ``unrecognized_campaign``: the summary belongs to another campaign, or
@@ -255,10 +245,7 @@ def _check_numbers(summary: Summary, campaign: Campaign) -> None:
 
 
 class _Terms:
-    """A campaign and the ε of a summary, in millionths, as a key of a cache.
-
-    Equality compares what the ranges depend on.
-    """
+    """A campaign and the ε of a summary as a key of a cache; equality compares what the ranges depend on."""
 
     __slots__ = ("_key", "campaign", "epsilon_micro")
 
@@ -284,13 +271,8 @@ def _parts(terms: _Terms) -> tuple[tuple[int, int, int], ...]:
 def judge_summary(raw: bytes, campaign: Campaign, nodes: NodeList, now: int | None = None) -> Summary:
     """Accept or refuse one summary completely: envelope, campaign, node, signature, values and dates, in this order.
 
-    The caller must still check whether another summary of the same campaign, period and node was accepted.
-
-    Args:
-        raw: the bytes of one envelope.
-        campaign: a campaign for nodes.
-        nodes: the newest list of nodes, verified by the trust root, with the name that the campaign states.
-        now: the reader's present, in seconds since 1970; None leaves out the check of future periods.
+    The caller must still check whether another summary of the same campaign, period and node was accepted. ``nodes`` is
+    the newest verified list with the name that the campaign states; ``now`` is as in :func:`check_summary`.
 
     Raises:
         DocumentError: the first that applies of the reasons of :func:`read_summary`, ``unrecognized_campaign``,
@@ -337,13 +319,9 @@ class Placed(Protocol):
 
 
 class Piece(NamedTuple):
-    """A stretch of a file: one envelope, or bytes that are no envelope.
+    """A stretch of a file, by offset and length in bytes: one envelope, or bytes that are no envelope.
 
-    Attributes:
-        offset: position of its first byte in the file.
-        length: length in bytes.
-        envelope: the bytes of the envelope; empty if the stretch is none.
-        reason: None for an envelope, else ``invalid_message`` or ``truncated``.
+    ``envelope`` is empty if the stretch is none. Then ``reason`` is ``invalid_message`` or ``truncated``, else None.
     """
 
     offset: int
@@ -353,15 +331,11 @@ class Piece(NamedTuple):
 
 
 def read_summaries(raw: bytes, role: str = ROLE) -> Iterator[Piece]:
-    """Divide a file into envelopes and stretches that are none. Payloads and signatures are not checked.
+    """Divide a file of envelopes of a role into envelopes and stretches that are none. Payloads are not checked.
 
     An envelope is intact if its bytes have the shape of a node's signed envelope of the role and :data:`MARK` begins
     nowhere inside it. So no bytes before or after an intact envelope can hide it, and the time is proportional to the
     file's length.
-
-    Args:
-        raw: the content of a file.
-        role: ``node`` for summaries, ``masked`` for the messages of masked campaigns.
     """
     done = 0
     position = raw.find(MARK)
@@ -404,15 +378,9 @@ def _cut_at(raw: bytes, start: int, role: str) -> int:
 
 
 def _envelope_length(raw: bytes, start: int, limit: int, role: str, *, may_be_cut: bool = False) -> int:
-    """Return the length of the envelope at ``start``, or 0 if the bytes have not an envelope's shape.
+    """Return the length of the envelope of a role from ``start`` to ``limit`` at most, or 0 if there is none.
 
-    Args:
-        raw: the file.
-        start: where :data:`MARK` is.
-        limit: where the envelope ends at the latest.
-        role: role whose payload type the envelope has.
-        may_be_cut: whether it is enough that the bytes up to ``limit`` are the beginning of an envelope; the result is
-            then any positive number.
+    If the envelope may be cut, bytes that begin one up to ``limit`` are enough for a positive result.
     """
     kind = PAYLOAD_TYPES[role].encode()
     head = MARK + b"\xd9" + bytes([len(kind)]) + kind
@@ -439,10 +407,7 @@ def _envelope_length(raw: bytes, start: int, limit: int, role: str, *, may_be_cu
 
 
 def _matches(raw: bytes, at: int, limit: int, part: bytes, *, may_be_cut: bool) -> bool:
-    """Return whether ``part`` is at ``at`` and ends before ``limit``.
-
-    With ``may_be_cut`` it is enough that the bytes up to ``limit`` are its beginning.
-    """
+    """Return whether ``part``, or its beginning if it may be cut, is at ``at`` and ends before ``limit``."""
     end = min(at + len(part), limit)
     if end < at + len(part) and not may_be_cut:
         return False
@@ -486,23 +451,14 @@ class SummarySet:
 
     @staticmethod
     def parse(envelope: bytes) -> Placed:
-        """Parse the bytes of one envelope of the set's role. The signature is not verified.
-
-        Raises:
-            DocumentError: the bytes are no such envelope.
-        """
+        """Parse the bytes of one envelope of the set's role. The signature is not verified."""
         return read_summary(envelope)[1]
 
     def add(self, envelope: bytes, accept: Callable[[bytes], Placed]) -> bool:
         """Add one envelope. Return whether the set has changed.
 
-        Args:
-            envelope: the bytes of one envelope.
-            accept: parses and verifies the envelope, for example :func:`judge_summary` with its other arguments; raises
-                DocumentError for an envelope that must not be added.
-
-        Raises:
-            DocumentError: the reasons of ``accept``.
+        ``accept`` parses and verifies the envelope, for example by :func:`judge_summary`; its DocumentErrors are passed
+        on.
         """
         summary = accept(envelope)
         return self._put(summary.place, [Entry(summary.identity, envelope)])
@@ -553,10 +509,7 @@ class SummarySet:
     def from_bytes(cls, raw: bytes, accept: Callable[[bytes], Placed] | None = None) -> Self:
         """Return the set of the summaries of a file. What is refused is left out.
 
-        Args:
-            raw: the content of a file.
-            accept: parses and verifies an envelope. By default the signature is not verified, which is for files that
-                this machine wrote itself.
+        ``accept`` is as in :meth:`add`. By default no signature is verified: for files that this machine wrote itself.
         """
         found = cls()
         found.add_file(raw, accept or cls.parse)

@@ -59,22 +59,14 @@ _HEAVY_TAIL = 1 << 17
 
 
 def terms_of(campaign: Campaign) -> NodeTerms:
-    """Return the campaign's terms for nodes.
-
-    Raises:
-        InputError: ``campaign_for_devices``: the campaign asks devices, not nodes.
-    """
+    """Return the campaign's terms for nodes; a campaign for devices is refused as ``campaign_for_devices``."""
     if campaign.nodes is None:
         raise InputError("campaign_for_devices", "this campaign asks devices for reports and no node for a summary")
     return campaign.nodes
 
 
 def released_vectors(campaign: Campaign) -> tuple[Subject, ...]:
-    """Return the subjects of the vectors of a summary, in order: the class counts first.
-
-    Raises:
-        InputError: ``campaign_for_devices``: the campaign asks devices, not nodes.
-    """
+    """Return the subjects of the vectors of a summary of a campaign for nodes, in order: the class counts first."""
     terms_of(campaign)
     return tuple(summed_subjects(campaign.schema, campaign.fit.family))
 
@@ -84,12 +76,8 @@ def sensitivity(subject: Subject, kind: str = GLOBAL) -> int:
 
     ``global``: for adding or removing one record, 1 for counts and S = 65536 for sums. ``smooth``: for changing the
     features of one record, 1 for class counts, 2 for other counts, 2S for sums of u, S for sums of squares. Neighbours
-    by ``smooth`` never differ in the class counts. These have noise nevertheless: exact ones would tell who is among a
-    node's records to somebody who knows all others.
-
-    Args:
-        subject: subject of the vector.
-        kind: ``global`` or ``smooth``, the sensitivity of the campaign's terms.
+    by ``smooth`` never differ in the class counts; exact ones would tell who is among a node's records to somebody who
+    knows all others.
     """
     return max(SENSITIVITIES[subject.kind, subject.power][ADD_REMOVE if kind == GLOBAL else CHANGE_FEATURES], 1)
 
@@ -97,9 +85,7 @@ def sensitivity(subject: Subject, kind: str = GLOBAL) -> int:
 def shares(campaign: Campaign, epsilon_micro: int | None = None) -> tuple[int, ...]:
     """Return ε_q of every released vector in millionths: Q times ⌊ε/Q⌋, Q the number of vectors.
 
-    Args:
-        campaign: a campaign for nodes.
-        epsilon_micro: ε of the summary in millionths; None for the campaign's ε.
+    ``epsilon_micro`` is the ε of the summary; None for the campaign's.
 
     Raises:
         InputError: ``campaign_for_devices``; ``epsilon_invalid``: ε is above the campaign's, or below the smallest that
@@ -120,15 +106,8 @@ def ranges(campaign: Campaign, epsilon_micro: int | None = None) -> list[tuple[i
     (:func:`shares`): counts [−H, n + H]; sums of u ±(n·S + H); sums of ⌊u²/S⌋ [−H, n·S + H]. With the sensitivity
     ``smooth`` H of sums of squares is ⌈2^17 S/ε_q⌉, since their noise has heavier tails.
 
-    Args:
-        campaign: a campaign for nodes.
-        epsilon_micro: ε of the summary in millionths; None for the campaign's ε.
-
-    Returns:
-        one pair per released vector.
-
     Raises:
-        InputError: ``campaign_for_devices``, ``epsilon_invalid``.
+        InputError: as :func:`shares`.
     """
     terms = terms_of(campaign)
     most, kind = terms.max_records, terms.sensitivity
@@ -144,15 +123,10 @@ def ranges(campaign: Campaign, epsilon_micro: int | None = None) -> list[tuple[i
 
 
 def cost_micro(campaign: Campaign, adjacency: str, epsilon_micro: int | None = None) -> int:
-    """Return what a summary costs one record, in millionths of ε, for an adjacency.
+    """Return what a summary costs one record, in millionths of ε, for one of :data:`protocol.questions.ADJACENCIES`.
 
     With the sensitivity ``global``: ε for ``add-remove``, 2ε for ``change`` and ``change-features``. With ``smooth``: ε
     for ``change-features``.
-
-    Args:
-        campaign: a campaign for nodes.
-        adjacency: one of :data:`protocol.questions.ADJACENCIES`.
-        epsilon_micro: ε of the summary in millionths; None for the campaign's ε.
 
     Raises:
         InputError: ``campaign_for_devices``.
@@ -174,14 +148,7 @@ _LEAST_RECORDS = 3
 
 @lru_cache(maxsize=256)
 def calibration(share: int) -> Calibration:
-    """Return the noise of a released class variance, with its multiplier k and smoothing β.
-
-    Args:
-        share: ε' of the released vector, in millionths.
-
-    Raises:
-        InputError: ``epsilon_invalid``, ``noise_unfit``, ``beta_invalid``: no constants are proven for this ε'.
-    """
+    """Return the noise of a released class variance, with its constants, for ε' = ``share`` millionths."""
     return calibrated(StudentT(), Fraction(share, MICRO), Fraction(0))
 
 
@@ -214,14 +181,9 @@ def variance_of_squares(share: int) -> float:
 
 
 def noise_variance(campaign: Campaign, subject: Subject, share: int) -> float:
-    """Return the variance of the noise of one number of a released vector.
+    """Return the variance of the noise of one number of a released vector with ε' = ``share`` millionths.
 
     For sums of squares with the sensitivity ``smooth`` the result is an upper bound.
-
-    Args:
-        campaign: a campaign for nodes.
-        subject: subject of the vector.
-        share: ε' of the vector in millionths.
     """
     kind = terms_of(campaign).sensitivity
     if kind == SMOOTH and (subject.kind, subject.power) == (MOMENT, SQUARE):

@@ -45,11 +45,7 @@ class LazyReal(ABC):
 
     @abstractmethod
     def bounds(self, bits: int) -> tuple[int, int]:
-        """Return integers (low, high) with low ≤ value·2^bits ≤ high.
-
-        The interval shrinks to the value as ``bits`` grows: high − low is a small number for large ``bits``, but not
-        bounded by 1. A call may draw from the stream. Repeated calls are about the same value.
-        """
+        """Return integers (low, high) with low ≤ value·2^bits ≤ high; they may draw, and tighten as ``bits`` grows."""
 
 
 class Uniform(LazyReal):
@@ -104,8 +100,7 @@ class Shifted(LazyReal):
 def decide(certain: Callable[[int], bool | None]) -> bool:
     """Return the answer of a yes-or-no question about lazy reals, at the precision that it needs.
 
-    Args:
-        certain: for a number of bits True or False if the bounds of that precision decide the question, else None.
+    ``certain`` returns for a number of bits True or False if bounds of that precision decide the question, else None.
     """
     bits = WORD
     while (answer := certain(bits)) is None:
@@ -141,12 +136,7 @@ class Law(ABC):
 
     @abstractmethod
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """Return an ε for which a release f + k·S·Z is proven (ε, δ)-differentially private.
-
-        Args:
-            multiplier: k.
-            beta: β, the smoothing of S.
-            delta: δ.
+        """Return an ε for which a release f + k·S·Z is proven (ε, δ)-differentially private; k: ``multiplier``.
 
         Raises:
             InputError: ``noise_unfit``: this law has no finite ε for δ = 0.
@@ -154,25 +144,16 @@ class Law(ABC):
 
     @abstractmethod
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """Return the law, a multiplier k and a smoothing β that cost about ``epsilon``.
+        """Return the law, a multiplier k and a smoothing β that cost about ``epsilon``, rounded and without a proof.
 
-        k and β are rounded; the caller makes k slightly larger and proves the cost with :meth:`epsilon_above`.
-
-        Args:
-            epsilon, delta: the budget.
-            beta: the smoothing, or None for a default that leaves about half of the budget to β.
+        Without a ``beta`` about half of the budget is left to β.
 
         Raises:
             InputError: ``beta_invalid``: ``beta`` alone costs all of ε; ``noise_unfit``: the law needs δ > 0.
         """
 
     def rho_above(self, multiplier: Fraction, beta: Fraction) -> Fraction | None:
-        """Return a ρ for which a release is proven ρ-zero-concentrated differentially private, or None.
-
-        Args:
-            multiplier: k.
-            beta: β, the smoothing of S.
-        """
+        """Return a ρ for which a release with k = ``multiplier`` is proven ρ-zero-concentrated private, or None."""
         del multiplier, beta
         return None
 
@@ -186,11 +167,7 @@ class PureLaw(Law):
 
 
 def left_for_shift(epsilon: float, spent: float) -> float:
-    """Return ``epsilon`` − ``spent``: what is left of the budget after the smoothing β has cost ``spent``.
-
-    Raises:
-        InputError: ``beta_invalid``: nothing is left.
-    """
+    """Return what is left of ``epsilon`` after the smoothing β has cost ``spent`` (``beta_invalid`` if nothing)."""
     if not 0 < spent < epsilon:
         raise InputError("beta_invalid", "the smoothing β alone costs the whole ε: take a smaller β")
     return epsilon - spent
@@ -343,10 +320,7 @@ class Calibration(NamedTuple):
 def calibrated(law: Law, epsilon: Fraction, delta: Fraction, beta: Fraction | None = None) -> Calibration:
     """Return the constants of a law whose release is (``epsilon``, ``delta``)-differentially private.
 
-    Args:
-        law: the law. A pure law does not use δ and costs none.
-        epsilon, delta: the budget of this one release.
-        beta: the smoothing β. None leaves about half of ε to β.
+    A pure law does not use δ and costs none. Without a smoothing ``beta`` about half of ε is left to β.
 
     Raises:
         InputError: ``noise_unfit``: the law needs δ > 0; ``beta_invalid``: β alone costs all of ε;
@@ -361,22 +335,14 @@ def calibrated(law: Law, epsilon: Fraction, delta: Fraction, beta: Fraction | No
 
 
 def proven(law: Law, multiplier: Fraction, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Calibration:
-    """Return the calibration with these constants, after a proof that its cost is at most (ε, δ).
-
-    Raises:
-        InputError: ``noise_unfit``: the cost is larger.
-    """
+    """Return the calibration with these constants, after a proof that its cost is at most (ε, δ) (``noise_unfit``)."""
     if law.epsilon_above(multiplier, beta, delta) > epsilon:
         raise InputError("noise_unfit", f"these constants of {law.name} noise cost more than ε: take a smaller ε")
     return Calibration(law, multiplier, beta, epsilon, delta, law.rho_above(multiplier, beta))
 
 
 def check_budget(epsilon: Fraction, delta: Fraction) -> None:
-    """Refuse an ε (or ρ) or a δ outside its range.
-
-    Raises:
-        InputError: ``epsilon_invalid``.
-    """
+    """Refuse (``epsilon_invalid``) an ε (or ρ) or a δ outside its range."""
     if not LEAST_EPSILON <= epsilon <= LARGEST_EPSILON:
         raise InputError("epsilon_invalid", "ε (or ρ) of one release is between 0.000001 and 64")
     if delta and not LEAST_DELTA <= delta < 1:
@@ -384,11 +350,7 @@ def check_budget(epsilon: Fraction, delta: Fraction) -> None:
 
 
 def _raised(law: Law, guess: float, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return ``guess`` as a fraction, raised by the smallest margin 2^−40, 2^−38, … that makes the cost at most ε.
-
-    Raises:
-        InputError: ``beta_invalid``: no margin up to 2^−2 is enough.
-    """
+    """Return ``guess`` as a fraction, raised by the smallest margin 2^−40, 2^−38, … that makes the cost at most ε."""
     for bits in range(40, 0, -2):
         multiplier = round_up(Fraction(guess) * (1 + Fraction(1, 1 << bits)))
         if law.epsilon_above(multiplier, beta, delta) <= epsilon:

@@ -1,15 +1,11 @@
 """Rational lower and upper bounds of exponentials, logarithms and roots, and of a smooth sensitivity.
 
-Privacy constants are proven with these bounds: an upper bound is never below the real number, a lower bound never above
-it. Floating-point numbers give no such promise. The bounds come from decimal arithmetic, whose functions are rounded
-correctly: each result is wrong by at most one unit of its last digit, and by about as much again because the argument
-is rounded. Each bound is the result moved by a hundred such units.
+Privacy constants are proven with these bounds. They come from decimal arithmetic, whose functions are rounded
+correctly: each result is wrong by at most two units of its last digit. Each bound is the result moved by a hundred.
 
 The smooth sensitivity of a statistic is S* = max over t of e^(−βt)·A(t). A(t) is the largest change of the statistic
-between a data set with t values other than the given one and a neighbour of that data set. S* changes by at most the
-factor e^β between neighbours. Callers search the best t in floating point, so they may miss the maximum by the factor 1
-− η; :func:`smooth_bound` makes up for this.
-
+between a data set with t values other than the given one and a neighbour of that data set. Callers search the best t in
+floating point, so they may miss the maximum by the factor 1 − η; :func:`smooth_bound` makes up for this.
 Source: Nissim, Raskhodnikova, Smith, STOC 2007; docs/smooth.md, "Rounding".
 """
 
@@ -144,11 +140,7 @@ def smooth_bound(change: Fraction, distance: int, beta: Fraction, global_sensiti
 
 
 def inner_beta(beta: Fraction) -> Fraction:
-    """Return β − 3η: what rounding adds to the smoothness of the search is taken off β.
-
-    Raises:
-        InputError: ``beta_invalid``: β is outside 2⁻³⁰ … 64.
-    """
+    """Return β − 3η, η = 2⁻³⁶: the smoothing of the search for a β of 2⁻³⁰ … 64 (else ``beta_invalid``)."""
     if not SMALLEST_BETA <= beta <= LARGEST_BETA:
         raise InputError("beta_invalid", "the smoothing β is between 2^-30 and 64: take another ε or another noise")
     return Fraction(beta) - 3 * SLACK

@@ -1,9 +1,7 @@
 """Exact vectors of counts and sums, and the same vectors with discrete Laplace noise.
 
-A *vector* is one list of integers that is released with noise, such as the counts of a table or the sums of a number in
-all classes. Its sensitivity Δ is the largest Σ|difference| between neighbouring data sets. Discrete Laplace noise of
-rate ε'/Δ on every entry gives the vector ε'-differential privacy.
-
+A *vector* is one list of integers that is released with noise. Its sensitivity Δ is the largest Σ|difference| between
+neighbouring data sets. Noise of rate ε'/Δ on every entry gives the vector ε'-differential privacy.
 Source: Ghosh, Roughgarden, Sundararajan (2009) for the discrete noise; docs/math.md, sections 5 and 7.
 """
 
@@ -53,13 +51,9 @@ class Noisy(NamedTuple):
 def summed_subjects(schema: Schema, family: str) -> list[Subject]:
     """Return the subjects of the vectors that a model of the given family needs. The class counts are first.
 
-    A ``discrete`` model needs the classes and the cells (value-class pairs) of every feature. Any other model needs the
-    classes, the cells of categorical features, the presence of numbers that may be missing, the sums of all numbers,
-    and the sums of all squares.
-
-    Args:
-        schema: schema of the records, with its groups.
-        family: ``discrete``, ``gaussian`` or ``truncated-gaussian``.
+    A ``discrete`` model needs the classes and the cells (value-class pairs) of every feature. A ``gaussian`` or
+    ``truncated-gaussian`` model needs the classes, the cells of categorical features, the presence of numbers that may
+    be missing, the sums of all numbers, and the sums of all squares.
 
     Raises:
         InputError: ``no_numbers``: the family is not ``discrete``, and the schema has no numeric feature.
@@ -70,22 +64,12 @@ def summed_subjects(schema: Schema, family: str) -> list[Subject]:
 
 
 def rate(epsilon_micro: int, sensitivity: int) -> Fraction:
-    """Return the rate ε'/Δ of a vector's noise: a noise m has P(m) ∝ e^{−|m|·rate}.
-
-    Args:
-        epsilon_micro: ε', the ε of the vector, in millionths.
-        sensitivity: Δ, the sensitivity of the vector, above 0.
-    """
+    """Return the rate ε'/Δ of a vector's noise: a noise m has P(m) ∝ e^{−|m|·rate}; Δ = ``sensitivity`` > 0."""
     return Fraction(epsilon_micro, MICRO * sensitivity)
 
 
 def with_noise(vector: Vector, stream: Stream) -> Noisy:
-    """Return the vector with discrete Laplace noise on every entry, or unchanged if its sensitivity is 0.
-
-    Args:
-        vector: exact integers with their sensitivity and ε, from which the :func:`rate` of the noise follows.
-        stream: the randomness; its position advances.
-    """
+    """Return the vector with noise of its :func:`rate` on every entry, or unchanged if its sensitivity is 0."""
     if not vector.sensitivity:
         return Noisy(vector.subject, vector.values, 0.0)
     s, t = rate(vector.epsilon_micro, vector.sensitivity).as_integer_ratio()
