@@ -47,7 +47,6 @@ _LATER = {"Classifier": "edge_sdk.classifier", "Node": "edge_sdk.node.node", "St
 
 
 def __getattr__(name: str) -> Any:
-    """Import and return the class ``name`` of ``_LATER``. Raise AttributeError for every other name."""
     if name not in _LATER:
         raise AttributeError(f"module 'edge_sdk' has no attribute '{name}'")
     from importlib import import_module

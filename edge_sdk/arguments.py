@@ -1,7 +1,4 @@
-"""Arguments of a device: checks of those that callers often confuse, and the default clock and random generator.
-
-Devices draw random bytes nowhere else.
-"""
+"""The default clocks and random generator of a device, and checks of arguments that callers often confuse."""
 
 from __future__ import annotations
 

@@ -67,10 +67,7 @@ def _check_address(address: str, rest: str) -> None:
 
 
 def _open_foreign(scheme: str, address: str, **options: Any) -> Transport:
-    """Make the transport that another installed package has for this scheme.
-
-    Only this function reads the list of installed packages, since that takes longer than the start of a device.
-    """
+    """Make another package's transport. Only this reads the slow list of installed packages."""
     from importlib.metadata import entry_points
 
     from edge_sdk.transport.base import refusals
@@ -88,7 +85,6 @@ def _open_foreign(scheme: str, address: str, **options: Any) -> Transport:
 
 
 def _is_transport(found: object) -> bool:
-    """Return whether an object has the members of :class:`edge_sdk.transport.base.Transport`, and a valid address."""
     own = getattr(found, "address", None)
     is_kept = isinstance(own, str) and 0 < len(own) <= _MAX_ADDRESS and own.isprintable()
     return is_kept and all(callable(getattr(found, part, None)) for part in ("fetch", "send"))
@@ -105,6 +101,3 @@ def read_token(raw: bytes) -> str:
     if not token or len(token) > 4096 or not all(0x21 <= byte <= 0x7E for byte in token):
         raise InputError("token_invalid", "the token's file holds one word of ASCII, at most 4096 characters")
     return token.decode("ascii")
-
-
-__all__ = ["open_transport", "read_token"]

@@ -50,20 +50,15 @@ class Classifier:
     def check(self, record: Mapping[str, object]) -> Check:
         """Return which of the model's features are missing or unlisted in ``record``, with hints on probable mistakes.
 
-        The label is not checked, since a record to classify has none.
-
-        Raises:
-            InputError: ``record_invalid``: the record is not a mapping.
+        The label is not checked, since a record to classify has none. Raises the errors of :meth:`scores`.
         """
         return self.model.schema.check(record, label=self.classes[0])
 
     def scores(self, record: Mapping[str, object]) -> list[float]:
         """Return log(P(class) · P(record | class)) per class, in the order of ``classes``, up to a common constant.
 
-        A feature is left out if its value is missing, or unknown to the model.
-
-        Raises:
-            InputError: ``record_invalid``: the record is not a mapping.
+        A feature is left out if its value is missing or unknown to the model. A record that is no mapping raises
+        InputError ``record_invalid``.
         """
         scores = list(self.model.log_prior)
         for reading, (table, curves) in zip(self.model.schema.recognise(record), self._terms, strict=True):
@@ -80,21 +75,13 @@ class Classifier:
     def predict(self, record: Mapping[str, object]) -> str:
         """Return the most probable class. If several are equally probable, return the first of them in ``classes``.
 
-        A value that the model does not know counts as missing, so that every record has a class; :meth:`check` names
-        such values.
-
-        Raises:
-            InputError: ``record_invalid``: the record is not a mapping.
+        An unknown value counts as missing (:meth:`check` names it). Raises the errors of :meth:`scores`.
         """
         scores = self.scores(record)
         return self.classes[scores.index(max(scores))]
 
     def predict_proba(self, record: Mapping[str, object]) -> dict[str, float]:
-        """Return a dict: class → its probability under the model. The probabilities sum to 1, except for rounding.
-
-        Raises:
-            InputError: ``record_invalid``: the record is not a mapping.
-        """
+        """Return class → its probability under the model. Raises the errors of :meth:`scores`."""
         scores = self.scores(record)
         top = max(scores)
         weights = [exp(score - top) for score in scores]
@@ -106,11 +93,9 @@ class Classifier:
 
 
 def _quadratic(normal: Normal, *, is_truncated: bool) -> tuple[tuple[()], list[tuple[float, float, float]]]:
-    """Return for each class (a, b, m), such that a + b(x − m)² is the log density of the normal distribution at x.
+    """Return () and, for each class, (a, b, m) such that a + b(x − m)² is the log density at x. m: the mean.
 
-    m is the mean, σ² the variance, a = −½ log(2πσ²) and b = −1/(2σ²). If the distribution is cut to [−1, 1]
-    (``is_truncated``), the logarithm of the normal distribution's mass there is subtracted from a. The empty tuple
-    before the list stands for a table.
+    If the distribution is cut to [−1, 1] (``is_truncated``), a contains minus the log of its mass there.
     """
     curves = []
     for m, v in zip(normal.mean, normal.variance, strict=True):

@@ -1,8 +1,7 @@
 """The facade that an application embeds: enrol, report, drain, acknowledge, install, predict.
 
 Randomness, time and storage are arguments; :meth:`Device.open` has defaults for them. Each method calls a module that
-does the work. To keep the start of a small device short, paths are handled by ``os.path``, and modules that not every
-device needs are imported where they are used.
+does the work; modules that not every device needs are imported where they are used, for a short start.
 """
 
 from __future__ import annotations
@@ -39,15 +38,14 @@ if TYPE_CHECKING:
 
 
 class FollowedDocument(NamedTuple):
-    """A document other than campaigns and models that the device fetches at every ``sync``, to accept newer versions.
+    """A document other than campaigns and models that ``sync`` fetches, to accept newer versions.
 
     Attributes:
         role: ``nodes``, a list of nodes, or ``keys``, a key book.
-        name: name of the list of nodes, or of the campaign to which the key book belongs. The source has the document
-            under this name.
+        name: name of the list of nodes, or of the campaign to which the key book belongs, at the source.
         version: the version that was accepted last; None if none was accepted yet.
         accept: function that verifies and stores a file of the document, and returns its version.
-        most_bytes: largest size of a file that can be accepted. A source can not make the device hold more.
+        most_bytes: largest size of a file that can be accepted.
     """
 
     role: str
@@ -124,16 +122,15 @@ class Device:
         Args:
             state_dir: the folder of this device. None makes a state in memory, which is for simulations: after a
                 restart nobody knows what was spent.
-            trust: a root file (``.hst``, the signed list of keys) that the owner trusts. It is ignored if it is older
-                than the stored root. If it is newer, the keys of the stored root must have signed it. A state in memory
-                needs a root file.
+            trust: a root file (``.hst``, the signed list of keys) that the owner trusts; a state in memory needs one.
+                It is ignored if it is older than the stored root, whose keys must have signed a newer one.
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder, again whenever
                 the file changes; without the file, the defaults of :class:`Policy` hold. If the file of an existing
-                state can not be read, or is gone, the device opens all the same. Then ``policy``, ``explain``,
-                ``enrol`` and answers for new periods are refused, and all else works.
-            enrolment: the bytes of a provisioning file of a closed fleet (one with a list of its devices). The file's
-                secret makes this device's report ids. It is given to :meth:`provision`, or for a state in memory. Here
-                the file of the present secret changes nothing, and other files are refused.
+                state can not be read, or is gone, ``policy``, ``explain``, ``enrol`` and answers for new periods are
+                refused, and all else works.
+            enrolment: for a state in memory, the bytes of a provisioning file of a closed fleet (one with a list of its
+                devices), whose secret makes this device's report ids. In a folder only the present secret's file
+                passes.
             clock: returns seconds since 1970; may be wrong. The default is the system's clock. An application that
                 gives a clock without ``uptime`` states that this clock is right.
             uptime: returns a name of the present boot and the seconds since the boot. These bound how many periods a
@@ -172,13 +169,11 @@ class Device:
         A folder that has a device is refused. So a program that should call :meth:`open` fails at its second start, and
         not only after its folder was lost.
 
-        A digest of the machine's id is stored, so that a copy of the state on another machine is noticed. If this
-        machine has no id (``Status.machine`` is ``none``), the copy is noticed only on a machine that has one. So a
-        device that is provisioned in a disk image for many machines answers on none of those that have an id.
+        A digest of the machine's id is stored, so that a copy of the state is noticed on another machine that has an
+        id, and answers nothing there. So do not provision in a disk image for many machines.
 
         Args:
-            state_dir: a folder for this device alone; it is created with mode 0700. None makes a state in memory, for
-                simulations.
+            state_dir: a folder for this device alone, created with mode 0700; None makes a state in memory.
             trust: the root file (``.hst``) that the owner trusts.
             policy, clock, uptime, entropy: the same as in :meth:`open`. A new state is not made under a ``policy.toml``
                 that can not be read.
@@ -191,9 +186,7 @@ class Device:
         Raises:
             InputError: ``already_provisioned``: there is a device here; ``machine_unknown``: the file ``machine_id`` is
                 empty or can not be read; ``policy_invalid``; ``argument_invalid``.
-            DocumentError: the root or the provisioning file is not acceptable.
-            StorageError: ``state_lost``: a device was installed here, and its state is missing or damaged;
-                ``state_newer``, ``state_older``, ``state_damaged``, ``state_busy``, ``entropy_unavailable``.
+            DocumentError, StorageError: those of :meth:`open`, except ``not_provisioned``.
         """
         file = None if machine_id is None else path_of(machine_id, "machine_id")
         whose = Machine(machine, file)
@@ -244,32 +237,26 @@ class Device:
         once in all) only if the series begins after the reset. Stop every program that uses the state before the reset.
 
         Args:
-            state_dir: the state folder. It may not be None.
-            trust: the root file that the device trusts from now on.
+            state_dir, trust, policy, clock, entropy: the same as in :meth:`open`; ``state_dir`` may not be None.
             enrolment: in a closed fleet, the bytes of a new provisioning file.
             leave_fleet: begin under a random secret, although the device was in a closed fleet.
-            policy: the owner's limits. By default they are read from ``policy.toml`` in the folder.
-            clock: returns seconds since 1970; may be wrong. The default is the system's clock.
-            entropy: n → n fresh random bytes.
             machine, machine_id: the same as in :meth:`provision`. If neither is given, the file that the old state
-                names is used. If that can not be read, the system's ids are used.
+                names is used, or, if that can not be read, the system's ids.
 
         Returns:
             The ε that counts as spent, in millionths.
 
         Raises:
-            InputError: ``argument_invalid``; ``policy_invalid``, ``policy_missing``: the policy file can not be read,
-                or is gone; ``enrolment_missing``: the device was in a closed fleet, and neither a file nor
-                ``leave_fleet`` is given; ``enrolment_used``: the file was used on this device; ``machine_unknown``:
-                the file of the machine's id can not be read. The old state is then untouched.
+            InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone;
+                ``enrolment_missing``: the device was in a closed fleet, and neither a file nor ``leave_fleet`` is
+                given; ``enrolment_used``: the file was used on this device; ``machine_unknown``: the file of the
+                machine's id can not be read; ``argument_invalid``. The old state is then untouched.
             DocumentError: the root or the provisioning file is not acceptable. The old state is then untouched.
-            StorageError: ``state_busy``: another program holds the state, which is then untouched; ``state_damaged``:
-                the install marker was damaged, so it is not known which lifetime ε was the largest that was allowed
-                here, nor which provisioning files were used; the old state is then untouched; ``entropy_unavailable``.
-                After ``disk_full`` and ``io_failed`` the folder may have the old state without its outbox, the new
-                state, or, if the old state was damaged, no state; reset again.
+            StorageError: ``state_busy``: another program holds the state; ``state_damaged``: the install marker was
+                damaged, so it is not known which lifetime ε was allowed here, nor which provisioning files were used;
+                the old state is then untouched; ``entropy_unavailable``. After ``disk_full`` and ``io_failed`` the
+                folder may have the old state without its outbox, the new state, or no state; reset again.
         """
-        from edge_sdk.arguments import system_clock
         from edge_sdk.opening import reset_state
 
         whose = Machine(machine, None if machine_id is None else path_of(machine_id, "machine_id"))
@@ -297,19 +284,17 @@ class Device:
     def explain(self, raw: bytes, *, model: bytes | Iterable[bytes] | None = None) -> str:
         """Say in words what a signed campaign asks and costs, or how a model was made. The state is not changed.
 
-        The words on a model are from the publisher's card: what the model was learned from, its cost in ε, its expected
+        The words on a model are from the publisher's card: what it was learned from, its cost in ε, its expected
         accuracy, and who could have falsified it.
 
         Args:
             raw: the ``.hsc`` file of a campaign, or the ``.hsm`` file of a model, before it is accepted.
-            model: the ``.hsm`` file of the model that the campaign evaluates, if that model is not installed; or the
-                files of several models.
+            model: the ``.hsm`` files of the models that the campaign evaluates, if they are not installed; or one file.
 
         Raises:
             DocumentError: the campaign or the model is not acceptable. What the policy refuses is explained instead.
             InputError: ``model_unknown``: an evaluated model is neither given nor installed, or a model is given that
-                the campaign does not evaluate; ``policy_invalid``, ``policy_missing``: the policy can not be read, or
-                is gone; ``argument_invalid``.
+                the campaign does not evaluate; ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
         """
         models = [model] if isinstance(model, bytes) else [] if model is None else list(model)
         return self._acceptance.explain(raw, models)
@@ -325,9 +310,8 @@ class Device:
         Raises:
             DocumentError: ``other_name``: not the expected name; ``bad_signature``: not signed by trusted keys;
                 ``rollback``: older than the accepted version; ``equivocation``: another document of the accepted
-                version; ``not_yet_valid``, ``expired``, ``invalid_campaign``, ``epsilon_understated`` and the reasons
-                of a file that can not be read. After ``equivocation`` the campaign is kept as evidence
-                (:meth:`evidence`).
+                version, which is kept as evidence (:meth:`evidence`); ``not_yet_valid``, ``expired``,
+                ``invalid_campaign``, ``epsilon_understated`` and the reasons of a file that can not be read.
             PolicyError: ``policy_refused``; ``disabled``: the owner has opted out.
             InputError: ``model_unknown``: a model that it evaluates is not installed; ``campaign_for_nodes``,
                 ``campaign_for_devices``: the first campaign of this state was of the other kind; ``policy_invalid``,
@@ -344,11 +328,7 @@ class Device:
             name: the expected name; a model of another name is refused. None accepts every name.
 
         Raises:
-            DocumentError: ``other_name``: not the expected name; ``bad_signature``: not signed by trusted keys;
-                ``rollback``: older than the accepted version; ``equivocation``: another document of the accepted
-                version; ``not_yet_valid``, ``expired``, ``invalid_model`` and the reasons of a file that can not be
-                read. After ``equivocation`` the model is kept as evidence (:meth:`evidence`).
-            InputError: ``argument_invalid``.
+            DocumentError, InputError: those of :meth:`enrol`, with ``invalid_model`` for ``invalid_campaign``.
         """
         from edge_sdk.classifier import Classifier
 
@@ -365,8 +345,7 @@ class Device:
         Raises:
             DocumentError: ``bad_signature``: no given root continues the stored one; ``not_yet_valid``, ``expired``:
                 the newest root that continues it is out of date; ``equivocation``, after which the roots are kept as
-                evidence; ``rollback``; and the reasons of a file that can not be read. The trusted root stays as it
-                was.
+                evidence; ``rollback``; and the reasons of a file that can not be read. No root is then accepted.
             InputError: ``argument_invalid``.
         """
         return self._acceptance.rotate(roots)
@@ -376,23 +355,19 @@ class Device:
         """Accept newer trust roots, given in the order of their versions, up to the newest that is in date.
 
         If a root is refused, the roots before it stay accepted, and the refusal is returned. (:meth:`rotate` raises
-        it.)
+        it.) A root that is not bytes raises InputError ``argument_invalid``.
 
         Returns:
             The version of the root that is now trusted, and the error because of which later roots were not accepted;
             None instead of the error if all were.
-
-        Raises:
-            InputError: ``argument_invalid``: a root is not given as bytes; no root is followed.
         """
         return self._acceptance.follow(roots)
 
     def evidence(self) -> list[tuple[str, bytes, bytes]]:
         """Return the stored pairs of different signed documents of one name and version, eight pairs at most.
 
-        Returns:
-            For each pair: the role (``root``, ``campaign`` or ``model``), the file that came first, which is the
-            accepted one unless both are roots that came together, and the file that was refused.
+        Each pair has the role (``root``, ``campaign``, ``model`` or ``nodes``), the file that came first, which is the
+        accepted one unless both are roots that came together, and the file that was refused.
         """
         return self._documents.evidence()
 
@@ -404,14 +379,9 @@ class Device:
         return [parse_campaign(payload) for _, _, payload in self._documents.all("campaign")]
 
     def campaign(self, called: bytes | str) -> Campaign:
-        """Return an accepted campaign.
+        """Return an accepted campaign: by its id as bytes; or by its name, or the first hexadecimal digits of its id.
 
-        Args:
-            called: its id as bytes; or as text its name, or else the first hexadecimal digits of its id.
-
-        Raises:
-            InputError: ``campaign_unknown``: no accepted campaign, or more than one, has this id, name or beginning of
-                its id.
+        Raise InputError ``campaign_unknown`` if no accepted campaign, or more than one, is called so.
         """
         accepted = self.campaigns()
         if isinstance(called, bytes):
@@ -427,9 +397,8 @@ class Device:
     def model(self, name: str | None = None) -> Classifier:
         """Return the installed model called ``name``. If ``name`` is None, return the only installed model.
 
-        Raises:
-            InputError: ``model_unknown``: there is no such model; ``model_ambiguous``: ``name`` is None, and several
-                models are installed.
+        Raise InputError ``model_unknown`` if there is none, ``model_ambiguous`` if several are installed and none is
+        named.
         """
         from edge_sdk.classifier import Classifier
         from protocol.documents.model import parse_model
@@ -485,12 +454,9 @@ class Device:
     def check(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
         """Return which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
 
-        It is the result of ``Campaign.check``, except that for a campaign that evaluates a model the model's features
-        are checked. The arguments are those of :meth:`report`.
-
-        Raises:
-            InputError: ``campaign_unknown``, ``model_unknown``, ``record_invalid``, ``argument_invalid``.
-            DocumentError: ``invalid_campaign``: the evaluated model has other classes.
+        It is the result of ``Campaign.check``, but for a campaign that evaluates a model the model's features are
+        checked. The arguments are those of :meth:`report`. Raises InputError ``campaign_unknown``, ``model_unknown``,
+        ``record_invalid``, ``argument_invalid``; DocumentError ``invalid_campaign``: the model has other classes.
         """
         if isinstance(campaign_id, str):
             campaign_id = self.campaign(campaign_id).id
@@ -541,14 +507,9 @@ class Device:
     def ack(self, path: str | os.PathLike[str]) -> int:
         """Forget the reports of a file that :meth:`drain` sealed, because the file has arrived.
 
-        Args:
-            path: where the file was sealed, even if it is no longer there; or where the file is now.
-
-        Returns:
-            The number of reports released; 0 if they were acknowledged or dropped before.
-
-        Raises:
-            InputError: ``batch_unknown``: this device has not sealed that file, or too long ago; ``argument_invalid``.
+        ``path`` is where the file was sealed, even if it is no longer there; or where it is now. Return the number of
+        reports released; 0 if they were acknowledged or dropped before. Raise InputError ``batch_unknown`` if this
+        device has not sealed that file, or too long ago; ``argument_invalid``.
         """
         from edge_sdk.answering.sealing import ack
 
@@ -600,9 +561,8 @@ class Device:
     def history(self, campaign: bytes | str | None = None) -> list[Answered]:
         """List what was answered, when and at which ε, oldest first. Answers themselves are not shown.
 
-        Args:
-            campaign: list only answers of this campaign: its id as bytes; or as text its name, for all versions, or the
-                first hexadecimal digits of its id. None lists all answers, and the cost that a reset counted as spent.
+        If ``campaign`` is given, list only its answers: by its id as bytes; or by its name, for all versions, or the
+        first hexadecimal digits of its id. None lists all answers, and the cost that a reset counted as spent.
         """
         lines = self._reporting.ledger.history()
         if campaign is None:

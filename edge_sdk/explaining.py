@@ -1,10 +1,8 @@
 """Explain a campaign or a model in words, for the owner who decides whether the device takes part.
 
 In: a verified campaign, the owner's policy, what was spent; or a verified model. Out: facts, a list of texts; a list
-inside it has details of the text before it. :func:`as_text` makes one text of them.
-
-The card of a model is a map that its publisher writes, and that this device can not check. So an entry that is missing,
-or of an unknown type or form, is shown as "not stated", and long texts are cut.
+inside it has details of the text before it. The publisher writes a model's card, and this device can not check it. So
+an entry that is missing, or of an unknown form, is shown as "not stated", and long texts are cut.
 """
 
 from __future__ import annotations
@@ -64,9 +62,6 @@ def duration(seconds: int) -> str:
     return name if count == 1 else f"{count} {name}s"
 
 
-# Campaigns ------------------------------------------------------------------------------------------
-
-
 class Account(NamedTuple):
     """The facts about the device that the explanation of a campaign needs.
 
@@ -75,11 +70,9 @@ class Account(NamedTuple):
         spent: the ε that the device has spent in the last day, in the last window and in all.
         disabled: the owner has opted out.
         paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
-        refused: why the device answers no further period of the campaign's series (campaigns in which a device answers
-            once in all); None if it may answer, or if the campaign has no series.
+        refused: why the device answers no further period of the campaign's series; None if it may, or has no series.
         secret: the device's secret; None after an opt-out.
-        booked: of a node, the adjacency (which data sets ε compares) whose ε its ledger counts; None before its first
-            summary (noisy sums of its records).
+        booked: of a node, the adjacency (which data sets ε compares) whose ε is counted; None before a first summary.
         delta_spent: of a node, the δ that it has spent in all, in 10⁻¹².
     """
 
@@ -94,12 +87,10 @@ class Account(NamedTuple):
 
 
 def explain(campaign: Campaign, account: Account, now: int, evaluated: Sequence[Evaluated] = ()) -> Facts:
-    """Return what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
-
-    A campaign that has ended has no costs.
+    """Return what a campaign asks, what it costs, and whether the owner's policy allows it.
 
     Args:
-        campaign: a verified campaign, from ``parse_campaign``.
+        campaign: a verified campaign. If it has ended, it has no costs.
         account: what the device has allowed and spent.
         now: seconds since 1970.
         evaluated: the models that the campaign evaluates; empty if it evaluates none, or has ended.
@@ -143,7 +134,6 @@ def _warnings(campaign: Campaign) -> Facts:
 
 
 def _series(campaign: Campaign, account: Account) -> Facts:
-    """Return how often the device answers in the campaign's series, and whether it takes part in this campaign."""
     series, refused = campaign.series, account.refused
     if series is None:
         return []
@@ -170,10 +160,7 @@ def _counted(campaign: Campaign, policy: Policy) -> int:
 
 
 def _cost(campaign: Campaign, account: Account, first_period: int) -> Facts:
-    """Return the ε per answer, per period and over the campaign's life, and by how much a reader's odds may change.
-
-    ``first_period`` is the index of the first period that may still be answered.
-    """
+    """Return the ε per answer, per period from ``first_period`` on, and by how much a reader's odds may change."""
     policy, total = account.policy, _counted(campaign, account.policy)
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - first_period)
     odds = _odds(campaign.privacy_loss() if campaign.nodes is None else total / MICRO)
@@ -209,11 +196,7 @@ def _cost(campaign: Campaign, account: Account, first_period: int) -> Facts:
 
 
 def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
-    """Return a line for each of the owner's limits on ε per time that does not allow an answer in every period.
-
-    If every period can be answered, but a limit leaves little room, return a warning. If a limit allows no answer, or
-    if the campaign belongs to a series, return no line.
-    """
+    """Return what the owner's limits on ε per time do to periods: those not answered, or a warning of little room."""
     micro, length = _counted(campaign, policy), campaign.time_precision
     if campaign.series is not None or any(limit.micro < micro for limit in policy.limits):
         return []
@@ -239,7 +222,6 @@ def _odds(loss: float) -> str:
 
 
 def _verdict(campaign: Campaign, account: Account, evaluated: Sequence[Evaluated]) -> Facts:
-    """Return whether the owner's policy allows the campaign, with every rule that refuses it."""
     policy, spent = account.policy, account.spent
     refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
     micro = _counted(campaign, policy)
@@ -263,8 +245,6 @@ def _verdict(campaign: Campaign, account: Account, evaluated: Sequence[Evaluated
     lasting = f"{days} day{'' if days == 1 else 's'}"
     return [f"The owner's policy allows it, for at most {left} more answers in this device's life, or {lasting}."]
 
-
-# Questions ----------------------------------------------------------------------------------------
 
 _WORD = 1 << 32
 _ALWAYS_LISTED = _WORD // 100
@@ -297,9 +277,8 @@ class SubjectChance(NamedTuple):
 class Names:
     """Names of features, classes and labels in one explanation, shortened where they repeat.
 
-    A long name is written in full at its first mention, and later by its number. Lists of names that many subjects
-    share are written once, at the end. So the length of an explanation is bounded by the length of the names plus a
-    constant per question.
+    A long name is written in full at its first mention, and later by its number. So an explanation is at most as long
+    as all names, plus a constant per question.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -364,10 +343,7 @@ class Names:
         return f"{square if kind == MOMENT else ''}{name} together with its {label}"
 
     def _groups(self, number: int, grouped: Grouped) -> str:
-        """Return a feature's groups of values in words; "" if they were named before.
-
-        The largest group, if it is long, is called "all other values".
-        """
+        """Return a feature's groups of values in words; "" if they were named before."""
         if ("groups", number) in self._mentioned:
             return ""
         self._mentioned.add(("groups", number))
@@ -407,7 +383,6 @@ def questions_in_words(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Fa
 
 
 def _asked_of_models(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Facts:
-    """Return what a campaign asks that evaluates several models. Each feature that one of them reads is named once."""
     label, period = quoted(campaign.schema.label.name), period_in_words(campaign.time_precision)
     below: Facts = []
     for part in _strata(campaign)[0]:
@@ -424,7 +399,6 @@ def _asked_of_models(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Fact
 
 
 def _asked_of_model(campaign: Campaign, evaluated: Evaluated) -> Facts:
-    """Return what a campaign asks that evaluates one model. Every feature that the model reads is named."""
     label, header = quoted(campaign.schema.label.name), evaluated.header
     read = ", ".join(quoted(feature.name) for feature in evaluated.schema.features)
     noises = dict.fromkeys(question.mechanism.describe() for question in campaign.questions)
@@ -438,11 +412,7 @@ def _asked_of_model(campaign: Campaign, evaluated: Evaluated) -> Facts:
 
 
 def _strata(campaign: Campaign) -> list[list[SubjectChance]]:
-    """Return, for each answer of a period, what it may be about, the most likely first.
-
-    The chances of all questions about one subject are added. So a publisher can not make a subject look rare by
-    splitting it into many questions.
-    """
+    """Return what each answer of a period may be about, with the summed chances of all questions about one subject."""
     found: list[dict[Subject, tuple[int, dict[str, None]]]] = [{} for _ in range(campaign.answers)]
     for number, question in enumerate(campaign.questions):
         low, high = campaign.assignment.interval(number, question.stratum)
@@ -456,7 +426,6 @@ def _strata(campaign: Campaign) -> list[list[SubjectChance]]:
 
 
 def _listed(stratum: list[SubjectChance], names: Names) -> list[str]:
-    """Return a line for each of the first 12 subjects of questions and of those above 1 %, and one for all others."""
     likely = [part.width > _ALWAYS_LISTED or place < _MAX_RARE_LISTED for place, part in enumerate(stratum)]
     lines = [part.line(names.subject(part.subject)) for part, alone in zip(stratum, likely, strict=True) if alone]
     rest = [part for part, alone in zip(stratum, likely, strict=True) if not alone]
@@ -480,8 +449,6 @@ def _percent(width: int) -> str:
     tenths = _permille(width)
     return f"{tenths / 10:g}%" if tenths else "under 0.1%"
 
-
-# Nodes --------------------------------------------------------------------------------------------
 
 _MOST_LISTED = 40
 """Most sums that an explanation lists one by one."""
@@ -579,7 +546,6 @@ def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None = None)
 
 
 def _masked_cost(campaign: Campaign, terms: MaskedTerms, counted: str) -> Facts:
-    """Return in words a masked message's cost, and on whom protection rests. ``counted``: the ledger's adjacency."""
     from protocol.masked.costs import cost
 
     is_record = terms.unit == RECORD
@@ -604,8 +570,6 @@ def _masked_cost(campaign: Campaign, terms: MaskedTerms, counted: str) -> Facts:
         ],
     ]
 
-
-# Models -------------------------------------------------------------------------------------------
 
 _MOST_TEXT = 400
 _MOST_NAMES = 12
@@ -678,10 +642,7 @@ def model_in_words(model: Model, digest: bytes) -> Facts:
 
 
 def _of_trust(text: str) -> tuple[str, str, str]:
-    """Return three texts: what was counted, on what the privacy rests, and who could have falsified the numbers.
-
-    ``text`` is a kind of trust, or several kinds with semicolons between them; the texts then name each in turn.
-    """
+    """Return what was counted, on what privacy rests, and who could falsify it, for one or several kinds of trust."""
     if not text:
         return "reports or records", _NOT_STATED, _NOT_STATED
     kinds = [
@@ -693,7 +654,6 @@ def _of_trust(text: str) -> tuple[str, str, str]:
 
 
 def _card_cost(card: Mapping[str, object]) -> str:
-    """Return the ε and δ that one person has spent, as far as the card states them."""
     total, answer = _text(card, "epsilon_total"), _text(card, "epsilon_per_answer")
     delta = _text(card, "delta_total") or _text(card, "delta")
     when = " in all" if _text(card, "trust") == "central" or "series" in card else " in a period"
@@ -703,7 +663,6 @@ def _card_cost(card: Mapping[str, object]) -> str:
 
 
 def _accuracy(card: Mapping[str, object]) -> str:
-    """Return the expected accuracy that the card states, its range, and what it assumes."""
     least, most = _share(card, "expected_accuracy_low"), _share(card, "expected_accuracy_high")
     found = _share(card, "expected_accuracy")
     if found.endswith("%"):
@@ -735,6 +694,5 @@ def _name(text: str) -> str:
 
 
 def _names(names: list[str] | tuple[str, ...]) -> str:
-    """Return the first 12 names as text, and the number of the others."""
     more = len(names) - _MOST_NAMES
     return ", ".join(map(_name, names[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")

@@ -1,12 +1,8 @@
-"""The logger ``edge_sdk``: log lines for the application that embeds a device.
+"""The logger ``edge_sdk``: log lines for the application that embeds a device. No line depends on a record.
 
-Logs are sent to other machines, so no line depends on a record. A line tells which campaign was answered, what was
-refused and why, what was sealed and what was fetched. It tells no value, and not whether a value was missing. One
-exception: if a campaign has ``unlisted = "refuse"``, which owners allow for development only, a line tells that a value
-was refused.
-
-This module does not import ``logging``, which keeps the start of a small device short. Nothing is written unless the
-application has imported ``logging`` and added a handler.
+(One exception: in a campaign with ``unlisted = "refuse"``, for development only, a line tells that a value was
+refused.) This module does not import ``logging``, which keeps the start of a small device short. Nothing is written
+unless the application has imported ``logging`` and added a handler.
 """
 
 from __future__ import annotations

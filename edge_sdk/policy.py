@@ -1,32 +1,8 @@
 """The owner's policy: what campaigns may ask and spend on this device. No signature overrides it.
 
-The policy is a local file, ``policy.toml`` in the state folder. Every line is optional:
-
-    epsilon_per_period = "2.0"     # largest ε that a campaign may spend in one of its periods; default 4
-    epsilon_per_day = "4.0"        # largest ε in any 24 hours, over all campaigns; default 4, or epsilon_per_period
-    epsilon_per_window = "20"      # largest ε in any window_days, over all campaigns
-    window_days = 30
-    epsilon_lifetime = "50"        # largest ε that this device ever spends, whatever its clock says
-    shortest_period = "1h"         # campaigns with shorter periods are refused; s, m, h, d
-    smallest_batch = 100           # campaigns that would show estimates of fewer reports are refused
-    features = ["odor", "width", "edible"]   # all that a campaign may ask about, including its label
-    campaigns = ["mushrooms", "forest-*"]   # the only names that a campaign may have
-    report_bytes = 100000          # campaigns whose answers of one period are longer are refused
-    spool_reports = 100000         # most reports that wait to be sent; beyond it the oldest are dropped
-    spool_bytes = 8000000
-    spool_days = 365
-    allow_refuse = true            # development only: accept campaigns with ``unlisted = "refuse"``
-    node_adjacency = "change"      # of a node: the ε of which the limits speak; also "add-remove", "change-features"
-    allow_masked = true            # accept masked campaigns: their protection rests on the dealer and on other nodes
-    delta_per_period = "2e-5"      # largest δ that a masked campaign may spend in one of its periods
-    delta_lifetime = "5e-4"        # largest δ that this node ever spends
-
-What the file says holds for all campaigns that are accepted and answers that are given from then on. Reports that wait
-already are sent; an owner who opts out takes them back.
-
-Without the file the defaults of :class:`Policy` hold. If the install marker or the program's memory says that there was
-a file, its absence is refused as ``policy_missing`` instead. An empty file is refused, since a power cut leaves such
-files. So write a new file and ``mv`` it to this name.
+The policy is a local file, ``policy.toml`` in the state folder (docs/reference/policy.md). Without the file the
+defaults of :class:`Policy` hold; if it is known that there was one, its absence is refused (``policy_missing``). An
+empty file is refused, since a power cut leaves such files.
 """
 
 from __future__ import annotations
@@ -142,8 +118,6 @@ ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
 """Key of ``policy.toml`` → the field of :class:`edge_sdk.policy.Policy`, or of its limits on stored reports, and the
 function that reads the value."""
 
-
-DAY_SECONDS = 86_400
 _FRAME_BYTES = 400
 """Upper bound of the bytes of a node's summary without its numbers."""
 LONGEST_WINDOW = MOST * DAY_SECONDS
@@ -159,12 +133,11 @@ class Spent(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """The owner's limits on what campaigns may ask and spend. All ε are in millionths.
+    """The owner's limits on what campaigns may ask and spend. All ε are in millionths, all δ in 10⁻¹².
 
     Attributes:
         period_micro: largest ε that a campaign may spend per period, summed over the answers of the period.
-        lifetime_micro: largest ε in all, over all campaigns and for the life of the device; it does
-            not depend on the clock.
+        lifetime_micro: largest ε in all, over all campaigns, for the life of the device, whatever the clock says.
         allow_refuse: whether a campaign may refuse unlisted values. In such a campaign the record decides whether
             there is a report, and ε does not cover that.
         day_micro: largest ε in any 24 hours, over all campaigns; None for no such limit. The default is 4, or
@@ -176,15 +149,12 @@ class Policy(NamedTuple):
         report_bytes: campaigns with more bytes of answers per period are refused, since answers cost time and space.
         features: the only names that a campaign's schema may have for its features and its label; None for any.
         campaigns: the only names that a campaign may have, where ``*`` stands for any characters; None for any.
-        node_adjacency: which ε of a node's summary is compared with the limits and counted as spent: for ``change``, a
-            replaced record; for ``add-remove``, one record more or less; for ``change-features``, other features of a
-            record with the same label. Devices do not use it.
-        allow_masked: whether masked campaigns are accepted. In these a node's own noise does not protect its records:
-            the protection also rests on the dealer of the keys, who could decrypt every message, and on the noise of
-            other nodes.
-        period_delta_pico: largest δ that a masked campaign may spend per period, in 10⁻¹², for the adjacency
-            ``node_adjacency``.
-        lifetime_delta_pico: largest δ in all, over all campaigns and for the life of the node, in 10⁻¹².
+        node_adjacency: of a node: the change of records whose ε is counted. ``change``: a replaced record;
+            ``add-remove``: one more or less; ``change-features``: other features of a record with the same label.
+        allow_masked: whether masked campaigns are accepted, in which protection also rests on the dealer of the keys,
+            who could decrypt every message, and on the noise of other nodes.
+        period_delta_pico: largest δ that a masked campaign may spend per period.
+        lifetime_delta_pico: largest δ in all, over all campaigns and for the life of the node.
         spool: the most reports that may wait to be acknowledged; those of the newest period always may.
     """
 
@@ -209,8 +179,7 @@ class Policy(NamedTuple):
     def of(cls, **entries: Any) -> Policy:
         """Make a policy of ``entries``: keys and values of ``policy.toml``. Keys that are left out keep their defaults.
 
-        Raises:
-            InputError: ``policy_invalid``: an unknown key, or a wrong value; the text names the key and its range.
+        Raise InputError ``policy_invalid`` for an unknown key or a wrong value; the text names the key and its range.
         """
         unknown = set(entries) - set(ENTRIES)
         if unknown:
@@ -276,10 +245,10 @@ class Policy(NamedTuple):
         return cost(campaign, self.node_adjacency)[1]
 
     def check_adjacency(self, campaign: Campaign, booked: str | None, spent_micro: int) -> None:
-        """Raise PolicyError if a summary's ε would be added to ε of another adjacency: their sum bounds nothing.
+        """Raise PolicyError ``adjacency_fixed`` if a summary's ε would be added to ε of another adjacency.
 
-        ``booked`` is the adjacency whose ε the ledger counts; None if no summary was made yet, and for a device.
-        ``spent_micro`` is what was spent so far. The error's reason is ``adjacency_fixed``.
+        Their sum would bound nothing. ``booked`` is the adjacency whose ε the ledger counts; None if no summary was
+        made yet, and for a device. ``spent_micro`` is what was spent so far.
         """
         if campaign.nodes is not None and booked not in (None, self.node_adjacency):
             raise PolicyError(
@@ -345,7 +314,6 @@ class Policy(NamedTuple):
                 yield f"ε = {cost} per period; the owner allows {format_micro(most)} ({name})"
 
     def _extent_refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Yield refusals by the owner's rules on length of periods, size of reports, batch size and refused values."""
         if campaign.time_precision < self.shortest_period:
             yield (
                 f"a period lasts {campaign.time_precision} s; "
@@ -366,7 +334,6 @@ class Policy(NamedTuple):
             )
 
     def _feature_refusals(self, campaign: Campaign, evaluated: Sequence[Evaluated]) -> Iterator[str]:
-        """Yield refusals of features that the campaign or the models read and that the owner's list does not have."""
         allowed = self.features
         if allowed is None:
             return
@@ -380,21 +347,19 @@ class Policy(NamedTuple):
             yield f"{which} reads {quoted(name)}, about which the owner does not answer (features)"
 
     def check_campaign(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> None:
-        """Raise an error if a campaign asks more than the owner allows. ``evaluated``: the models that it evaluates.
+        """Raise PolicyError ``policy_refused`` or ``adjacency_uncovered`` if the owner does not allow a campaign.
 
-        Raises:
-            PolicyError: ``policy_refused``, with the first rule that the campaign breaks; ``adjacency_uncovered``.
+        ``evaluated``: the models that the campaign evaluates.
         """
         self.cost_micro(campaign)
         for refusal in self.refusals(campaign, evaluated):
             raise PolicyError("policy_refused", refusal)
 
     def check_budget(self, spent: Spent, micro: int) -> None:
-        """Raise an error if an answer that costs ``micro`` millionths of ε would exceed one of the owner's limits.
+        """Raise PolicyError if an answer that costs ``micro`` millionths of ε would exceed one of the owner's limits.
 
-        Raises:
-            PolicyError: ``budget_exhausted``: the answer would exceed the limit for the device's life;
-                ``budget_paused``: it would exceed the limit of a day or of the window, so it may be allowed later.
+        ``budget_exhausted``: the limit for the device's life; ``budget_paused``: that of a day or of the window, so the
+        answer may be allowed later.
         """
         if spent.lifetime_micro + micro > self.lifetime_micro:
             raise PolicyError(
@@ -438,7 +403,6 @@ def _answer_bytes(campaign: Campaign) -> int:
 
 
 def _names_read(schema: Schema) -> list[str]:
-    """Return every key of a record that a schema reads, including the inputs of its projection and the label."""
     return [*(feature.name for feature in schema.features), schema.label.name]
 
 
@@ -475,8 +439,7 @@ _EMPTY = (
 def load_policy(path: str) -> Policy:
     """Return the policy in the owner's file at ``path``; the defaults if there is neither a file nor a link.
 
-    Raise InputError ``policy_invalid`` if the file can not be read, is empty, is not TOML, or has an unknown key or a
-    wrong value.
+    Raise InputError ``policy_invalid`` if the file can not be read, is empty, or has an unknown key or a wrong value.
     """
     if not os.path.lexists(path):
         return Policy()
@@ -520,15 +483,14 @@ class PolicyGiven:
         self.origin = "defaults" if policy is None else "application"
 
     def __call__(self) -> Policy:
-        """Return the policy that holds now: always the same one."""
+        """Return the policy."""
         return self._policy
 
 
 class PolicyFile:
     """The owner's policy file in a state folder. It is read again after each change, so changes hold at once.
 
-    The install marker remembers that there was such a file; this object remembers it too. So if the file is gone, the
-    call is refused, and the defaults are not used.
+    If there was a file, as the install marker or this object remembers, and it is gone, calls are refused.
 
     Attributes:
         marks: whether a call notes the file in the install marker; false until the state is open for writing.
@@ -574,10 +536,7 @@ class PolicyFile:
 
 
 def _identity_of(path: str) -> tuple[int, ...]:
-    """Return device, inode, size and times of the file at a path, which differ if it was changed or replaced.
-
-    Return () if there is no file, (0,) if there is a file that can not be examined.
-    """
+    """Return numbers that differ if the file at a path was changed; () if there is none, (0,) if it is unreadable."""
     with suppress(OSError):
         found = os.stat(path)
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -585,11 +544,10 @@ def _identity_of(path: str) -> tuple[int, ...]:
 
 
 def series_refusal(series: Series | None, ledger: Ledger, secret: bytes | None) -> PolicyError | None:
-    """Return why a device answers no new period of a campaign in ``series``; None if it may, or if ``series`` is None.
+    """Return why a device answers no new period of a campaign in ``series``; None if it may, or without a series.
 
-    ``series_answered``: the device has answered in the series; ``series_begun``: the device was reset when the series
-    had begun, so it may have answered before; ``series_not_member``: the device is not among the share of devices that
-    the campaign asks. After an opt-out nobody can tell whether it was.
+    ``series_answered``: the device has answered in the series; ``series_begun``: the device was reset after the series
+    had begun; ``series_not_member``: the device is not in the share of devices that the campaign asks.
     """
     if series is None:
         return None

@@ -1,14 +1,8 @@
 """Synchronise a device that is online at times: send batches, acknowledge them, fetch what is new.
 
-Batches are sent before documents are fetched. Otherwise a source that keeps every document waiting could use up the
-time of every run, and reports would wait until the device drops them.
-
-The whole run can be repeated after any step. So a crash, a power cut or a lost connection loses no report. A refused
-document does not stop the run: refusals are collected and returned.
-
-A batch is sealed into ``outbox/`` below the state's folder under a random name, sent under that name, acknowledged, and
-removed, in this order. A file that is found in the outbox may have been sent already. It is sent again under the same
-name before new reports are sealed. While a file waits, no new file is sealed, since it would hold the same reports.
+Batches are sent first, so that a source that keeps documents waiting does not make the device drop reports. The run can
+be repeated after any step. A batch is sealed into ``outbox/`` under a random name, sent under that name, acknowledged,
+and removed. While a file waits, it is sent again under its name, and no new file is sealed.
 """
 
 from __future__ import annotations
@@ -39,10 +33,8 @@ class Refusal(NamedTuple):
     """A step of a run that was refused.
 
     Attributes:
-        step: for a document, its path at the source; ``outbox`` for sealing, sending and acknowledging; ``policy`` for
-            reading the owner's policy.
-        reason: the stable reason (docs/reference/reasons.md).
-        detail: one sentence on what happened.
+        step: the path of a document at the source; ``outbox`` (sealing, sending, acknowledging); or ``policy``.
+        reason, detail: the stable reason (docs/reference/reasons.md), and one sentence on what happened.
         status: exit status of a program that ends with the step's error (docs/reference/output.md).
     """
 
@@ -65,7 +57,8 @@ class Outcome(NamedTuple):
     Attributes:
         root_version: version of the root that is trusted now.
         rotated: number of new roots that were accepted in this run.
-        campaigns, models: documents that were accepted in this run.
+        campaigns, models, lists, key_books: documents that were accepted in this run; the last two are a node's lists
+            of nodes, and its key books by the names of their campaigns.
         unchanged: number of documents that were accepted before and have not changed.
         absent: paths at which the source has no document. A document that an argument of :func:`sync` names is not
             listed here, but refused as ``not_published``.
@@ -73,8 +66,6 @@ class Outcome(NamedTuple):
         released: number of reports that were acknowledged and deleted.
         disabled: the owner had opted out when the run began, so no campaign was fetched and no file was sent.
         refusals: the refused steps.
-        lists: lists of nodes that a node accepted in this run.
-        key_books: key books of masked campaigns that a node accepted in this run, by the names of the campaigns.
     """
 
     root_version: int
@@ -120,12 +111,12 @@ def sync(
 ) -> Outcome:
     """Send the device's reports to a source, and fetch what is new there. After any failure the run may be repeated.
 
-    The run fetches newer roots, campaigns and models; for a :class:`edge_sdk.Node` also the lists of nodes of its
-    campaigns and the key books of its masked campaigns, under the campaigns' names. These campaigns are fetched: every
-    enrolled campaign; every campaign that a new root ended, since it may have been signed again; every name in
-    ``campaigns``; every name without a wildcard in the owner's policy. These models are fetched: every installed model;
-    every name in ``models``; a model with the name of an enrolled campaign. Models are fetched first, since a campaign
-    that evaluates a model is refused without it. A document is accepted only under the name by which it was fetched.
+    The run fetches newer roots, campaigns and models; for a :class:`edge_sdk.Node` also the lists of nodes and the key
+    books of its campaigns. These campaigns are fetched: every enrolled campaign; every campaign that a new root ended,
+    since it may have been signed again; every name in ``campaigns``, or in the owner's policy without a wildcard. These
+    models are fetched: every installed model; every name in ``models``; a model with the name of an enrolled campaign.
+    Models come first, since a campaign is refused without the model that it evaluates. A document is accepted only
+    under the name by which it was fetched.
 
     Args:
         device: the device; other threads and processes may use it meanwhile.
@@ -157,8 +148,6 @@ def sync(
 
 
 class _Run:
-    """The steps of one run, and the results that they collect."""
-
     def __init__(
         self,
         device: Device,
@@ -224,7 +213,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _step(self, step: str) -> Iterator[None]:
-        """Add a HearsayError of the body of ``with`` to the refusals, and continue after the body."""
+        """Add a HearsayError of the body of ``with`` to the refusals."""
         try:
             yield
         except HearsayError as error:
@@ -233,8 +222,6 @@ class _Run:
     def _refuse(self, step: str, error: HearsayError) -> None:
         note(WARNING, "sync: %s: %s", step, error)
         self._refusals.append(Refusal(step, error.reason, error.detail, error.status))
-
-    # Steps that fetch documents -------------------------------------------------------------------
 
     def _rotate(self, version: int) -> None:
         """Fetch the roots after ``version`` until there are no more, and let the device accept them."""
@@ -246,10 +233,7 @@ class _Run:
         self._follow(version, roots)
 
     def _fetch_roots(self, version: int, roots: list[bytes], most: int) -> bool:
-        """Append roots after ``version`` to ``roots``, until there are ``most`` or 4 MiB, or the source has no more.
-
-        Return whether ``most`` was reached, so that the source may have more.
-        """
+        """Append roots after ``version`` to ``roots``. Return whether there are ``most``: the source may have more."""
         while len(roots) < most and sum(map(len, roots)) < _MAX_ROOT_BYTES:
             place = _root_place(version + len(roots) + 1)
             content = None
@@ -281,7 +265,6 @@ class _Run:
         self._renew_all("model", installed, [*installed, *(campaign.name for campaign in status.campaigns)], named)
 
     def _renew_followed(self) -> None:
-        """Fetch the lists of nodes and the key books of a node's campaigns."""
         for each in self._device.followed():
             place = _place(each.role, each.name)
             if place not in self._asked:
@@ -334,7 +317,6 @@ class _Run:
             self._fetched.put(place, FetchNote(version or 0, digest, found.tag))
 
     def _note_unchanged(self) -> None:
-        """Count a document that the device has accepted before."""
         if self._root_expired_at:
             from protocol.words import date  # imported here, since most runs do not need it
 
@@ -347,10 +329,7 @@ class _Run:
     def _install(self, name: str, content: bytes) -> int:
         return self._device.install(content, name=name).version
 
-    # Steps that send reports ----------------------------------------------------------------------
-
     def _send(self) -> None:
-        """Send the waiting files; then seal the new reports and send them."""
         self._outbox.remove_unfinished()
         for path in self._outbox.waiting():
             self._send_file(path)

@@ -42,16 +42,12 @@ class Acceptance:
         return stored
 
     def _judge_campaign(self, raw: bytes) -> tuple[Verdict, Campaign]:
-        """Verify a campaign's signature, dates and values, in the order of docs/formats.md.
-
-        The policy is checked later.
-        """
+        """Verify a campaign's signature, dates and values. The owner's policy is checked later."""
         check_bytes(raw, "a campaign")
         verdict = trust.verify(self._trust(), raw, "campaign", self._time.wall(), campaigns.UNDERSTOOD)
         return verdict, campaigns.parse_campaign(verdict.payload)
 
     def _judge_model(self, raw: bytes) -> Verdict:
-        """Verify the signature and the dates of a model."""
         from protocol.documents.model import UNDERSTOOD
 
         check_bytes(raw, "a model")
@@ -116,10 +112,8 @@ class Acceptance:
     def accept_nodes(self, raw: bytes, name: str) -> NodeList:
         """Verify the list of nodes ``raw`` called ``name`` and store it, so that no older list is accepted later.
 
-        Raises:
-            DocumentError: the list is refused by :func:`protocol.documents.trust.verify`; ``other_name``;
-                ``invalid_nodes``.
-            InputError: ``argument_invalid``: ``raw`` is not bytes.
+        Raises InputError ``argument_invalid``; DocumentError ``other_name``, ``invalid_nodes`` and the reasons of
+        :func:`protocol.documents.trust.verify`.
         """
         from protocol.nodes.summary import LIST_ROLE, UNDERSTOOD, parse_node_list
 
@@ -152,7 +146,6 @@ class Acceptance:
         return max(self._time.wall(), self._trust().time_floor)
 
     def _store(self, verdict: Verdict, raw: bytes) -> None:
-        """Store an accepted document together with the trust state that follows from it."""
         self._documents.write(verdict.role, verdict.header.name, verdict.digest, raw)
         self._documents.write_trust(verdict.state)
         self._time.note_document(verdict.header.issued_at)
@@ -187,10 +180,7 @@ class Acceptance:
 
     @contextmanager
     def _keeping_evidence(self, role: str, *raws: bytes) -> Iterator[None]:
-        """Store ``raws`` as evidence if the body of ``with`` raises ``equivocation``.
-
-        The error is raised all the same.
-        """
+        """Store ``raws`` as evidence if the body of ``with`` raises ``equivocation``, which is raised all the same."""
         try:
             yield
         except DocumentError as error:

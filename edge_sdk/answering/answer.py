@@ -1,11 +1,7 @@
 """Make a device's answers about one record for one period, run evaluated models, and count unreadable values.
 
-:func:`answer` is a pure function of campaign, observation, secret, period and seeds. The report's id chooses the
-question, the observation gives the question's input, and the mechanism perturbs the input into the answer.
-:class:`AboutRecord` reads the record and draws the seeds.
-
 Whether a device reports must not depend on its record. So a value without a meaning for the campaign counts as missing,
-and no error is raised. :class:`Meanings` lets the owner notice such values: it counts by feature, in memory only.
+and no error is raised; :class:`Meanings` lets the owner notice such values.
 """
 
 from __future__ import annotations
@@ -51,7 +47,6 @@ class Models:
         return evaluated_models(campaign, lambda digest: payloads.get(digest) or self._payload(digest), self._evaluated)
 
     def _payload(self, digest: bytes) -> bytes | None:
-        """Return the verified payload of the installed model with this digest; None if it is not installed."""
         return self._documents.payload("model", digest)
 
     def predictor(self, campaign: Campaign, record: Mapping[str, object]) -> Callable[[int], int]:
@@ -78,8 +73,7 @@ class Unread(NamedTuple):
     Attributes:
         campaign: its name.
         records: number of records that were answered about.
-        missing: feature (or label) → number of records in which it was missing.
-        unlisted: feature (or label) → number of records in which its value had no meaning.
+        missing, unlisted: feature (or label) → number of records in which it was missing, or its value had no meaning.
     """
 
     campaign: str

@@ -1,8 +1,7 @@
 """Answer once per campaign and period: pay for the answer, and store it, whatever makes its bytes.
 
 A :class:`Making` makes the bytes: reports about one record (:mod:`edge_sdk.answering.answer`), or the summary of a
-node's records (:mod:`edge_sdk.node`). All else is the same for devices and nodes: the campaign, the clocks, the owner's
-policy, the ledger (what was spent) and the spool (what waits to be sent). Every answer is one transaction.
+node's records (:mod:`edge_sdk.node`). All else is the same for devices and nodes. Every answer is one transaction.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ if TYPE_CHECKING:
             """Return the ε in millionths and the δ in 10⁻¹² that limits and ledger count for the answer."""
 
         def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
-            """Return the reports of the period, or one summary.
-
-            No noise may depend on ``secret``, the device's secret.
-            """
+            """Return the reports of the period, or one summary. Noise may not depend on ``secret``."""
 
         def note(self, campaign: Campaign) -> None:
             """Note what the owner may want to know. Called inside the transaction, after the answer was stored."""
@@ -72,16 +68,13 @@ class Reply(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """A campaign and the period that the clocks show, both read inside a transaction.
+    """A campaign that has not ended, and the period that the clocks show, both read inside one transaction.
 
     Attributes:
-        secret: the device's secret.
-        campaign: an accepted campaign that has not ended.
         reading, moment: what the clocks show, and the present time that follows from it.
         track: steps of the clock within the windows of the owner's limits; None if there are none.
         time: seconds since 1970 by which the period is chosen.
         leapt: whether ``time`` uses this boot's one leap of the wall clock.
-        period: index of the period since 1970.
     """
 
     secret: bytes
@@ -177,10 +170,9 @@ class Reporting:
         return self._in_turn(campaign_id, making, look)[1]
 
     def _in_turn(self, campaign_id: bytes, making: Making, work: Callable[[_Turn], Result]) -> tuple[Campaign, Result]:
-        """Run ``work`` in one transaction, for the period that the clocks show.
+        """Run ``work`` in one transaction for the present period. Return the campaign and ``work``'s result.
 
-        Return the campaign and ``work``'s result. The transaction stores what the clocks show, also if ``work`` raises
-        a :class:`PolicyError`, which is raised after it. So ``work`` must raise it before it writes anything.
+        What the clocks show is stored even if ``work`` raises a PolicyError, which it must do before it writes.
         """
         refused: PolicyError
         with self._state.transaction():
@@ -214,10 +206,7 @@ class Reporting:
         return Reply(said, newest.period, repeated=True, next_at=next_at)
 
     def _check_allowed(self, turn: _Turn, making: Making) -> tuple[Policy, tuple[int, int]]:
-        """Raise an error if the turn's period may not be answered.
-
-        Return the owner's policy and the answer's ε and δ.
-        """
+        """Return the owner's policy and the answer's ε and δ. Raise an error if the period may not be answered."""
         campaign = turn.campaign
         _check_open(campaign, turn.moment.now, turn.time, turn.period)
         outside = series_refusal(campaign.series, self.ledger, turn.secret)
@@ -235,10 +224,7 @@ class Reporting:
         return policy, (micro, delta_pico)
 
     def _answer_at(self, turn: _Turn, making: Making) -> Reply:
-        """Return the answer for the turn's period, made now or before.
-
-        A :class:`PolicyError` comes before any write.
-        """
+        """Return the answer for the turn's period, made now or before. A PolicyError comes before any write."""
         said = self._said_before(turn)
         if said is not None:
             return said
@@ -257,10 +243,7 @@ class Reporting:
         return Reply(reports, period, repeated=False, next_at=next_at)
 
     def _note_lifetime(self, policy: Policy) -> None:
-        """Note the owner's lifetime ε and δ in the install marker, before anything is answered under them.
-
-        If the state is lost, these limits bound what was spent.
-        """
+        """Note the owner's lifetime limits in the install marker: they bound what was spent if the state is lost."""
         folder = self._state.folder
         if folder is not None and policy.lifetime != self._noted:
             note_in_marker(folder, policy.lifetime)

@@ -1,7 +1,4 @@
-"""Seal unacknowledged reports into files, and forget the reports of files that have arrived.
-
-Each step is one transaction. :class:`edge_sdk.Device` documents these methods for the application.
-"""
+"""Seal unacknowledged reports into files, and forget the reports of files that have arrived."""
 
 from __future__ import annotations
 
@@ -60,7 +57,7 @@ def drain(
 
 
 def ending(documents: Documents, spool: Spool) -> str | None:
-    """Return the ending for the name of the file that :func:`drain` would seal now; None if no report waits."""
+    """Return the ending of the file that :func:`drain` would seal now; None if no report waits."""
     batch = _oldest(documents, spool)
     return None if batch is None else batch.kind
 
@@ -79,10 +76,7 @@ def ack(state: State, spool: Spool, path: str | os.PathLike[str]) -> int:
 
 
 def _digest_of(path: str) -> bytes | None:
-    """Return the SHA-256 of a regular file; None if there is no such file, or it can not be read.
-
-    Other kinds of files are not read, since a pipe may never end.
-    """
+    """Return a file's SHA-256; None if it can not be read, or is not regular: a pipe may never end."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:

@@ -54,10 +54,8 @@ def open_device(options: argparse.Namespace) -> Device:
 def provision(options: argparse.Namespace) -> dict[str, Any]:
     """Make the state of a new device in ``options.state``, or check the device that is there.
 
-    Return the folder; whether a new device was made; and the version of the trusted root.
-
-    Raises:
-        InputError: ``already_provisioned``: there is a device, and it does not know its machine by the given file.
+    Return the folder, whether a new device was made, and the version of the trusted root. A device that does not know
+    its machine by the given file is refused (``already_provisioned``).
     """
     root, enrolment, made = read_document(options.root, "root"), _enrolment(options), True
     try:
@@ -78,7 +76,6 @@ def provision(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _note_machine(status: Status) -> None:
-    """Print a note if this machine has no id, or if another machine made the state."""
     if status.copied:
         print_note("this state was made on another machine, so it answers nothing here")
     elif status.machine == "none":
@@ -132,13 +129,9 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     """Answer about one record. Return the reports, the period, and when the next begins.
 
     With ``options.check`` nothing is answered: return which features count as missing or unlisted. With
-    ``options.measure``, a program, the record is what the program prints. If it fails, the empty record is reported,
-    since whether there is a report must not depend on the record; the failure is then listed as a refusal beside the
-    report. If the period was answered before, the earlier answer stays, and the failure has status 0.
-
-    Raises:
-        InputError: ``argument_invalid``: a record and a program are given; ``measure_failed``: with ``options.check``
-            the program has failed.
+    ``options.measure``, a program, the record is what the program prints. If the program fails, the empty record is
+    reported, since whether there is a report must not depend on the record; the failure is then listed as a refusal,
+    with status 0 if the period was answered before. With ``options.check`` it is an error (``measure_failed``).
     """
     if options.measure is not None and options.record != "-":
         raise InputError("argument_invalid", "--measure takes the place of the record's file; leave that out")
@@ -193,7 +186,7 @@ def _shown_check(found: Check, repeated: int) -> dict[str, Any]:
 
 
 def _refusal(step: str, error: InputError) -> dict[str, Any]:
-    """Return a refusal, in the form of those of ``sync``: a step of a command that was not done as asked."""
+    """Return a step that was not done as asked, in the form of the refusals of ``sync``."""
     return {"step": step, "reason": error.reason, "detail": error.detail, "status": error.status}
 
 
@@ -215,19 +208,13 @@ def drain(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ack(options: argparse.Namespace) -> dict[str, Any]:
-    """Forget the reports of the sealed files ``options.sealed``, which have arrived. Return the number of reports.
-
-    A file that this device has not sealed is refused; the reports of the files before it are forgotten already.
-    """
+    """Forget the reports of the sealed files ``options.sealed``, up to the first unknown file. Return their number."""
     with open_device(options) as device:
         return {"acknowledged": sum(device.ack(path) for path in options.sealed)}
 
 
 def rotate(options: argparse.Namespace) -> dict[str, Any]:
-    """Make the device trust the newest of the root files ``options.roots``.
-
-    Return the version of the root that is now trusted, and the names of the campaigns that ended.
-    """
+    """Trust the newest of the root files ``options.roots``. Return its version, and the campaigns that ended."""
     roots = [read_document(path, "root") for path in options.roots]
     with open_device(options) as device:
         before = {campaign.header.name for campaign in device.campaigns()}
@@ -247,8 +234,8 @@ def install(options: argparse.Namespace) -> dict[str, Any]:
 def predict(options: argparse.Namespace) -> dict[str, Any]:
     """Classify one record with the model ``options.model`` or the only installed one.
 
-    Return the class, the probabilities and the model's name. With ``options.check`` nothing is classified: return which
-    features count as missing or unlisted.
+    Return the class, the probabilities and the model's name; with ``options.check`` the features that count as missing
+    or unlisted.
     """
     with open_device(options) as device:
         model = device.model(options.model)
@@ -266,10 +253,7 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def sync(options: argparse.Namespace) -> dict[str, Any]:
-    """Send the device's reports to the source ``options.source``, and fetch newer documents from it.
-
-    Return the outcome of the run; its key ``refusals`` lists the refused steps.
-    """
+    """Send reports to the source ``options.source``, and fetch newer documents. Return the outcome of the run."""
     from edge_sdk.carriers import open_transport, read_token
     from edge_sdk.sync import sync as run_sync
 
@@ -327,10 +311,7 @@ def history(options: argparse.Namespace) -> dict[str, Any]:
 def evidence(options: argparse.Namespace) -> dict[str, Any]:
     """Write the pairs of contradicting documents into the folder ``options.out``, which is made if needed.
 
-    Return the number of pairs and the folder.
-
-    Raises:
-        StorageError: ``file_exists``: the folder has such files; files that were written before stay.
+    Return the number of pairs and the folder. If the folder has such files, StorageError ``file_exists``.
     """
     extensions = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hsl"}
     with open_device(options) as device:
@@ -361,8 +342,7 @@ def enable(options: argparse.Namespace) -> dict[str, Any]:
 def reset(options: argparse.Namespace) -> dict[str, Any]:
     """Replace a lost or copied state by a new one, and count the old budget as spent. Return the ε that was counted.
 
-    Raises:
-        InputError: ``reset_unconfirmed``: the option ``--count-budget-as-spent`` is missing.
+    Without the option ``--count-budget-as-spent`` it is refused (``reset_unconfirmed``).
     """
     root = read_document(options.root, "root")
     if not options.count_budget_as_spent:
@@ -372,13 +352,8 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
             "lifetime ε as spent; periods that the old state can still name stay answered, and where it can name none "
             "the present one may be paid for once more; say --count-budget-as-spent to do it",
         )
-    spent = Device.reset(
-        options.state,
-        root,
-        enrolment=_enrolment(options),
-        leave_fleet=options.leave_fleet,
-        machine_id=options.machine_id,
-    )
+    more = {"leave_fleet": options.leave_fleet, "machine_id": options.machine_id}
+    spent = Device.reset(options.state, root, enrolment=_enrolment(options), **more)
     if options.machine_id is not None:
         _note_inside(options.machine_id.absolute(), options.state)
     return {
@@ -403,7 +378,6 @@ def _read_record(source: str) -> tuple[dict[str, Any], int]:
 
 
 def _parsed(raw: bytes) -> tuple[dict[str, Any], int]:
-    """Return the record in a JSON text, and the number of keys that it has more than once."""
     record: Any = None
     repeated: set[str] = set()
     try:

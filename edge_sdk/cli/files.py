@@ -1,8 +1,7 @@
 """Read for the command line: documents within a limit and of the expected kind, and records as JSON, tolerantly.
 
-Whether a device reports must not depend on its record. So every text with the structure of one JSON value is read, even
-if it has bytes of another encoding, control characters, NaN, numbers of any length, or nesting of any depth. Features
-treat such values as unlisted, and NaN as missing.
+Whether a device reports must not depend on its record. So every text with the structure of one JSON value is read,
+whatever its encoding, numbers and depth. Features treat odd values as unlisted, and NaN as missing.
 """
 
 from __future__ import annotations
@@ -79,10 +78,8 @@ def read_file(path: Path, limit: int) -> bytes:
 def read_document(path: Path, kind: str) -> bytes:
     """Return the file's bytes if it is of this kind: ``root``, ``campaign``, … Signature and contents are not checked.
 
-    Raises:
-        InputError: ``file_unreadable``: there is no such file, or it can not be read.
-        DocumentError: ``wrong_role``: another kind of document; ``malformed``, ``too_large``,
-            ``unsupported_version``. The text names the file, the expected kind, and the file's kind if it is known.
+    Raise InputError ``file_unreadable``, or DocumentError ``wrong_role``, ``malformed``, ``too_large`` or
+    ``unsupported_version``. The text names the file, the expected kind, and the file's kind if it is known.
     """
     from protocol.documents.provisioning import MAX_BYTES, parse_provisioning
 
@@ -103,7 +100,6 @@ def read_document(path: Path, kind: str) -> bytes:
 
 
 def _kind_of(raw: bytes) -> str | None:
-    """Return the kind of a file by its first bytes; None if it is no file of this project."""
     from protocol.batches.framing import MARK
     from protocol.documents import provisioning
 
@@ -153,16 +149,9 @@ def read_record(raw: bytes, repeated: set[str] | None = None) -> Any:
 def run_program(program: str, most: int, seconds: float = MEASURE_SECONDS) -> bytes:
     """Run a program without arguments and input, and return what it prints, at most ``most`` + 1 bytes.
 
-    The program and all that it has started end with this call.
-
-    Args:
-        program: the path of the program.
-        most: largest size in bytes that the caller accepts.
-        seconds: the longest time that it may take.
-
-    Raises:
-        InputError: ``measure_failed``: the program can not be run, ends with another status than 0, or takes too long.
-            The error's text holds nothing of what it prints.
+    The program and all that it has started end with this call, after ``seconds`` at the latest. Raise InputError
+    ``measure_failed`` if the program can not be run, ends with another status than 0, takes too long, or prints
+    more than ``most`` bytes. The error's text holds nothing of what it prints.
     """
     import selectors
     import signal
@@ -199,20 +188,14 @@ def run_program(program: str, most: int, seconds: float = MEASURE_SECONDS) -> by
 
 
 def _integer(digits: str) -> int | float:
-    """Convert digits to an integer, or to infinity with the same sign if there are too many digits.
-
-    A feature treats both alike.
-    """
+    """Return digits as an integer, or as infinity if there are too many: a feature treats both alike."""
     if len(digits) <= _ALWAYS_CONVERTED:
         return int(digits)
     return int(Decimal(digits)) if len(digits.lstrip("-")) <= MAX_INTEGER_DIGITS else float(digits)
 
 
 def _flattened(text: str) -> str:
-    """Replace every inner list or object of a JSON text by an empty list: features treat all of them alike.
-
-    The result is empty if brackets do not match.
-    """
+    """Replace each inner list or object of a JSON text by []. Return "" if brackets do not match."""
     parts, depth, start = [], 0, 0
     for found in _TOKENS.finditer(text):
         if found[0] in "[{":

@@ -16,19 +16,10 @@ from protocol.errors import HearsayError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-_TIMES = frozenset(
-    (
-        "wall",
-        "now",
-        "confirmed",
-        "time_floor",
-        "earliest",
-        "limit_time",
-        "oldest_report_at",
-        "silent_until",
-        "next_period_at",
-    )
-)
+_TIMES = frozenset((
+    "wall", "now", "confirmed", "time_floor", "earliest", "limit_time", "oldest_report_at", "silent_until",
+    "next_period_at",
+))  # fmt: skip
 """Keys of results that are seconds since 1970. They are printed as dates; JSON has the number."""
 
 _NAMES = frozenset((
@@ -36,8 +27,6 @@ _NAMES = frozenset((
     "class", "classes", "missing_models", "series", "fleet", "device",
 ))  # fmt: skip
 """Keys of results that are texts of documents. They are printed in quotes, since they may look like other output."""
-_NAMED = frozenset(("probabilities",))
-"""Keys of results that are dictionaries with texts of documents as keys."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Run one command. Arguments, result and errors are those of :func:`main`, which handles interruptions."""
+    """Run one command like :func:`main`, which handles interruptions."""
     from edge_sdk.cli.table import build_parser  # here, so that an interruption while it is loaded is none of a program
 
     _open_closed_streams()
@@ -101,11 +90,7 @@ def _refused(error: HearsayError, idle: Container[str] = ()) -> dict[str, Any]:
 
 
 def _told(result: dict[str, Any], *, as_json: bool, idle: Container[str]) -> int:
-    """Print a result, and on standard error its refusals and warnings. Return the exit status.
-
-    The entry ``refusals`` of the result lists steps that were not done. If it has an entry ``reason``, the whole
-    command was refused. ``idle`` has the reasons for which a step had nothing to do.
-    """
+    """Print a result; print its refusals and warnings on standard error. Return the exit status."""
     refusals = result.get("refusals", ())
     if as_json or "reason" not in result:
         _print(result, as_json=as_json)
@@ -120,11 +105,7 @@ def _told(result: dict[str, Any], *, as_json: bool, idle: Container[str]) -> int
 
 
 def _open_closed_streams() -> None:
-    """Open the null device for each of standard input, output and error that is closed.
-
-    Otherwise the next file that the program opens would get the closed descriptor's number, and receive what is
-    printed.
-    """
+    """Replace closed standard streams, whose numbers the next opened files would get."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -140,7 +121,7 @@ def _open_closed_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Discard what is still to be printed. Otherwise Python writes it when the program ends, and fails once more."""
+    """Discard what is still to be printed, which Python would write, and fail once more, at the end."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError:  # the null device can not be opened: Python leaves a closed stream alone
@@ -166,7 +147,7 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _where(error: Exception) -> str:
-    """Return type and place of an unexpected error, without its text, which may contain a value of a record."""
+    """Return type and place of an unexpected error without its text, which may contain a value of a record."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -191,38 +172,27 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _show_table(rows: list[dict[str, Any]]) -> None:
-    """Print the history as an aligned table, with times as dates."""
     # Only masked campaigns with diluted noise have a δ.
     of_delta = ("delta",) if any(row["delta"] != "0" for row in rows) else ()
     columns = ("campaign", "version", "period", "answered_at", "epsilon", *of_delta)
     cells = [tuple(name.replace("_", " ") for name in columns)]
     for row in rows:
-        answered = _date(row["answered_at"])
         called = quoted(row["campaign"]) if row["id"] else row["campaign"]
-        cells.append(
-            (
-                called,
-                str(row["version"]),
-                str(row["period"]),
-                answered,
-                row["epsilon"],
-                *(row[name] for name in of_delta),
-            )
-        )
+        shown_row = {**row, "campaign": called, "answered_at": _date(row["answered_at"])}
+        cells.append(tuple(str(shown_row[name]) for name in columns))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())  # noqa: T201
 
 
 def _shown(key: str, value: Any) -> str:
-    """Return a value as text: times as dates, texts of documents in quotes."""
     if key in _TIMES and isinstance(value, int):
         return _date(value)
     if key in _NAMES and isinstance(value, str):
         return quoted(value)
     if key in _NAMES and isinstance(value, list):
         return "; ".join(map(quoted, value)) or "none"
-    if key in _NAMED and isinstance(value, dict):
+    if key == "probabilities":  # its keys are texts of documents
         return "  ".join(f"{quoted(name)} {_plain(item)}" for name, item in value.items())
     return _plain(value)
 

@@ -64,7 +64,6 @@ def add_encrypt_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_records_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a campaign and the records for it."""
     parser.add_argument("--campaign", required=True, metavar="ID", help="name, or first digits of the id")
     parser.add_argument("--label", help="class of every record; default: each record's own label field")
     parser.add_argument(
@@ -83,11 +82,10 @@ def _add_records_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def encrypt(options: argparse.Namespace) -> dict[str, Any]:
-    """Encrypt noisy sums of records for a masked campaign, at most once per period.
+    """Encrypt noisy sums of records for a masked campaign, at most once per period; accept ``options.keys`` first.
 
-    The key book ``options.keys`` is accepted first. Return the campaign, the period, what the message costs, and when
-    the next period begins. In a period that was encrypted before, the stored message is kept, and no record is read.
-    With ``options.check`` the records are read, and nothing is spent.
+    Return the campaign, the period, what the message costs, and when the next period begins. In a period that was
+    encrypted before, no record is read. With ``options.check`` the records are read, and nothing is spent.
     """
     from protocol.masked.costs import masked_terms_of
 
@@ -122,8 +120,7 @@ def summarise(options: argparse.Namespace) -> dict[str, Any]:
     """Summarise records, at most once per period.
 
     Return the campaign, the period, what the summary costs, and when the next period begins. In a period that was
-    summarised before, the stored summary is kept, and no record is read. With ``options.check`` the records are read,
-    and nothing is stored.
+    summarised before, no record is read. With ``options.check`` the records are read, and nothing is stored.
     """
     with open_node(options) as node:
         campaign = node.campaign(options.campaign)
@@ -212,13 +209,11 @@ class _Progress:
             print(f"\r{records:,} records", end="", file=sys.stderr, flush=True)  # noqa: T201
 
     def end(self) -> None:
-        """End the line on the terminal, if one was shown."""
         if self._shown:
             print(file=sys.stderr)  # noqa: T201
 
 
 def _note_beyond(beyond: int, most: int) -> None:
-    """Print how many records are left out, if any: a campaign that protects whole nodes takes ``most`` of each."""
     if beyond > 0:
         print_note(
             f"{beyond} records after the first {most} are in no sum: the campaign protects all records of one node "
@@ -227,7 +222,6 @@ def _note_beyond(beyond: int, most: int) -> None:
 
 
 def _note_unread(unread: Unread, campaign: Campaign) -> None:
-    """Print which features had missing or unlisted values, for the node's owner, with hints. No value is printed."""
     schema, counts = campaign.schema, unread.records
     for name in (schema.label.name, *(feature.name for feature in schema.features)):
         missing, unlisted = unread.missing.get(name, 0), unread.unlisted.get(name, 0)
@@ -263,14 +257,8 @@ def add_exchange_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", type=Path, metavar="LIST.hsl", help="the signed list of nodes; default: the last one that was given"
     )
-    parser.add_argument(
-        "--set",
-        required=True,
-        type=Path,
-        metavar="MINE.hsn",
-        dest="own",
-        help="this node's file, replaced by the union",
-    )
+    text = "this node's file, replaced by the union"
+    parser.add_argument("--set", required=True, type=Path, metavar="MINE.hsn", dest="own", help=text)
     parser.add_argument("--totals", action="store_true", help="print the sums over all nodes too, by period")
     parser.add_argument(
         "peers", nargs="*", type=Path, metavar="PEER", help="a file of summaries, or a folder of such files"
@@ -281,7 +269,7 @@ def exchange(options: argparse.Namespace) -> dict[str, Any]:
     """Verify this node's summaries and those of ``options.peers``, and unite them with the file ``options.own``.
 
     Return what the united file holds, its digest, and the numbers of refused summaries. Peers' files that could not be
-    read are listed as refusals; all others were united.
+    read are listed as refusals.
     """
     from edge_sdk.node.exchanging import totals
 

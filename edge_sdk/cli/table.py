@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 PROGRAM = "hearsay-edge"
 _COMMAND = "COMMAND"
 _MAX_SECONDS = 86_400.0
-_ON_DEVICE = f"{PROGRAM} --state /var/lib/hearsay"
-_ON_NODE = f"{PROGRAM} --state /var/lib/hearsay-node"
 _GROUPS = {"node": "what a node does, which holds many people's records"}
 """Word of a group of commands → one line of help."""
 
@@ -49,9 +47,11 @@ def _command(
     *examples: str,
     idle: frozenset[str] = frozenset(),
 ) -> Command:
-    """Return a command. Its function has its name, in :mod:`edge_sdk.cli.commands` or the module of its group."""
+    """Return a command, whose function has its name, in :mod:`edge_sdk.cli.commands` or the module of its group."""
     group, _, word = name.rpartition(" ")
-    return Command(name, getattr(node if group else commands, word), summary, add_arguments, examples, idle)
+    program = f"{PROGRAM} --state /var/lib/hearsay{'-node' if group else ''}"
+    lines = tuple(line.replace("PROGRAM", program) for line in examples)
+    return Command(name, getattr(node if group else commands, word), summary, add_arguments, lines, idle)
 
 
 NO_ANSWER_DUE = frozenset((
@@ -62,7 +62,7 @@ NO_ANSWER_DUE = frozenset((
 
 
 def _folder(text: str) -> Path:
-    """Return a folder's path. Raise an error if it is empty, like an unset variable: that is the present folder."""
+    """Return a folder's path. An empty text, like an unset variable, would be the present folder, and is refused."""
     if not text:
         raise argparse.ArgumentTypeError
     return Path(text)
@@ -73,7 +73,6 @@ def _no_arguments(_parser: argparse.ArgumentParser) -> None:
 
 
 def _file(name: str, metavar: str, text: str, **more: Any) -> Callable[[argparse.ArgumentParser], None]:
-    """Return a function that adds one argument, the path of a file or folder, to a parser."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, type=Path, metavar=metavar, help=text, **more)
@@ -111,9 +110,8 @@ def _check(parser: argparse.ArgumentParser, instead: str) -> None:
 
 
 def _provision(parser: argparse.ArgumentParser) -> None:
-    _root(parser)
-    _enrolment(parser)
-    _machine_id(parser)
+    for add in (_root, _enrolment, _machine_id):
+        add(parser)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
@@ -180,123 +178,116 @@ COMMANDS = (
         "provision",
         "make a new device, which obeys this trust root; or say that there is one",
         _provision,
-        f"{_ON_DEVICE} provision root.hst",
-        f"{_ON_DEVICE} provision root.hst --machine-id /proc/device-tree/serial-number",
+        "PROGRAM provision root.hst",
+        "PROGRAM provision root.hst --machine-id /proc/device-tree/serial-number",
     ),
     _command(
         "explain",
         "say in words what a campaign asks and costs, or how a model was made",
         _explain,
-        f"{_ON_DEVICE} explain mushrooms.hsc",
-        f"{_ON_DEVICE} explain mushrooms-outcome.hsc --model mushrooms.hsm",
-        f"{_ON_DEVICE} explain mushrooms.hsm",
+        "PROGRAM explain mushrooms.hsc",
+        "PROGRAM explain mushrooms-outcome.hsc --model mushrooms.hsm",
+        "PROGRAM explain mushrooms.hsm",
     ),
     _command(
-        "enrol",
-        "accept a campaign, if it is signed and the policy allows it",
-        _campaign,
-        f"{_ON_DEVICE} enrol mushrooms.hsc",
+        "enrol", "accept a campaign, if it is signed and the policy allows it", _campaign, "PROGRAM enrol mushrooms.hsc"
     ),
     _command(
         "report",
         "answer about one record, at most once per period",
         _report,
-        f"""echo '{{"odor": "n", "label": "e"}}' | {_ON_DEVICE} report --campaign mushrooms""",
-        f"""echo '{{"odor": "?"}}' | {_ON_DEVICE} report --campaign mushrooms --check""",
-        f"{_ON_DEVICE} report --campaign mushrooms --measure /etc/hearsay/measure",
+        """echo '{"odor": "n", "label": "e"}' | PROGRAM report --campaign mushrooms""",
+        """echo '{"odor": "?"}' | PROGRAM report --campaign mushrooms --check""",
+        "PROGRAM report --campaign mushrooms --measure /etc/hearsay/measure",
         idle=NO_ANSWER_DUE,
     ),
     _command(
         "drain",
         "seal all reports that were not acknowledged into a new batch file",
         _file("out", "OUT.hsr", "a file that does not exist yet"),
-        f'{_ON_DEVICE} drain "$(date -I).hsr"',
+        'PROGRAM drain "$(date -I).hsr"',
     ),
     _command(
         "ack",
         "forget the reports of sealed files that have arrived",
         _file("sealed", "OUT.hsr", "where drain put it, or where it is now", nargs="+"),
-        f"{_ON_DEVICE} ack 2026-11-22.hsr",
+        "PROGRAM ack 2026-11-22.hsr",
     ),
     _command(
         "install",
         "verify a model and keep it",
         _file("model", "MODEL.hsm", "a signed model"),
-        f"{_ON_DEVICE} install mushrooms.hsm",
+        "PROGRAM install mushrooms.hsm",
     ),
     _command(
         "predict",
         "classify one record with the installed model",
         _predict,
-        f"""echo '{{"odor": "f"}}' | {_ON_DEVICE} predict""",
-        f"""echo '{{"odor": "F "}}' | {_ON_DEVICE} predict --check""",
+        """echo '{"odor": "f"}' | PROGRAM predict""",
+        """echo '{"odor": "F "}' | PROGRAM predict --check""",
     ),
     _command(
         "rotate",
         "follow newer trust roots, given in any order",
         _file("roots", "ROOT.hst", "the next root, and those after it", nargs="+"),
-        f"{_ON_DEVICE} rotate 3.hst 2.hst",
+        "PROGRAM rotate 3.hst 2.hst",
     ),
     _command(
         "sync",
         "send reports to a source, and fetch roots, campaigns, models, node lists and key books from it",
         _sync,
-        f"{_ON_DEVICE} sync https://example.org/hearsay --campaign mushrooms",
-        f"{_ON_DEVICE} sync /media/stick",
+        "PROGRAM sync https://example.org/hearsay --campaign mushrooms",
+        "PROGRAM sync /media/stick",
     ),
     _command(
         "node key",
         "write the public key of a node, for the publisher's list of nodes",
         node.add_key_arguments,
-        f"{_ON_NODE} node key clinic.key.pub",
+        "PROGRAM node key clinic.key.pub",
     ),
     _command(
         "node summarise",
         "send one summary of noisy sums of many records, at most once per period",
         node.add_summarise_arguments,
-        f"{_ON_NODE} node summarise --campaign hospital patients.csv",
-        f"{_ON_NODE} node summarise --campaign hospital --sqlite ward.db --table patients --epsilon 0.5",
+        "PROGRAM node summarise --campaign hospital patients.csv",
+        "PROGRAM node summarise --campaign hospital --sqlite ward.db --table patients --epsilon 0.5",
         idle=NO_ANSWER_DUE,
     ),
     _command(
         "node encrypt",
         "send noisy sums encrypted; only the total of many nodes can be read, if the dealer of the keys is honest",
         node.add_encrypt_arguments,
-        f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk patients.csv",
-        f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk --check patients.csv",
+        "PROGRAM node encrypt --campaign hospitals --keys book.hsk patients.csv",
+        "PROGRAM node encrypt --campaign hospitals --keys book.hsk --check patients.csv",
         idle=NO_ANSWER_DUE,
     ),
     _command(
         "node exchange",
         "unite the verified summaries of peers with this node's own file, without an aggregator",
         node.add_exchange_arguments,
-        f"{_ON_NODE} node exchange --campaign hospital --nodes clinics.hsl --set all.hsn peer.hsn /media/stick",
+        "PROGRAM node exchange --campaign hospital --nodes clinics.hsl --set all.hsn peer.hsn /media/stick",
     ),
     _command(
         "status",
         "what was spent, what waits, what is installed, what the clocks say",
         _no_arguments,
-        f"{_ON_DEVICE} status --json",
+        "PROGRAM status --json",
     ),
-    _command(
-        "history", "what was answered, when and at which ε; never what was said", _history, f"{_ON_DEVICE} history"
-    ),
+    _command("history", "what was answered, when and at which ε; never what was said", _history, "PROGRAM history"),
     _command(
         "evidence",
         "write signed documents that contradict each other into a folder",
         _file("out", "DIR", "a new or empty folder"),
-        f"{_ON_DEVICE} evidence proof/",
+        "PROGRAM evidence proof/",
     ),
     _command(
         "disable",
         "opt out: delete secret and unsent reports; what was spent stays counted",
         _no_arguments,
-        f"{_ON_DEVICE} disable",
+        "PROGRAM disable",
     ),
-    _command("enable", "take part again after disable, under a new secret", _new_enrolment, f"{_ON_DEVICE} enable"),
-    _command(
-        "reset", "start afresh after a loss, knowingly", _reset, f"{_ON_DEVICE} reset root.hst --count-budget-as-spent"
-    ),
+    _command("enable", "take part again after disable, under a new secret", _new_enrolment, "PROGRAM enable"),
+    _command("reset", "start afresh after a loss, knowingly", _reset, "PROGRAM reset root.hst --count-budget-as-spent"),
 )
 """All commands, in the order in which a device needs them."""
 
@@ -305,7 +296,6 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors do not quote arguments, since an argument may be a record."""
 
     def error(self, message: str) -> NoReturn:
-        """Print one line and exit with status 2."""
         detail = message
         if message.startswith(("unrecognized", "ambiguous")):
             detail = "there is an argument that this command does not take"
@@ -318,11 +308,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Make the parser of the command line.
-
-    The parsed options have ``run`` (the command's function), ``state`` (the folder), ``json`` (whether to print JSON)
-    and the command's own arguments.
-    """
+    """Make the parser. Its options have ``run``, ``state``, ``json``, ``idle``, and the command's own arguments."""
     parser = _Parser(
         prog=PROGRAM,
         description="Answer questions about records privately, keep the reports, classify with signed models.",

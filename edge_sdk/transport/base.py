@@ -1,11 +1,8 @@
 """The contract of a transport: how a device fetches documents and sends batches.
 
-A *source* is a tree of files, as ``hearsay publish --to`` writes it: ``roots/N.hst``, ``campaigns/NAME.hsc``,
-``models/NAME.hsm``. Batches are sent to ``reports/NAME.hsr``. A *place* is such a path, its parts joined by ``/``. The
-device verifies every document that a transport fetches. It does not verify that a batch has arrived, so
-:meth:`Transport.send` returns only after the source has confirmed it.
-
-docs/how-to/extending.md explains how to add a transport. ``tests/test_transport_contract.py`` tests every transport.
+A *source* is a tree of files, as ``hearsay publish --to`` writes it. A *place* is a path in it: ``roots/N.hst``,
+``campaigns/NAME.hsc``, ``models/NAME.hsm``, ``reports/NAME.hsr``. The device verifies every document that a transport
+fetches, but not that a batch has arrived. docs/how-to/extending.md explains how to add a transport.
 """
 
 from __future__ import annotations
@@ -126,9 +123,8 @@ def refusals() -> Iterator[None]:
 def parts_of(place: str) -> list[str]:
     """Split a place, a path inside the source, at each ``/`` into its names.
 
-    Raises:
-        InputError: ``address_invalid``: a name is empty, ``.``, ``..`` or has a zero byte. So no place leads out of
-            the source.
+    Raise InputError ``address_invalid`` if a name is empty, ``.`` or ``..``, or has a zero byte: no place leads out of
+    the source.
     """
     parts = place.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):

@@ -1,8 +1,6 @@
 """Use a folder as the source: a mounted disk, a memory stick, a network share, a synchronised folder.
 
-A folder in which nothing was published is no source. The mount point of a stick that is not plugged in is such a
-folder: batches in it would be hidden as soon as the stick is mounted.
-
+A folder in which nothing was published is no source, but perhaps the mount point of a stick that is not plugged in.
 Links below the folder are not followed, and only regular files are read. So a user who can write to the folder can not
 make the device read its own files.
 """
@@ -30,7 +28,6 @@ class Folder(Transport):
     """A transport whose source is a folder."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Use the folder at ``path``. It need not exist before it is used, since a stick may be plugged in later."""
         self._path = os.path.abspath(path)
 
     @property
@@ -89,7 +86,6 @@ class Folder(Transport):
             raise self._failed(problem)
 
     def _is_source(self) -> bool:
-        """Return whether something was published in the folder."""
         return any(os.path.isdir(os.path.join(self._path, name)) for name in _PUBLISHED)
 
     def _failed(self, problem: int) -> StorageError:
@@ -139,7 +135,6 @@ class _SourceError(OSError):
 
 
 def _open_source(path: str) -> IO[bytes]:
-    """Open the file to be sent, without waiting for a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -151,7 +146,6 @@ def _open_source(path: str) -> IO[bytes]:
 
 
 def _read_block(original: IO[bytes]) -> bytes:
-    """Return the next block of the file to be sent."""
     try:
         return original.read(_BLOCK)
     except OSError as error:

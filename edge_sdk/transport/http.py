@@ -1,12 +1,8 @@
 """Use a source on the web: GET from any file server; PUT or POST to a server that takes files.
 
-Fetched documents are verified by their signatures, so plain http is allowed. For sending, only https prevents an
-attacker on the way from answering 2xx and discarding the reports. Proxies of the environment are not used. Source of
-the rules on tags, redirects and Retry-After: RFC 9110, sections 8.8, 15.4 and 10.2.3.
-
-Every request is bounded in bytes and in time. A socket's timeout alone would begin again with every byte. So every
-read, write and handshake gets the time that is left of one deadline, and a server that sends single bytes can not
-occupy a device for ever. (Host names are looked up by the system's resolver, which has its own limits.)
+Fetched documents are verified by their signatures, so plain http is allowed; for sending, only https prevents that an
+attacker answers 2xx and discards the reports. Every read, write and handshake is bounded by the time left of one
+deadline, and in bytes. Source: RFC 9110, sections 8.8 (tags), 10.2.3 (Retry-After) and 15.4 (redirects).
 """
 
 from __future__ import annotations
@@ -161,12 +157,7 @@ def _exchange(
 ) -> Answer:
     """Make one request on a new connection. Redirects are not followed, and no status raises an error.
 
-    Raises:
-        OSError: there is no connection, or it broke. If it broke before the whole body was sent, an answer that came
-            before is returned, unless its status is 2xx. TimeoutError: the request took too long.
-            ``ssl.SSLCertVerificationError``: the server's certificate is not trusted.
-        http.client.HTTPException: the answer is not HTTP or is incomplete; the headers are too long; or the content,
-            sent in chunks, takes more than twice the limit and 64 KiB.
+    If the connection broke before the whole body was sent, an answer that came before is returned, unless it is 2xx.
     """
     with _dial(url, deadline, context) as plain:
         connection = http.client.HTTPConnection(url.host, url.port)
@@ -248,11 +239,7 @@ class _FinalResponse(http.client.HTTPResponse):
     """A response that skips all interim answers (status 1xx). http.client skips only those with status 100."""
 
     def _read_status(self) -> tuple[str, int, str]:
-        """Return version, status and phrase of the first answer that is not an interim one.
-
-        RFC 9110, section 15.2: a client reads any number of answers 1xx before the final one. Status 101 is final: the
-        server has changed to a protocol that was not asked for.
-        """
+        """Return version, status and phrase of the first final answer (RFC 9110, 15.2); 101 counts as final."""
         for _ in range(MAX_INTERIM_ANSWERS + 1):
             version, status, phrase = super()._read_status()  # type: ignore[misc]
             if status == http.client.SWITCHING_PROTOCOLS or not 100 <= status < 200:
@@ -281,12 +268,7 @@ class _Bounded:
 
 
 class _Reader(io.RawIOBase):
-    """Reads from a socket, up to a number of bytes. http.client alone would read a chunk of size −1 without limit.
-
-    Attributes:
-        left: bytes that may still be read.
-        ended: the server has closed the connection.
-    """
+    """Reads from a socket, at most ``left`` bytes; http.client alone would read a chunk of size −1 without limit."""
 
     def __init__(self, plain: socket.socket, deadline: Deadline) -> None:
         self._plain = plain
@@ -320,8 +302,6 @@ _MOVED_WITH_BODY = frozenset((307, 308))
 _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{0,200}"')
 _SETTLED_SECONDS = 2.0
 _BROKEN_OFF = "what answers breaks off, says too much or does not speak HTTP ({})"
-
-
 _NOT_NOW = frozenset((9, 10))
 """Codes of OpenSSL for a certificate that is not valid yet, or has expired."""
 _OTHER_NAME = frozenset((62, 64))
@@ -350,10 +330,8 @@ class Web(Transport):
             method: how batches are sent to their places, ``PUT`` or ``POST``.
             token: sent as ``Authorization: Bearer`` to this server only.
             retry: limits of time and of repetitions.
-            context: TLS settings with the trusted authorities. The default are the system's authorities, or those of
-                ``SSL_CERT_FILE``.
-            sleep: waits for a number of seconds.
-            monotonic: a clock in seconds that does not jump.
+            context: TLS settings with the trusted authorities; default: the system's or ``SSL_CERT_FILE``.
+            sleep, monotonic: wait for a number of seconds; a clock in seconds that does not jump.
             entropy: n → n random bytes, for the pauses.
 
         Raises:
@@ -413,10 +391,7 @@ class Web(Transport):
             raise _refused(answer)
 
     def _ask(self, request: _Request, place: str, path: str | None = None) -> Answer:
-        """Make a request, and repeat it until its answer is no temporary failure, or no try or time is left.
-
-        Return the answer to the last try, which may be a temporary failure.
-        """
+        """Repeat a request until its answer is no temporary failure, or no try or time is left. Return that answer."""
         url = self._base._replace(path=self._base.path.rstrip("/") + "/" + quote("/".join(parts_of(place))))
         deadline = Deadline(self._retry, self._monotonic)
         may_repeat = self._monotonic() - self._gave_up >= GIVEN_UP_SECONDS
@@ -439,7 +414,6 @@ class Web(Transport):
         raise StorageError("unreachable", f"the server can not be reached: {tried}")
 
     def _try(self, request: _Request, url: Url, path: str | None, deadline: Deadline) -> Answer | str:
-        """Make one attempt. Return the server's answer, or a problem in words."""
         try:
             with _body(path) as body:
                 return self._follow(request, url, body, deadline)
@@ -460,7 +434,6 @@ class Web(Transport):
         raise StorageError("server_untrusted", problem)
 
     def _follow(self, request: _Request, url: Url, body: IO[bytes] | None, deadline: Deadline) -> Answer:
-        """Make one request and follow its redirects."""
         length = {} if body is None else {"Content-Length": str(os.fstat(body.fileno()).st_size)}
         for _ in range(MAX_REDIRECTS + 1):
             if body is not None:
@@ -474,7 +447,6 @@ class Web(Transport):
         raise StorageError("redirect_refused", f"the server redirects more than {MAX_REDIRECTS} times")
 
     def _rights(self, url: Url) -> dict[str, str]:
-        """Return the header with the token, if the URL is on the server of this source; else no header."""
         if self._token is None or url.origin != self._base.origin:
             return {}
         return {"Authorization": f"Bearer {self._token}"}
@@ -519,7 +491,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _redirected(url: Url, target: str) -> Url:
-    """Return the target of a redirect. Raise ``redirect_refused`` if it may not be followed."""
     new = None
     with contextlib.suppress(HearsayError, ValueError):
         new = parse_url(urljoin(f"{url.scheme}://{_netloc(url)}{url.path}", target))
@@ -541,9 +512,6 @@ def _refused(answer: Answer) -> StorageError:
     return StorageError("refused_by_server", f"the server answers with status {answer.status}{hint}")
 
 
-# Tags and conditional requests ----------------------------------------------------------------------
-
-
 def _tag(headers: Mapping[str, str]) -> str:
     """Return an answer's tag: lines with its ``ETag`` and ``Last-Modified``, empty if unusable; "" if both are."""
     etag = headers.get("etag") or ""
@@ -553,10 +521,7 @@ def _tag(headers: Mapping[str, str]) -> str:
 
 
 def _is_settled(headers: Mapping[str, str]) -> bool:
-    """Return whether ``Last-Modified`` identifies the content: it is 2 s or more before the answer's ``Date``.
-
-    A later change within the same second would have the same ``Last-Modified``.
-    """
+    """Return whether ``Last-Modified`` identifies the content: 2 s or more before ``Date``, so no change follows."""
     modified, date = _time(headers.get("last-modified")), _time(headers.get("date"))
     return modified is not None and date is not None and date - modified >= _SETTLED_SECONDS
 
@@ -573,10 +538,7 @@ def _conditions(tag: str) -> dict[str, str]:
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float:
-    """Return the seconds of ``Retry-After``; 0 if the header is missing or can not be read.
-
-    A date is compared with the server's ``Date``, since the device's clock may be wrong.
-    """
+    """Return the seconds of ``Retry-After``, 0 if unreadable. A date is compared with the server's ``Date``."""
     text = (headers.get("retry-after") or "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
