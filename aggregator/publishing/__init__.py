@@ -1,8 +1,5 @@
-"""Signed documents: the workspace with its keys and history, campaigns, models, trust roots.
+"""What is signed: workspace, keys, trust roots, schemas, campaigns, models, and the folder that devices fetch.
 
-In: a schema and the parameters of a campaign, or statistics and a campaign's file. Out: signed files, recorded in the
-workspace, and the folder that devices fetch them from. ``privacy`` computes what a signed campaign really spends.
-
-Everywhere ``now`` is in seconds since 1970, and None, where it may be given, means the present time. ``workspace`` is
-the workspace that signs, ``role`` the kind of a document: root, campaign, model, or nodes for a node list.
+In: a schema file and parameters, or statistics. Out: signed files, each recorded in the publisher's workspace. ``now``
+is a time in seconds since 1970 in every function. Start with ``workspace``, then ``campaigns``.
 """

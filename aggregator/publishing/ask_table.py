@@ -7,13 +7,7 @@
     bins = [2, 1, 1]                      # of a number: how many adjacent bins each group has, in order
     share = 3                             # is asked three times as often as a feature without share
 
-    [ask.gill-size]                       # every value by itself
-
-Without the table a campaign asks about all features, every value by itself. A group names values as the schema lists
-them; ``(missing)`` and ``(other)`` name these codes, unless a listed value has that text. Bins must add up to the
-number of bins; a code for missing numbers stays by itself.
-
-Source: decision 62.
+In a group, ``(missing)`` and ``(other)`` name these codes, unless a listed value has that text. Source: decision 62.
 """
 
 from __future__ import annotations
@@ -55,9 +49,8 @@ Ask = Mapping[str, AskedFeature]
 class AskedSchema(NamedTuple):
     """A schema with what a campaign asks about.
 
-    Attributes:
-        stated: all features, with groups of values; the campaign's file states this schema.
-        shares: index of every asked feature in ``stated.observed`` → weight of its questions.
+    ``stated``: all features, with groups of values, as the campaign's file states them. ``shares``: index of every
+    asked feature in ``stated.observed`` → weight of its questions.
     """
 
     stated: Schema
@@ -70,10 +63,9 @@ class AskedSchema(NamedTuple):
 
 
 def parse_ask(entries: Mapping[str, Any]) -> dict[str, AskedFeature]:
-    """Read the table ``[ask]`` of a schema file. The names are compared with a schema later (:func:`resolve`).
+    """Read the table ``[ask]`` of a schema file. :func:`resolve` compares its names with a schema.
 
-    Raises:
-        InputError: ``schema_invalid``: the table is empty, or an entry is not as this module describes it.
+    Raises InputError ``schema_invalid`` for an empty table, or an entry that is not as this module describes it.
     """
     if not entries:
         raise InputError("schema_invalid", "[ask] names no feature; leave it out to ask about all")
@@ -101,15 +93,11 @@ def _parse_feature(name: str, entry: object) -> AskedFeature:
 
 
 def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
-    """Return what to ask, from the argument ``ask`` of a caller and the schema file's own table.
+    """Return what to ask, from the argument ``ask`` of a caller and the schema file's own table ``ask``.
 
-    Args:
-        given: names separated by commas, with double quotes around a name that has a comma (:func:`listed`); a list of
-            names, or a table; None for the file's table.
-        ask: the schema file's table.
+    ``given``: names as one text (:func:`listed`), a list of names, or a table; None for the file's table.
 
-    Raises:
-        InputError: ``ask_invalid``: a name is empty or given twice, or there is no name.
+    Raises InputError ``ask_invalid``: a name is empty or given twice, or there is no name.
     """
     if given is None:
         return ask
@@ -122,7 +110,6 @@ def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
 
 
 def _split(given: str) -> list[str]:
-    """Return the names of a text, without the spaces around them; no name if quotes are not closed."""
     try:
         return [name.strip() for row in csv.reader([given], skipinitialspace=True, strict=True) for name in row]
     except csv.Error:
@@ -139,14 +126,11 @@ def listed(names: Iterable[str]) -> str:
 def resolve(schema: Schema, ask: Ask) -> AskedSchema:
     """Find the features, components of the projection and codes that ``ask`` names in a schema, and return them.
 
-    Args:
-        schema: all features, with the projection, if any.
-        ask: what to ask; empty for all features, with the schema's own groups.
+    An empty ``ask`` asks about all features, with the schema's own groups.
 
-    Raises:
-        InputError: ``ask_invalid``: a name is not one of the schema's observed features, a group names a value that the
-            feature does not list or a value twice, the numbers in ``bins`` do not add up to the feature's bins, all
-            values are in one group, or every group has one value.
+    Raises InputError ``ask_invalid``: a name is not one of the observed features, a group names a value that the
+    feature does not list or a value twice, ``bins`` do not add up, all values are in one group, or every group has one
+    value.
     """
     observed = schema.ungrouped
     if not ask:
@@ -163,7 +147,6 @@ def resolve(schema: Schema, ask: Ask) -> AskedSchema:
 
 
 def _unknown(name: str, schema: Schema, known: Sequence[str]) -> str:
-    """Return why a name can not be asked about, with near matches."""
     if name == schema.label.name:
         return f"{quoted(name)} is the label, which every question is about; name features"
     if any(feature.name == name for feature in schema.features):
@@ -176,7 +159,6 @@ def _unknown(name: str, schema: Schema, known: Sequence[str]) -> str:
 
 
 def _groups(feature: Feature | Component, one: AskedFeature) -> tuple[int, ...] | None:
-    """Return the group of each code of a feature; None if every code is asked about by itself."""
     if not one.groups and not one.bins:
         return None
     if bool(one.groups) != isinstance(feature, Categorical):
@@ -191,7 +173,6 @@ def _groups(feature: Feature | Component, one: AskedFeature) -> tuple[int, ...] 
 
 
 def _of_values(feature: Categorical, groups: Sequence[Sequence[str]]) -> list[int]:
-    """Return the number of its group for every code. Codes that no group names are one more, last group."""
     codes: dict[str, int] = {}
     for code, label in enumerate(feature.labels()):
         codes.setdefault(label, code)  # A listed value comes before a code without a value that has its name.
@@ -209,7 +190,6 @@ def _of_values(feature: Categorical, groups: Sequence[Sequence[str]]) -> list[in
 
 
 def _of_bins(feature: Feature | Component, bins: Sequence[int]) -> list[int]:
-    """Return the number of its group for every code of a number: groups of adjacent bins, then the missing code."""
     edges = () if isinstance(feature, Categorical) else feature.edges
     if sum(bins) != len(edges) + 1:
         raise InputError(

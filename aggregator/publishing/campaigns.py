@@ -61,13 +61,11 @@ class StatedTerms:
         epsilon: total ε of a device in one period; in a campaign for nodes the ε of one summary.
         name: name of the campaign; by default the name in the schema file.
         projection: a file of ``hearsay projection``, to embed.
-        ask: the features or components to ask about, each value by itself: names, also as one text with commas, or a
-            table (:mod:`aggregator.publishing.ask_table`). None: as the schema file says, and all if it says nothing.
+        ask: the argument ``given`` of :func:`aggregator.publishing.ask_table.ask_of`.
         variance_floor: in a Gaussian campaign the smallest variance of a number scaled to [−1, 1], as decimal text.
         purpose, contact: texts for the owners of devices or nodes.
         period: seconds of a period, or text such as ``12h`` or ``1d``.
         min_batch_size: number of reports, or of nodes, below which nothing is published.
-        postprocess: name of the post-processing of the model.
     """
 
     epsilon: str | float
@@ -85,9 +83,7 @@ class StatedTerms:
     def subject(self, schema: SchemaFile | Schema | str | Path) -> CampaignSubject:
         """Return what the campaign is about, from a schema file, its path, or a schema (the terms then need a name).
 
-        Raises:
-            InputError: ``name_invalid``: there is no name; ``ask_invalid``; the schema or projection file can not be
-                read (:func:`.schema_file.load_schema`, :func:`.projection_file.load_projection`).
+        Raises InputError ``name_invalid``, ``ask_invalid``, or because a file can not be read.
         """
         file = load_schema(schema) if isinstance(schema, str | Path) else schema
         if isinstance(file, Schema):
@@ -101,9 +97,7 @@ class StatedTerms:
     def parameters(self, subject: CampaignSubject, family: str, split: str | None = None) -> CampaignParameters:
         """Return the parameters that all campaigns have. ``split`` is that of :func:`gaussian_fields`.
 
-        Raises:
-            InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``, ``floor_invalid``,
-                ``weights_invalid``, ``family_unknown``.
+        Raises InputError: a term has no valid value (the reasons of :func:`build_campaign`).
         """
         pilots = subject.file.pilots + (() if self.projection is None else load_pilots(self.projection))
         return CampaignParameters(
@@ -126,14 +120,7 @@ class StatedTerms:
 
 
 class CampaignSubject(NamedTuple):
-    """What a campaign is about.
-
-    Attributes:
-        file: the schema file, with its name, pilots and decision.
-        schema: all features, with the projection.
-        ask: what is asked about.
-        asked: the features that are asked about.
-    """
+    """What a campaign is about: the schema file, the schema with its projection, what is asked, the asked schema."""
 
     file: SchemaFile
     schema: Schema
@@ -204,12 +191,8 @@ class CampaignParameters(NamedTuple):
 def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignParameters, now: int) -> bytes:
     """Build the next version of a campaign, check it, sign it, record it, and return its file.
 
-    If the workspace has fewer keys than are needed, the file is a draft (:meth:`Workspace.publish`).
-
-    Raises:
-        InputError, DocumentError: the parameters do not fit (:func:`build_campaign`), or the campaign can not be signed
-            (:meth:`Workspace.publish`); ``expired`` is also about the workspace's trust root.
-        StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
+    If the workspace has fewer keys than are needed, the file is a draft (:meth:`Workspace.publish`). Raises the errors
+    of :func:`build_campaign` and :meth:`Workspace.publish`; ``expired`` is also about the workspace's trust root.
     """
 
     def payload_for(version: int, _before: bytes | None) -> bytes:
@@ -223,18 +206,11 @@ def build_campaign(
 ) -> bytes:
     """Make the payload of one version of a campaign: the bytes to be signed.
 
-    Args:
-        begins: when the campaign's series (campaigns in which a device answers once in all) began, in seconds since
-            1970; None for ``now``. Not read without a series.
+    ``begins``: when the campaign's series (campaigns in which a device answers once in all) began, in seconds since
+    1970; None for ``now``. Not read without a series.
 
-    Raises:
-        InputError: ``series_invalid``: a campaign of a series with several answers per period; ``epsilon_invalid``,
-            ``mechanism_unknown``, ``mechanism_incomplete``, ``option_unknown``, ``parameters_invalid``,
-            ``size_invalid``, ``family_unknown`` (neither discrete nor gaussian), ``approach_invalid``, ``ask_invalid``,
-            ``no_numbers`` (a Gaussian campaign needs a numeric feature), ``answers_invalid``, ``weights_invalid``,
-            ``postprocess_unknown``, ``not_fittable``, ``schema_invalid``, ``terms_invalid`` (lifetime or period).
-        DocumentError: ``invalid_campaign``, ``epsilon_understated``: the finished payload is parsed once, as devices
-            parse it, and has a value that they would refuse.
+    Raises InputError: a parameter has no valid value, or parameters contradict each other; the reason names which
+    (docs/reference/reasons.md). Raises DocumentError: devices would refuse the finished payload, which is parsed once.
     """
     _check(schema, parameters)
     if parameters.nodes is None:
@@ -262,7 +238,6 @@ def build_campaign(
 
 
 def _check(schema: Schema, parameters: CampaignParameters) -> None:
-    """Refuse parameters that no campaign can have."""
     check_postprocess(parameters.postprocess)
     check_seen(schema, parameters.name)
     if not 1 <= parameters.lifetime_seconds <= MAX_DAYS * DAY_SECONDS:
@@ -272,7 +247,6 @@ def _check(schema: Schema, parameters: CampaignParameters) -> None:
 
 
 def _check_for_nodes(schema: Schema, parameters: CampaignParameters, terms: NodeTerms) -> None:
-    """Refuse parameters that no campaign for nodes can have."""
     if parameters.family not in (DISCRETE, GAUSSIAN):
         raise InputError("family_unknown", "a family is discrete or gaussian")
     if parameters.family == GAUSSIAN:
@@ -341,10 +315,7 @@ def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked:
 def check_seen(schema: Schema, name: str) -> None:
     """Refuse invisible characters in names, classes and values: two different texts would look the same.
 
-    A text that :func:`is_printable` refuses is not examined: other checks refuse it.
-
-    Raises:
-        InputError: ``schema_invalid``.
+    Other checks refuse a text that :func:`is_printable` refuses. Raises InputError ``schema_invalid``.
     """
     texts = [name, schema.label.name, *schema.label.classes]
     for feature in schema.features:
@@ -359,16 +330,12 @@ def campaign_subjects(
 ) -> list[Subject]:
     """Return what each question of a campaign is about (its subject: the class, a cell, a moment), in order.
 
-    Args:
-        schema: label and the asked features of the records.
-        family: ``discrete`` or ``gaussian``.
-        approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once, 3 for one; None is 3.
-        class_question: whether the class alone is a subject; always True for a Gaussian campaign.
+    ``schema``: label and the asked features. ``approach``: only for ``laplace`` in a Gaussian campaign: 1 asks for all
+    moments at once, 3 for one; None is 3. ``class_question``: whether the class alone is a subject.
 
-    Raises:
-        InputError: ``family_unknown``; ``mechanism_unknown``: a mechanism of the other family; ``no_numbers``: only for
-            a Gaussian campaign; ``approach_invalid``; ``not_fittable``: a Gaussian campaign without the question about
-            the class; ``ask_invalid``: a Gaussian campaign with bins of a number in groups.
+    Raises InputError: ``family_unknown``; ``mechanism_unknown``: a mechanism of the other family; ``approach_invalid``;
+    for a Gaussian campaign ``no_numbers``, ``ask_invalid`` (bins in groups), ``not_fittable`` (no question about the
+    class).
     """
     if family == GAUSSIAN and not class_question:
         raise InputError("not_fittable", "a Gaussian campaign needs the question about the class alone")
@@ -409,13 +376,7 @@ def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> l
     """Return the weights of questions with which three groups of questions are asked in the proportion of ``split``.
 
     The groups are: classes and categories (no power), first moments, second moments. All questions of one group have
-    the same weight. The number for a group without questions has no effect.
-
-    Args:
-        split: one whole number from 1 to 10⁶ per group.
-
-    Raises:
-        InputError: ``weights_invalid``: ``split`` is not three whole numbers from 1 to 10⁶.
+    the same weight. ``split``: one whole number from 1 to 10⁶ per group, else InputError ``weights_invalid``.
     """
     if len(split) != 3 or not all(type(part) is int and 0 < part <= 10**6 for part in split):
         raise InputError("weights_invalid", "a split is three positive whole numbers, for example 1:2:2")
@@ -428,13 +389,11 @@ def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> l
 def gaussian_fields(family: str, variance_floor: str | None, split: str | None) -> dict[str, Any]:
     """Return the fields of :class:`CampaignParameters` that only Gaussian campaigns have. None adds no field.
 
-    Args:
-        variance_floor: decimal text from 0.000001 to 1, in units of the squared scaled number.
-        split: weights as ``A:B:C``, three whole numbers of at most seven digits.
+    ``variance_floor``: decimal text from 0.000001 to 1, in units of the squared scaled number. ``split``: weights as
+    ``A:B:C``, three whole numbers of at most seven digits.
 
-    Raises:
-        InputError: ``floor_invalid``; ``weights_invalid``; ``family_unknown``: an argument is given and the family is
-            not ``gaussian``.
+    Raises InputError: ``floor_invalid``; ``weights_invalid``; ``family_unknown``: one is given and the family is
+    discrete.
     """
     if family != GAUSSIAN and (variance_floor is not None or split is not None):
         raise InputError("family_unknown", "--variance-floor and --split belong to the family gaussian")
@@ -458,17 +417,11 @@ def _floor_micro(text: str) -> int:
 
 
 def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
-    """Return the number of answers r, from ``one``, ``all``, ``auto`` or a number.
+    """Return the number of answers r, from ``one``, ``all``, ``auto`` or a number from 1 to d = ``questions``.
 
-    ``auto`` is the multi-dimensional rule of the piecewise mechanism: r = max(1, min(d, ⌊ε/2.5⌋)) for d
-    questions and a total of ε (Wang et al., ICDE 2019, section IV-A).
-
-    Args:
-        questions: d, the number of questions.
-        epsilon_micro: total ε, in millionths.
-
-    Raises:
-        InputError: ``answers_invalid``: another text, or a number that is not from 1 to d.
+    ``auto`` is the multi-dimensional rule of the piecewise mechanism: r = max(1, min(d, ⌊ε/2.5⌋)) for a total of ε =
+    ``epsilon_micro``/10⁶ (Wang et al., ICDE 2019, section IV-A). Raises InputError ``answers_invalid`` for another
+    text.
     """
     if text in ("one", "all"):
         return 1 if text == "one" else questions
@@ -487,10 +440,7 @@ def parse_duration(text: str) -> int:
     >>> parse_duration("12h")
     43200
 
-    A number without a unit is in seconds. The units are s, m, h, d and w.
-
-    Raises:
-        InputError: ``period_invalid``: another text, a number of more than ten digits, or zero.
+    Raises InputError ``period_invalid``: another text, a number of more than ten digits, or zero.
     """
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
     if not (number.isascii() and number.isdecimal() and len(number) <= 10 and int(number) > 0):
@@ -532,12 +482,10 @@ def publish_evaluation(
         models: the model's file, or the files of 1 to 16 models. For one model the confusion matrix is asked for.
 
     Raises:
-        DocumentError: a model lacks signatures of the workspace's model keys, or is out of date
-            (:func:`protocol.documents.trust.verify`); ``invalid_model``; the campaign can not be signed.
         InputError: ``models_invalid``: none or more than 16 models, one twice, or two of one name; ``schemas_differ``:
-            the models have different labels; ``weights_invalid``; ``epsilon_invalid``, ``size_invalid``;
-            ``terms_invalid``: the lifetime is less than a day; also the errors of :meth:`Workspace.publish`.
-        StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
+            the models have different labels; ``weights_invalid``; ``epsilon_invalid``; ``terms_invalid``.
+        DocumentError: a model is refused (:func:`protocol.documents.trust.verify`), or the campaign is
+            (:meth:`Workspace.publish`).
     """
     check_answer_micro(parameters.epsilon_micro)
     files = [models] if isinstance(models, bytes) else list(models)
@@ -580,7 +528,6 @@ def publish_evaluation(
 
 
 def _check_comparable(models: Sequence[Model], digests: Sequence[bytes]) -> None:
-    """Refuse models that no device could compare. Run before signing, so that no version number is used up."""
     if not 1 <= len(models) <= MAX_MODELS:
         raise InputError("models_invalid", f"an evaluation is about 1 to {MAX_MODELS} models, not {len(models)}")
     names = [each.header.name for each in models]
@@ -619,13 +566,10 @@ def _purpose(models: Sequence[Model]) -> str:
 
 
 def evaluations_ended(workspace: Workspace, name: str, now: int) -> list[str]:
-    """Return the names of running campaigns that evaluate an earlier version of a model, alone or among others, sorted.
+    """Return the names of running campaigns that evaluate an earlier version of the model ``name``, sorted.
 
-    A device keeps only the newest version of a model. With a newer version it no longer answers these campaigns. A
-    campaign whose copy in the workspace is lost or damaged is left out.
-
-    Args:
-        name: name of the model.
+    A device keeps only the newest version of a model, and no longer answers these campaigns. A campaign whose copy in
+    the workspace is lost or damaged is left out.
     """
     history = workspace.history()
     *earlier, _ = [item.digest for item in history if (item.role, item.name) == ("model", name)] or [b""]

@@ -1,20 +1,7 @@
 """Records of what ``hearsay design`` and ``hearsay refine`` decided, and why: texts, integers and small tables.
 
-In a schema file the record is the table ``[decision]``:
-
-    [decision]
-    by = "hearsay design"
-    why = "the smallest set that is not worse than the best one by more than a standard error"
-    devices = 100000
-
-    [[decision.candidates]]
-    features = "odor, gill-size"
-    accuracy = "94.1%"
-    chosen = "yes"
-
-A workspace keeps it as ``decisions/ID.toml``, where ID is the id in hexadecimal digits of the campaign made from the
-file; a model's card has it as ``chosen``. The record is for people. Nothing is computed from it, so whoever edits a
-schema file may change or delete it.
+A schema file has the record as table ``[decision]``, a workspace as ``decisions/ID.toml`` (ID: id of the campaign made
+from the file, in hexadecimal digits), a model's card as ``chosen``. It is for people: nothing is computed from it.
 """
 
 from __future__ import annotations
@@ -50,9 +37,6 @@ def bounded(record: Decision) -> dict[str, Any]:
     """Return ``record`` so shortened that :func:`parse_decision` accepts it: long texts and tables lose their ends.
 
     Characters that do not print become their escapes. The entry ``TABLE_left_out`` has the number of lost rows.
-
-    Args:
-        record: texts, integers, and lists of maps of texts and integers, by names of small letters.
     """
     found: dict[str, Any] = {}
     for key, value in record.items():
@@ -79,10 +63,9 @@ def bounded(record: Decision) -> dict[str, Any]:
 
 
 def parse_decision(body: object) -> dict[str, Any]:
-    """Check the record of a decision that was read from a file, and return it unchanged.
+    """Return the record of a decision that was read from a file, unchanged.
 
-    Raises:
-        InputError: ``schema_invalid``: it is no table, is too large, or holds a key or value of another kind.
+    Raises InputError ``schema_invalid``: it is no table, is too large, or holds a key or value of another kind.
     """
     if not isinstance(body, dict) or not _is_flat(body, tables=True):
         raise InputError(
@@ -113,7 +96,6 @@ def _line(entry: tuple[str, object]) -> str:
 
 
 def _leave_out(found: dict[str, Any], key: str, number: int) -> None:
-    """Drop the last ``number`` rows of a table, and add their number to the entry ``TABLE_left_out``."""
     if number > 0:
         found[key] = found[key][: len(found[key]) - number]
         found[key + _LEFT_OUT] = found.get(key + _LEFT_OUT, 0) + number
@@ -155,12 +137,7 @@ _MOST_FILE_BYTES = 1 << 17
 
 
 def keep(workspace: Path, campaign: bytes, decision: Decision) -> None:
-    """Write the record of what was decided about a campaign into the workspace. An empty record is not written.
-
-    Args:
-        campaign: id of the campaign, 32 bytes.
-        decision: the record; may be empty.
-    """
+    """Write the record of a decision about a campaign (id: 32 bytes) into the workspace, unless it is empty."""
     if not decision:
         return
     with storage_errors(f"'{workspace / FOLDER}' could not be made"):
@@ -171,8 +148,7 @@ def keep(workspace: Path, campaign: bytes, decision: Decision) -> None:
 def kept(workspace: Path, campaign: bytes) -> dict[str, Any]:
     """Return the record of why a campaign asks what it asks; empty if the workspace has none.
 
-    Raises:
-        StorageError: ``workspace_damaged``: the file of the record can not be read.
+    Raises StorageError ``workspace_damaged``: the file of the record can not be read.
     """
     path = _file(workspace, campaign)
     if not path.is_file():
@@ -193,10 +169,8 @@ def kept(workspace: Path, campaign: bytes) -> dict[str, Any]:
 def kept_of(workspace: Path, sources: Sequence[Source]) -> dict[str, Any]:
     """Return the record of the campaign that was issued last among those with a record.
 
-    Its table ``steps`` names the earlier campaigns with a record.
-
-    Args:
-        sources: the sources of statistics. The statistics of a curator have no campaign, and so no record.
+    Its table ``steps`` names the earlier campaigns with a record. A curator's statistics have no campaign and no
+    record.
     """
     origins = sorted((source.origin for source in sources), key=lambda origin: (origin.issued_at, origin.id))
     pairs = [(origin, kept(workspace, origin.id)) for origin in origins]

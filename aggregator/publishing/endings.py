@@ -41,9 +41,7 @@ _MEANING = {
 class Ending(NamedTuple):
     """A document that has expired or is about to.
 
-    Attributes:
-        role: root, nodes, campaign or model.
-        expires: when its time is over, in seconds since 1970.
+    ``role``: root, nodes, campaign or model. ``expires``: when its time is over, in seconds since 1970.
     """
 
     role: str
@@ -61,11 +59,8 @@ class Ending(NamedTuple):
 class Renewed(NamedTuple):
     """What :func:`renew` did with one document that is about to end.
 
-    Attributes:
-        version: number of the document's new version; None if no version was signed.
-        expires: when the new version expires, in seconds since 1970; None if no version was signed.
-        path: the new version's file in the workspace; None if no version was signed.
-        problem: why no version was signed, or why it is not in force yet; "" if all is done.
+    ``version``, ``expires`` (seconds since 1970) and ``path`` are those of the new version; None if none was signed.
+    ``problem``: why no version was signed, or why it is not in force yet; "" if all is done.
     """
 
     ending: Ending
@@ -79,9 +74,6 @@ def ending_of(role: str, payload: bytes, now: int, ahead_seconds: int = WARNED_S
     """Return the document in a payload if it expires within ``ahead_seconds`` or expired up to 30 days ago; else None.
 
     A root is returned however long ago it expired. A campaign that its publisher has ended gives None.
-
-    Raises:
-        DocumentError: the payload can not be read.
     """
     body, header = read_payload(payload)
     past = header.expires <= now - PAST_SECONDS and role != "root"
@@ -92,10 +84,9 @@ def ending_of(role: str, payload: bytes, now: int, ahead_seconds: int = WARNED_S
 
 
 def endings(workspace: Workspace, now: int, ahead_seconds: int = WARNED_SECONDS) -> list[Ending]:
-    """Return which documents expire soon, of the root in force and the newest versions of all other documents.
+    """Return which documents expire within ``ahead_seconds``, or expired up to 30 days ago.
 
-    Args:
-        ahead_seconds: what expires within this time expires soon. What expired up to 30 days ago is in the list too.
+    Examined are the root in force and the newest versions of all other documents.
     """
     payloads = [("root", read_envelope(workspace.root_bytes, "root").payload)]
     payloads += [
@@ -117,9 +108,8 @@ def renew(
 ) -> list[Renewed]:
     """Sign the next version of each root, node list and campaign that is about to expire, with the same lifetime.
 
-    Only version and dates change, and a second run finds nothing left to do. The next version of a campaign
-    has an id of its own, and devices answer it anew. A masked campaign is not renewed: its dealer's keys and sums
-    belong to one version.
+    Only version and dates change. The next version of a campaign has an id of its own, and devices answer it anew. A
+    masked campaign is not renewed: its dealer's keys and sums belong to one version.
 
     Args:
         ahead_seconds: what ends within this time is renewed.
@@ -128,13 +118,10 @@ def renew(
         dry_run: sign nothing, and tell what would be done.
 
     Returns:
-        Every document of these roles that expires soon, with what was done. A problem with one document does not stop
-        the renewal of the next.
+        Every document of these roles that expires soon, with what was done. A problem with one does not stop the next.
 
     Raises:
-        InputError: ``passphrase_missing``, ``passphrase_wrong``.
-        DocumentError: the next version of a document can not be signed (:meth:`Workspace.publish`).
-        StorageError: the workspace can not be read or written. What was signed before the error stays.
+        InputError, DocumentError, StorageError: as :meth:`Workspace.publish`. What was signed before stays.
     """
     found = sorted(
         (each for each in endings(workspace, now, ahead_seconds) if each.role in roles),
@@ -171,23 +158,17 @@ class _OvertakenError(Exception):
 
 
 def _lifetime(ending: Ending) -> int:
-    """Return the time in seconds for which a document was signed."""
     return ending.expires - read_payload(ending.payload)[1].issued_at
 
 
 def _renew_root(workspace: Workspace, ending: Ending, now: int) -> Renewed:
-    """Make the next trust root with the same keys, and return what was done."""
     made = change_root(workspace, RootChange(), now, _lifetime(ending))
     problem = "" if made.in_force else "it waits for signatures; see hearsay trust show"
     return Renewed(ending, made.root.header.version, made.root.header.expires, made.path, problem)
 
 
 def _renew_document(workspace: Workspace, ending: Ending, now: int) -> Renewed:
-    """Sign the next version of a campaign or node list, with the same content.
-
-    Nothing is signed if the workspace has another newest version by now: that version may end the campaign, cost less
-    ε, or list fewer nodes, and the old content would undo it.
-    """
+    """Sign the next version of a campaign or node list, unless another version was signed after it was listed."""
     body = canonical.unpack(ending.payload)
 
     def payload_for(version: int, before: bytes | None) -> bytes:
@@ -210,20 +191,14 @@ def _renew_document(workspace: Workspace, ending: Ending, now: int) -> Renewed:
 
 
 def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
-    """Sign the version that ends a campaign, record it, and return its file.
+    """Sign the version that ends a campaign, record it, and return its file. ``name``: see :func:`find_document`.
 
-    The signed version repeats schema, texts, period and fit of the newest version, but has no questions and ε = 0. It
-    expires no earlier than any other version of the campaign: a device that was off for long can learn of the end as
-    long as it would still report. A later version may ask questions again.
-
-    Args:
-        name: name of the campaign, or another form that :mod:`aggregator.publishing.naming` lists.
+    The version has no questions and ε = 0. It expires no earlier than any other version: a device that was off for long
+    can learn of the end as long as it would still report. A later version may ask questions again.
 
     Raises:
-        InputError: ``campaign_unknown``: the workspace signed no campaign of that name; ``campaign_ended``: the
-            newest version ends the campaign already.
-        InputError, DocumentError, StorageError: the version can not be signed or recorded (:meth:`Workspace.publish`);
-            ``workspace_damaged`` also if the copy of an earlier version is lost.
+        InputError: ``campaign_unknown``; ``campaign_ended``: the newest version ends the campaign already.
+        InputError, DocumentError, StorageError: as :meth:`Workspace.publish`.
     """
     name = find_document(workspace, "campaign", name).name
     versions = [item for item in workspace.history() if (item.role, item.name) == ("campaign", name)]

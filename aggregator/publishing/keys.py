@@ -32,11 +32,7 @@ COST = STANDARD
 
 
 def no_passphrase() -> bytes:
-    """Refuse to give a passphrase. This is the default of functions that may need one to open an encrypted key.
-
-    Raises:
-        InputError: ``passphrase_missing``, always.
-    """
+    """Raise InputError ``passphrase_missing``: the default of functions that may need one to open an encrypted key."""
     raise InputError("passphrase_missing", "the key is encrypted, and no passphrase was given")
 
 
@@ -66,22 +62,15 @@ class KeyFile(NamedTuple):
         return keyid(self.public).hex()
 
     def open(self, passphrase: Callable[[], bytes] = no_passphrase) -> SigningKey:
-        """Decrypt the seed if needed, and return the key that signs. No file is opened or changed.
+        """Decrypt the seed if needed, and return the key that signs. ``passphrase`` is called for an encrypted seed.
 
-        Args:
-            passphrase: returns the passphrase; called only if the file is encrypted.
-
-        Raises:
-            InputError: ``passphrase_wrong``, also if the file was altered; ``passphrase_missing``, also if the
-                passphrase is empty; the errors of ``passphrase``.
-            StorageError: ``memory_short``; ``sealed_damaged``, ``sealed_newer``: only if :func:`parse_key` did not
-                make this object.
+        Raises InputError ``passphrase_wrong`` (also if the file was altered), ``passphrase_missing``; StorageError
+        ``memory_short``.
         """
         seed = self._unsealed(passphrase()) if self.seed is None else self.seed
         return SigningKey.from_seed(seed)
 
     def _unsealed(self, passphrase: bytes) -> bytes:
-        """Return the seed of an encrypted file, checked against role and public key."""
         seed: Any = None
         with suppress(DocumentError):
             body = canonical.unpack(open_secret(self.sealed, passphrase))
@@ -111,18 +100,12 @@ def key_file(
     cost: Cost | None = None,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> KeyFile:
-    """Return the key file of a signing key, in the clear or under a passphrase.
+    """Return the key file of a signing key, in the clear or, with a passphrase, under it.
 
-    Args:
-        role: root, campaign, model or dealer.
-        key: the signing key, made from 32 random bytes of the operating system.
-        passphrase: None keeps the key in the clear.
-        cost: time and memory to open the file; :data:`COST` by default.
-        entropy: returns a given number of random bytes, for salt and nonce.
+    ``role``: root, campaign, model or dealer. ``cost``: time and memory to open the file; :data:`COST` by default.
+    ``entropy`` returns a given number of random bytes, for salt and nonce.
 
-    Raises:
-        InputError: ``passphrase_missing``: the passphrase is empty.
-        StorageError: ``memory_short``.
+    Raises InputError ``passphrase_missing``: the passphrase is empty; StorageError ``memory_short``.
     """
     if passphrase is None:
         return KeyFile(role, key.public, key.seed)
@@ -132,14 +115,10 @@ def key_file(
 
 
 def parse_key(raw: bytes, roles: Collection[str] = trust.ROLES) -> KeyFile:
-    """Parse the bytes of a key file. An encrypted key stays encrypted.
+    """Parse the bytes of a key file of one of these roles. An encrypted key stays encrypted.
 
-    Args:
-        roles: the roles that the file may be for.
-
-    Raises:
-        InputError: ``key_invalid``: the bytes are no key file or a damaged one, or opening it would take more time or
-            memory than the limit; ``key_newer``: newer software made the file.
+    Raises InputError ``key_invalid``: the bytes are no key file or a damaged one, or opening it would take more time or
+    memory than the limit; ``key_newer``: newer software made the file.
     """
     body: Any = None
     try:
@@ -168,7 +147,6 @@ def parse_key(raw: bytes, roles: Collection[str] = trust.ROLES) -> KeyFile:
 
 
 def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
-    """Return a field of a key file. Refuse a field that is not bytes, or not of ``length`` (None: any length)."""
     found = body.get(name)
     if not isinstance(found, bytes) or (length is not None and len(found) != length):
         raise InputError("key_invalid", f"the key file is damaged: '{name}' is missing or of another length")
@@ -176,21 +154,14 @@ def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
 
 
 def read_key(path: Path, roles: Collection[str] = trust.ROLES) -> KeyFile:
-    """Read a key file and parse it (:func:`parse_key`). ``roles`` are the roles that the key may have.
-
-    Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``key_invalid``: it is no key file, or damaged;
-            ``key_newer``: newer software made the file.
-    """
+    """Read a key file and parse it. Raises the errors of :func:`.read_file` and :func:`parse_key`."""
     return parse_key(read_file(path, MAX_KEY_BYTES), roles)
 
 
 def read_workspace_key(path: Path) -> KeyFile:
     """Read a key file of a workspace. Its name must begin with its role: ``ROLE.key``, ``ROLE-….key``.
 
-    Raises:
-        StorageError: ``workspace_damaged``: the file can not be read, is no key file, or is a key of another role;
-            ``workspace_newer``: newer software made the file.
+    Raises StorageError ``workspace_damaged`` for any file that is no such key, ``workspace_newer`` for a newer form.
     """
     reason, problem = "workspace_damaged", ""
     try:
@@ -205,12 +176,7 @@ def read_workspace_key(path: Path) -> KeyFile:
 
 
 def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
-    """Write a key file that only its owner may read.
-
-    Raises:
-        InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
-            path (:func:`aggregator.common.files.check_output`).
-    """
+    """Write a key file that only its owner may read. Raises the errors of :func:`.files.check_output`."""
     write_output(path, key.to_bytes(), force=force, mode=PRIVATE)
 
 
@@ -220,13 +186,10 @@ def public_line(key: KeyFile) -> str:
 
 
 def parse_public(raw: bytes, role: str) -> bytes:
-    """Return the public key, 32 bytes, from a line that :func:`public_line` made.
+    """Return the public key, 32 bytes, from a line that :func:`public_line` made for this role.
 
-    Args:
-        role: the role that the line must name.
-
-    Raises:
-        InputError: ``key_invalid``: the bytes are no line of a public key; ``wrong_key``: the key is for another role.
+    Raises InputError ``key_invalid``: the bytes are no line of a public key; ``wrong_key``: the key is for another
+    role.
     """
     words = raw.decode("ascii", "replace").split()
     if len(words) != 3 or words[0] != PUBLIC_WORD or len(words[2]) != 2 * KEY_BYTES:

@@ -52,10 +52,7 @@ class SignedModel(SignedDocument):
 
     @property
     def expected(self) -> Foresight:
-        """How often the model is expected to be right, read from its card.
-
-        The result's ``warning`` says if the model may not beat the largest class.
-        """
+        """How often the model is expected to be right, by its card, with a warning if it may not beat guessing."""
         return Foresight.of_card(self.document.card)
 
     def _size(self) -> str:
@@ -84,26 +81,21 @@ def publish_model(
 
     Args:
         statistics: statistics of one source, or of several joined ones (``aggregator.estimates.joining``).
-        campaign_bytes: file of the source's campaign, or the files of all sources' campaigns. This workspace must have
-            signed them. None for statistics such as a curator's: nothing then says that this workspace asked for them.
+        campaign_bytes: files of the sources' campaigns, which this workspace must have signed. None for statistics such
+            as a curator's: nothing then says that this workspace asked for them.
         postprocess: how estimates become probabilities; by default as the statistics' ``fit`` says.
-        name: name of the model; by default the name of the campaign, or, of several campaigns, of the one issued last.
-        lifetime_seconds: time until the model expires. An expired model still classifies, and says that it is old.
+        name: name of the model; by default that of the campaign that was issued last.
         foretell: function of statistics and post-processing that returns how often the model is expected to be right,
             for its card. It takes most of the time. None leaves it out, where the accuracy is measured anyway.
-        card: function of statistics and post-processing that returns the other facts of its card; None for
-            :func:`model_card`, the facts about the fit alone. The commands give ``aggregator.cards.card.full_card``.
-        rehearse: record nothing. A curator spends privacy budget when statistics are computed. So a curator first calls
-            this with made-up statistics, to find what would refuse the model, such as a wrong passphrase.
+        card: function of the same two that returns the other facts of its card; None for :func:`model_card`.
+        rehearse: record nothing. A curator spends budget when statistics are computed, and so first finds with made-up
+            statistics what would refuse the model, such as a wrong passphrase.
 
     Raises:
         PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
         InputError: ``postprocess_unknown``; ``not_fittable``: the campaign evaluates a model, asks about no feature, or
-            lacks a question that the method needs; ``other_campaign``: the files are not those of the statistics'
-            campaigns; ``terms_invalid``: the lifetime is less than a day; ``passphrase_missing``, ``passphrase_wrong``.
-        DocumentError: the campaign, or the list that says which nodes count, is not signed by this workspace
-            (:meth:`Workspace.check_signed`), or the model can not be signed (:meth:`Workspace.publish`).
-        StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
+            lacks a question that the method needs; ``other_campaign``: the files are of other campaigns.
+        InputError, DocumentError, StorageError: as :meth:`Workspace.publish` and :meth:`Workspace.check_signed`.
     """
     if campaign_bytes is not None:
         _check_asked(workspace, statistics, [campaign_bytes] if isinstance(campaign_bytes, bytes) else campaign_bytes)
@@ -133,7 +125,6 @@ def publish_model(
 
 
 def _check_asked(workspace: Workspace, statistics: Statistics, files: Sequence[bytes]) -> None:
-    """Refuse campaigns and node lists that the workspace has not signed, and campaigns of other statistics."""
     for file in files:
         workspace.check_signed(file)
     for source in statistics.sources:
@@ -145,15 +136,12 @@ def _check_asked(workspace: Workspace, statistics: Statistics, files: Sequence[b
 
 
 def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any]) -> Model:
-    """Fit a model of the campaign's family, and return it unsigned.
+    """Fit a model of the campaign's family, and return it unsigned. Run by :func:`publish_model`.
 
-    If a campaign asked about groups of values, a value has the probability of its group, divided by the group's size.
+    A value of a group has the probability of its group, divided by the group's size. ``common``: the fields that models
+    of all families have: header, campaign, schema, statistics_id, previous, card.
 
-    Args:
-        common: the fields that models of all families have: header, campaign, schema, statistics_id, previous, card.
-
-    Raises:
-        InputError: ``postprocess_unknown``, ``not_fittable``.
+    Raises InputError ``postprocess_unknown``, ``not_fittable``.
     """
     groups = statistics.schema.groups or (None,) * len(statistics.schema.observed)
     log_prior, parameters = fit(statistics, postprocess)
@@ -175,19 +163,12 @@ def _named(origin: Origin) -> str:
 
 
 def expanded(table: NDArray[np.float64], groups: Sequence[int] | None) -> NDArray[np.float64]:
-    """Return a table of all codes of a feature, from a table of its groups: log P(code | class).
+    """Return a table of all codes of a feature, (codes, k) float64, from a table of its groups, (groups, k).
 
         P(code | class) = P(group of the code | class) / number of codes in the group
 
-    The statistics say nothing about the codes within a group. Equal parts add the same number to the scores of all
-    classes, and the columns still sum to 1.
-
-    Args:
-        table: shape (groups, k) float64, log P(group | class).
-        groups: the group of every code; None for a feature without groups, whose table is returned unchanged.
-
-    Returns:
-        Shape (codes, k) float64.
+    Both tables are logarithms. Equal parts add the same number to the scores of all classes. ``groups``: the group of
+    every code; None for a feature without groups, whose table is returned unchanged.
     """
     if groups is None:
         return table
@@ -196,15 +177,13 @@ def expanded(table: NDArray[np.float64], groups: Sequence[int] | None) -> NDArra
 
 
 def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
-    """Return the rows of a table of shape (rows, columns) float64, as tuples."""
     return tuple(map(tuple, table.tolist()))
 
 
 def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
     """Return facts about how a model was made, by name. No value is a float, because payloads hold no floats.
 
-    Statistics that were joined from several campaigns have the entries of
-    :func:`aggregator.estimates.source.joined_card`, and ``campaigns``: name, version and id of each.
+    Joined statistics have the entries of :func:`aggregator.estimates.source.joined_card`, and ``campaigns``.
     """
     origin = newest_origin(statistics.sources)
     sources = statistics.sources

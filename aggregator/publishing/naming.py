@@ -37,16 +37,9 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 def document_bytes(role: str, given: Document, workspace: Workspace | None) -> bytes:
     """Return the bytes of a signed file that is given by its path or, in a workspace, by name or id.
 
-    An existing path takes precedence. If the bytes themselves are given, they are returned unchanged.
+    An existing path takes precedence. Bytes are returned unchanged. ``workspace``: None for paths only.
 
-    Args:
-        given: the bytes, or the path, name or id that the user gave.
-        workspace: the workspace that knows names and ids; None for paths only.
-
-    Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``, ``model_unknown``:
-            the workspace has no document of that name or id, or the digits begin several ids.
-        DocumentError: this software can not read one of the versions of the named campaign.
+    Raises InputError ``file_not_found``, ``unreadable``, ``too_large``; the errors of :func:`find_document`.
     """
     if isinstance(given, bytes):
         return given
@@ -60,15 +53,10 @@ def check_campaign(
 ) -> bytes:
     """Return the bytes of a campaign. Its signatures are checked only if ``workspace`` or ``trust`` is given.
 
-    Args:
-        campaign: the signed campaign.
-        workspace: the workspace that must have signed the campaign; None to leave that check out.
-        trust: the trust root, a path or bytes, whose keys must have signed the campaign; None to leave that check out.
+    ``workspace`` must have signed it; ``trust`` is the root, a path or bytes, whose keys must have signed it.
 
-    Raises:
-        InputError: ``trust_ambiguous``: workspace and trust are both given; ``file_not_found``, ``unreadable``,
-            ``too_large``: a file can not be read; ``campaign_unknown``: the workspace has no campaign of that name.
-        DocumentError: ``bad_signature`` and the other reasons of a foreign or damaged file.
+    Raises InputError ``trust_ambiguous``: both are given; the errors of :func:`document_bytes`; DocumentError
+    ``bad_signature`` and the other reasons of a foreign or damaged file.
     """
     if workspace is not None and trust is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
@@ -82,29 +70,17 @@ def check_campaign(
 
 
 def opened(workspace: Workspace | str | Path) -> Workspace:
-    """Return an open workspace unchanged, or open the workspace in a folder.
-
-    A workspace keeps no file open, so nobody has to close it.
-
-    Raises:
-        StorageError: ``not_a_workspace``, ``workspace_damaged``: the folder holds no workspace that can be read.
-        InputError: ``unreadable``, ``too_large``: a trust root in the folder can not be read.
-    """
+    """Return an open workspace unchanged, or open the workspace in a folder (:func:`open_workspace`)."""
     return workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
 
 
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
     """Return the history's entry of the document that a workspace signed under a name or id.
 
-    The forms of ``given`` are tried in this order: name, name with version, id.
+    The forms of ``given`` are tried in this order: a name, which means the newest version (of a campaign, the newest
+    that asks questions); NAME@VERSION; the first digits of an id, or its words.
 
-    Args:
-        given: a name, which means the newest version (of a campaign, the newest that asks questions); NAME@VERSION; or
-            the first digits of an id.
-
-    Raises:
-        InputError: ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.
-        DocumentError: this software can not read one of the versions of that campaign.
+    Raises InputError ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.
     """
     signed = [item for item in workspace.history() if item.role == role]
     name, mark, version = given.rpartition("@")
@@ -134,7 +110,6 @@ def _with_questions(workspace: Workspace, versions: list[Published]) -> list[Pub
 
 
 def _by_id(signed: list[Published], given: str) -> list[Published]:
-    """Return the one document with the given id: its first digits, or its words. Empty if none or several fit."""
     digits = given.lower()
     matching = (
         [item for item in signed if item.digest.hex().startswith(digits)]
@@ -146,12 +121,9 @@ def _by_id(signed: list[Published], given: str) -> list[Published]:
 
 @dataclass(frozen=True, repr=False)
 class SignedDocument:
-    """A document that a workspace has signed and recorded.
+    """A signed document with its file (``raw``), that a workspace has recorded.
 
-    Attributes:
-        raw: the bytes of the signed file.
-        document: the parsed content of the file.
-        standing: its valid signatures, and how many it needs. Devices and nodes refuse a document with fewer.
+    ``standing``: its valid signatures, and how many it needs. Devices and nodes refuse a document with fewer.
     """
 
     raw: bytes
@@ -168,9 +140,8 @@ class SignedDocument:
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the signed document to a file that the user chose. ``force`` replaces an existing file.
 
-        Raises:
-            InputError: ``output_exists``, ``output_invalid`` (:func:`aggregator.common.files.check_output`).
-            StorageError: the file can not be written. The text says where the workspace keeps its copy.
+        Raises the errors of :func:`aggregator.common.files.write_output`; the text says where the workspace keeps its
+        copy.
         """
         try:
             write_output(Path(path), self.raw, force=force)
@@ -187,9 +158,8 @@ class SignedDocument:
 class SignedCampaign(SignedDocument):
     """A signed campaign with its file.
 
-    Attributes:
-        why: the mechanisms that ``auto`` compared, the chosen one first; empty without ``auto``.
-        warnings: sentences for the person who signs.
+    ``why``: the mechanisms that ``auto`` compared, the chosen one first; empty without ``auto``. ``warnings``:
+    sentences for the person who signs.
     """
 
     document: Campaign

@@ -37,12 +37,11 @@ class PrivacySheet(NamedTuple):
     Attributes:
         names: name of each question, for people.
         losses: exact privacy loss of one answer to each question, in the worst case.
-        total: privacy loss of one device in one period. A device answers one question of each stratum (group of
-            questions), so this is the sum, over the strata, of the largest loss in the stratum.
+        total: privacy loss of one device in one period: the sum, over the strata (groups of questions of which a device
+            answers one), of the largest loss in the stratum.
         declared_micro: total ε that the campaign declares, in millionths.
         answers: answers of a device in one period.
-        models: digests of the models that an evaluation names, else empty. These models decide which features of a
-            record are read, so the campaign's file alone does not tell.
+        models: digests of the models that an evaluation names, else empty; these decide what is read of a record.
     """
 
     questions: tuple[Question, ...]
@@ -60,17 +59,11 @@ class PrivacySheet(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the exact privacy loss of a device in one period (``total``) is at most the declared ε.
-
-        Integers are compared, so no rounding can hide an excess.
-        """
+        """Whether the exact privacy loss of a device in one period (``total``) is at most the declared ε."""
         return not self.total.exceeds(self.declared_micro)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object under ``privacy`` in the output of ``hearsay verify --privacy --json``.
-
-        Ratios are texts of :func:`ratio_text` with ``most=None``.
-        """
+        """Return the object under ``privacy`` in the output of ``hearsay verify --privacy --json``."""
         per_answer = format_micro(self.declared_per_answer_micro)
         return {
             "questions": [
@@ -97,17 +90,12 @@ class PrivacySheet(NamedTuple):
 
 
 def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
-    """Compute the ε that a campaign really spends, beside the ε that it declares, from its payload.
+    """Compute the ε that a campaign really spends, beside the ε that it declares, from its parsed payload ``body``.
 
     A campaign that spends more than it declares is not refused: the result says so. Run by an auditor, who needs only
     the campaign's file and the trust root.
 
-    Args:
-        body: the parsed payload of the campaign.
-
-    Raises:
-        DocumentError: ``invalid_campaign``: its features, its questions, its ε or its number of answers can not be
-            read.
+    Raises DocumentError ``invalid_campaign``: features, questions, ε or the number of answers can not be read.
     """
     features = body.get("features")
     entries = body.get("questions")
@@ -130,14 +118,12 @@ def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
 
 
 def _models(body: dict[str, Any]) -> tuple[bytes, ...]:
-    """Return the digests of the models that an unchecked payload names. Entries that are no bytes are left out."""
     several = body.get("models")
     entries = [body.get("model"), *(several if isinstance(several, list) else [])]
     return tuple(entry for entry in entries if isinstance(entry, bytes))
 
 
 def _question(entry: Any) -> Question:
-    """Return the question that an entry of a payload states. What the question is about is not checked."""
     problem = ""
     try:
         mechanism = mechanisms.from_dict(entry["mechanism"])
@@ -171,10 +157,7 @@ def subject_text(subject: Subject, names: Sequence[str]) -> str:
 
 
 def _observed_names(body: dict[str, Any]) -> list[str]:
-    """Return names of features outside the projection, then of the projection's components, from an unchecked payload.
-
-    A feature that is no map has the name ``?``. A component that is no map is left out.
-    """
+    """Return names of features outside the projection, then of its components, from an unchecked payload."""
     features = [entry.get("name") if isinstance(entry, dict) else "?" for entry in body.get("features", [])]
     projection = body.get("projection")
     if not isinstance(projection, dict):
@@ -192,10 +175,7 @@ def epsilon_warning(epsilon_micro: int) -> str:
 
 
 def refusal_warning(schema: Schema) -> str:
-    """Return a warning about a schema that refuses records with unlisted values; otherwise empty.
-
-    A device sends no report for such a record. The missing report tells something that ε does not cover.
-    """
+    """Return a warning about a schema that refuses unlisted values, which ε does not cover; empty for other schemas."""
     names = ", ".join(f"'{name}'" for name in refusing(schema))
     if not names:
         return ""
@@ -206,11 +186,7 @@ def refusal_warning(schema: Schema) -> str:
 
 
 def model_warning(models: Sequence[bytes]) -> str:
-    """Return a warning that the models of an evaluation campaign decide which features of a record are read.
-
-    Args:
-        models: digests of the models that the evaluation names; empty, for other campaigns, gives an empty text.
-    """
+    """Return a warning that the models of an evaluation (digests) decide what is read of a record; else empty."""
     if not models:
         return ""
     named = ", ".join(model.hex() for model in models)
@@ -228,14 +204,8 @@ def model_warning(models: Sequence[bytes]) -> str:
 def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int, who: str = "a device") -> str:
     """Return a warning that under default limits a device skips periods or stops early; empty if it does not.
 
-    The text is also empty for an ε above the default limit of one period: a device then answers only under limits that
-    its owner has set.
-
-    Args:
-        epsilon_micro: ε of one period, in millionths; positive.
-        time_precision: seconds in a period.
-        lifetime_seconds: time from the campaign's begin to its end.
-        who: a device or a node, for the text.
+    Empty, too, for an ε above the default limit of one period, which only devices with limits of their own answer.
+    ``epsilon_micro``: ε of one period, in millionths. ``time_precision``: seconds in a period. ``who``: for the text.
     """
     if epsilon_micro > allowance.PERIOD_MICRO:  # Devices without a policy of their owner refuse such an ε.
         return ""
@@ -256,10 +226,7 @@ def rounded_up(loss: float) -> str:
 
 
 def campaign_warning(found: Campaign) -> str:
-    """Return all warnings about a campaign in one text, for people who decide whether to take part.
-
-    The text is empty for most campaigns. It is about a large ε, refused records, and a model that decides what is read.
-    """
+    """Return all warnings about a campaign in one text, for people who decide whether to take part; mostly empty."""
     return "; ".join(
         filter(
             None, (epsilon_warning(found.epsilon_micro), refusal_warning(found.schema), model_warning(found.evaluated))
@@ -268,7 +235,7 @@ def campaign_warning(found: Campaign) -> str:
 
 
 def periods(found: Campaign) -> int:
-    """Return the number of periods in a campaign's life: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, where T is the period.
+    """Return the number of periods in a campaign's life, ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1 for a period of T s.
 
     It is 0 for a version that ends the campaign.
     """
@@ -287,13 +254,8 @@ def most_answered(found: Campaign) -> int:
 def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
     """Return the text of a worst ratio: an exact fraction in lowest terms; for Laplace noise, times a power of e.
 
-    A fraction with more than about :data:`MAX_DIGITS` digits in numerator or denominator becomes an approximate power
-    of e, because Python does not print such integers.
-
-    Args:
-        loss: privacy loss of a question or of a campaign.
-        most: most characters of a fraction. A longer fraction becomes ``≈`` and twelve significant digits. None prints
-            the whole fraction.
+    A fraction with more than about :data:`MAX_DIGITS` digits becomes an approximate power of e. One of more than
+    ``most`` characters becomes ``≈`` and twelve significant digits; None prints the whole fraction.
     """
     if max(map(_bits, (loss.ratio, loss.exponent))) > MAX_DIGITS * _BITS_PER_DIGIT:
         return f"≈ e^{float(loss):.12g}"
@@ -307,12 +269,10 @@ def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
 
 
 def _bits(fraction: Fraction) -> int:
-    """Return the number of bits of the numerator or the denominator, whichever is longer."""
     return max(fraction.numerator.bit_length(), fraction.denominator.bit_length())
 
 
 def _leading(loss: PrivacyLoss) -> str:
-    """Return the first digits of the ratio. A ratio beyond the range of floats becomes a power of e."""
     if loss.ratio.numerator.bit_length() - loss.ratio.denominator.bit_length() < _FLOAT_BITS:
         return f"{float(loss.ratio):.12g}"
     return f"e^{float(loss) - float(loss.exponent):.12g}"

@@ -50,11 +50,8 @@ if TYPE_CHECKING:
 class NextRoot(NamedTuple):
     """The next root and its signatures.
 
-    Attributes:
-        path: file of the next root in the workspace: in roots/ if it is in force, else in pending/.
-        in_force: whether enough keys have signed it.
-        before: its signatures by keys of the root before. If it was in force already, the same as ``own``.
-        own: its signatures by its own keys.
+    ``path``: its file in roots/ if it is ``in_force`` (enough keys have signed), else in pending/. ``before``, ``own``:
+    its signatures by keys of the root before and by its own keys.
     """
 
     root: Root
@@ -68,8 +65,7 @@ class RootChange(NamedTuple):
     """The differences between the next root and the root in force.
 
     Attributes:
-        role: role whose keys or threshold change; None changes only the dates, and then all other fields have their
-            default values.
+        role: role whose keys or threshold change; None changes only the dates.
         add: public keys to add.
         fresh: number of keys to make in the workspace and add.
         drop: key ids to remove, in hexadecimal; ``all`` removes every key that the role has.
@@ -97,20 +93,13 @@ def change_root(
 ) -> NextRoot:
     """Make the next root and sign it with all available root keys, at most 16. Enough signatures put it in force.
 
-    New keys are written to the folder keys/ before the root, also if the root then waits for signatures. If the root
-    can not be written, the new keys are removed.
-
-    Args:
-        workspace: the workspace. Its root on disk is the root before.
-        signers: opened root keys from outside of the workspace. Keys that neither root names do not sign.
-        entropy: returns a given number of random bytes, for new keys.
+    New keys are written to the folder keys/ before the root, and removed if the root can not be written. ``signers``:
+    opened root keys from outside of the workspace. ``entropy`` returns a given number of random bytes, for new keys.
 
     Raises:
         InputError: ``key_unknown``, ``key_repeated``, ``role_invalid``; ``terms_invalid``: the lifetime is less than a
             day; ``passphrase_missing``, ``passphrase_wrong``.
-        DocumentError: ``too_large``.
-        StorageError: ``root_pending``: an earlier next root lacks signatures; ``workspace_damaged``,
-            ``workspace_newer``, ``io_failed``, ``memory_short``.
+        StorageError: ``root_pending``: an earlier next root lacks signatures; ``memory_short``.
     """
     with workspace.locked() as current:
         if pending_path(current).exists():
@@ -132,7 +121,6 @@ def change_root(
 
 
 def _changed_role(name: str, role: Role, change: RootChange) -> Role:
-    """Return a role of the root with a change of its keys or threshold. Refuse a change that does not fit."""
     by_id = {keyid(public).hex(): public for public in role.keys}
     dropped = set(by_id) if change.drop == ALL else set(change.drop)
     for hint in dropped - set(by_id):
@@ -182,7 +170,6 @@ def _new_keys(current: Workspace, files: list[KeyFile]) -> Iterator[None]:
 
 
 def _root_keys_here(current: Workspace, root: Root) -> list[SigningKey]:
-    """Return opened keys of the workspace that are root keys of the root in force or of the next root."""
     wanted = current.root.roles["root"].keys | root.roles["root"].keys
     return [each.open(current.passphrase) for each in current.key_files("root") if each.public in wanted]
 
@@ -218,9 +205,7 @@ def pending_path(workspace: Workspace) -> Path:
 def pending(workspace: Workspace) -> NextRoot | None:
     """Return the root of a workspace that waits for signatures, or None if no root waits.
 
-    Raises:
-        InputError: ``unreadable``, ``too_large``.
-        StorageError: ``workspace_damaged``: the file is no root.
+    Raises StorageError ``workspace_damaged``: the file is no root.
     """
     path = pending_path(workspace)
     if not path.exists():
@@ -240,10 +225,7 @@ def pending(workspace: Workspace) -> NextRoot | None:
 def discard(workspace: Workspace) -> int:
     """Delete the pending root, so that another root of the same number can be made. Return that number.
 
-    Raises:
-        InputError: ``nothing_pending``: no root waits for signatures.
-        StorageError: the workspace can not be opened or locked (:meth:`Workspace.locked`).
-        OSError: the file can not be deleted.
+    Raises InputError ``nothing_pending``: no root waits for signatures.
     """
     with workspace.locked() as current:
         path = pending_path(current)
@@ -254,14 +236,10 @@ def discard(workspace: Workspace) -> int:
 
 
 def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> NextRoot | tuple[Published, Signatures]:
-    """Join the signatures of copies of one document, including the workspace's own copy.
+    """Join the signatures of copies of one document, including the workspace's own copy, in any order.
 
     A root with enough signatures comes into force. A root that was made outside of this workspace is accepted only if
     it is the next one, the copies hold enough signatures, and no other root is pending.
-
-    Args:
-        workspace: the workspace where the document was made.
-        copies: bytes of the files, at least one, in any order.
 
     Returns:
         For a root :class:`NextRoot`; for another document its entry in the history, and its signatures.
@@ -269,8 +247,7 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> N
     Raises:
         InputError: ``document_unknown``: the workspace did not make the document, or another root is pending;
             ``copies_differ``: there is no copy, or the copies are of several documents.
-        DocumentError: a copy is no signed document (:func:`protocol.documents.envelope.read_envelope`), or a root is
-            malformed or does not follow from the root before (:func:`successor`).
+        DocumentError: a copy is no signed document, or a root does not follow from the root before (:func:`successor`).
     """
     envelopes = [read_envelope(raw, role) for raw in copies]
     if len({envelope.payload for envelope in envelopes}) != 1:
@@ -282,7 +259,6 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> N
 
 
 def _gather_root(current: Workspace, envelopes: list[Envelope]) -> NextRoot:
-    """Join copies of the root in force, of the pending root, or of a next root that was made elsewhere."""
     root = root_of(envelopes[0])
     if envelopes[0].payload == read_envelope(current.root_bytes, "root").payload:
         own = standing(read_envelope(current.root_bytes, "root"), root.roles["root"])
@@ -301,7 +277,6 @@ def _gather_root(current: Workspace, envelopes: list[Envelope]) -> NextRoot:
 
 
 def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -> tuple[Published, Signatures]:
-    """Join copies of a campaign, model or node list with the workspace's own copy, and replace that copy."""
     _, header = read_payload(envelopes[0].payload)
     for item in current.history():
         if (item.role, item.name, item.version) == (role, header.name, header.version):
@@ -315,17 +290,12 @@ def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -
 
 
 def resign(workspace: Workspace, now: int) -> list[tuple[Published, Signatures]]:
-    """Add signatures of the workspace's keys to documents that have too few for the root in force.
+    """Add signatures of the workspace's keys to documents that have too few for the root in force, and return these.
 
-    The newest version of every name is signed, if it has not expired. Payloads, versions and ids stay the same. After
-    an error the documents before it stay signed.
+    The newest version of every name is signed, if it has not expired. Payloads, versions and ids stay the same. Each is
+    returned with the signatures that it has now, which may still be too few.
 
-    Returns:
-        The documents that had too few signatures, and the signatures that they have now. These may still be too few.
-
-    Raises:
-        InputError: ``passphrase_missing``, ``passphrase_wrong``.
-        DocumentError: ``too_large``.
+    Raises InputError ``passphrase_missing``, ``passphrase_wrong``; documents before the error stay signed.
     """
     redone = []
     with workspace.locked() as current:
@@ -344,16 +314,14 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Signatures]]
 
 
 def lacking(workspace: Workspace, now: int) -> list[Published]:
-    """List the documents that need more signatures for the root in force.
+    """List the newest version of every name that needs more signatures for the root in force, and has not expired.
 
-    Only the newest version of every name is examined, and only if it has not expired at ``now``. It is in the list,
-    too, if its copy is lost.
+    A document whose copy is lost is in the list, too.
     """
     return [item for item in latest_of_each(workspace.history()) if not _is_covered(workspace, item, now)]
 
 
 def _is_covered(workspace: Workspace, item: Published, now: int) -> bool:
-    """Return whether a document needs no more signatures: it has expired, or has enough for the root in force."""
     try:
         raw = workspace.copy(item)
     except StorageError:

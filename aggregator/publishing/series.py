@@ -28,10 +28,7 @@ _EXAMPLE = "a share is two parts of the devices, from and to, with a colon: 0:0.
 class SeriesShare(NamedTuple):
     """The series of a campaign, and its share of the devices, as the publisher states them.
 
-    Attributes:
-        name: name of the series.
-        low, high: the share of the devices. Each device has a pseudo-random place among 2^32, and those at the places
-            from ``low`` to ``high`` − 1 are asked.
+    Each device has a pseudo-random place among 2^32; those at the places from ``low`` to ``high`` − 1 are asked.
     """
 
     name: str
@@ -46,14 +43,11 @@ class SeriesShare(NamedTuple):
 def series_share(name: str | None, share: str | None) -> SeriesShare | None:
     """Return the series and share of a campaign from texts, or None if both texts are None.
 
-    Args:
-        name: name of the series; None if the campaign belongs to no series.
-        share: ``FROM:TO``, each a decimal or a fraction of 0 to 1; None for all devices. Both ends are multiplied by
-            2^32 and rounded down. So ``0:1/3`` and ``1/3:1`` have no device in common, and leave none out.
+    ``share``: ``FROM:TO``, each a decimal or a fraction of 0 to 1; None for all devices. Both ends are multiplied by
+    2^32 and rounded down. So ``0:1/3`` and ``1/3:1`` have no device in common, and leave none out.
 
-    Raises:
-        InputError: ``series_invalid``: the name is no text of a document; a share without a series; no share, or an
-            empty one.
+    Raises InputError ``series_invalid``: no name that a document can state, a share without a series, or an empty
+    share.
     """
     if name is None and share is None:
         return None
@@ -70,11 +64,7 @@ def series_share(name: str | None, share: str | None) -> SeriesShare | None:
 
 
 def check_series_name(name: str) -> None:
-    """Refuse a name that a campaign can not state.
-
-    Raises:
-        InputError: ``series_invalid``.
-    """
+    """Raise InputError ``series_invalid`` for a name that a campaign can not state."""
     if not is_text(name) or not is_seen(name):
         raise InputError("series_invalid", "a series has a name of 1 to 1024 bytes, of characters that can be seen")
 
@@ -102,9 +92,6 @@ def begin_of(workspace: Workspace, series: SeriesShare | None, now: int) -> int:
     """Return when a series began, in seconds since 1970: as its first campaign in the workspace says, or ``now``.
 
     All campaigns of a series state the same begin. Devices that were reset later do not answer in the series.
-
-    Args:
-        series: the series, or None, which gives ``now``.
     """
     if series is None:
         return now
@@ -114,11 +101,7 @@ def begin_of(workspace: Workspace, series: SeriesShare | None, now: int) -> int:
 
 
 def overlap_warning(workspace: Workspace, campaign: Campaign, now: int) -> str:
-    """Return a warning that the shares of other running campaigns of a series overlap with a campaign's; else empty.
-
-    Args:
-        campaign: a campaign that was just signed.
-    """
+    """Return a warning if other running campaigns of its series ask some devices of a signed campaign; else empty."""
     names = [quoted(other.header.name) for other in _overlapping(workspace, campaign, now)]
     if not names:
         return ""
@@ -129,7 +112,6 @@ def overlap_warning(workspace: Workspace, campaign: Campaign, now: int) -> str:
 
 
 def _overlapping(workspace: Workspace, campaign: Campaign, now: int) -> Iterator[Campaign]:
-    """Yield the other running campaigns of a campaign's series, newest versions, that ask some of the same devices."""
     mine = campaign.series
     if mine is None:
         return

@@ -42,11 +42,7 @@ LEAST_SECONDS = DAY_SECONDS + 1
 
 
 def seconds_of(days: int) -> int:
-    """Return a lifetime of some days in seconds.
-
-    Raises:
-        InputError: ``terms_invalid``: ``days`` is no whole number, or less than 1.
-    """
+    """Return a lifetime of ``days`` in seconds. Raises InputError ``terms_invalid``: no whole number above 0."""
     if type(days) is not int or days < 1:
         raise InputError("terms_invalid", "days is a whole number, at least 1")
     return days * DAY_SECONDS
@@ -55,12 +51,9 @@ def seconds_of(days: int) -> int:
 def header_for(name: str, version: int, now: int, lifetime_seconds: int) -> Header:
     """Return the header of a document that is issued at ``now`` and valid from ``now`` on.
 
-    Args:
-        lifetime_seconds: time from ``now`` to ``expires``. A lifetime of one day gets one second more, because
-            ``issued_at`` + 1 day < ``expires`` in every document.
+    A lifetime of one day gets one second more, because ``issued_at`` + 1 day < ``expires`` in every document.
 
-    Raises:
-        InputError: ``terms_invalid``: the lifetime is less than a day.
+    Raises InputError ``terms_invalid``: the lifetime is less than a day.
     """
     if lifetime_seconds < DAY_SECONDS:
         raise InputError("terms_invalid", "a document lives for at least a day, 86400 seconds")
@@ -86,13 +79,7 @@ DOCUMENTS = frozenset(UNDERSTOOD)
 
 
 class Signatures(NamedTuple):
-    """The valid signatures of a document, and the number that it needs.
-
-    Attributes:
-        signers: ids of the keys with a valid signature, in hexadecimal.
-        keys: number of keys that the role has.
-        needed: threshold of the role.
-    """
+    """The valid signatures of a document (``signers``: key ids in hexadecimal), and the number that its role needs."""
 
     signers: tuple[str, ...]
     keys: int
@@ -113,14 +100,7 @@ class Signatures(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """A signed document that a device would accept.
-
-    Attributes:
-        role: root, campaign, model, or nodes for a node list.
-        header: name, version and dates of the document.
-        root_version: number of the root whose keys verified the signatures.
-        standing: the document's valid signatures.
-    """
+    """A signed document that a device would accept, and the number of the root whose keys verified its signatures."""
 
     role: str
     header: Header
@@ -137,12 +117,7 @@ def standing(envelope: Envelope, role: Role) -> Signatures:
 def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) -> Envelope:
     """Make an envelope of a payload, signed with the given keys. Without keys it holds only :data:`UNSIGNED`.
 
-    Args:
-        payload_type: the type that envelopes of this role state.
-        keys: each adds one signature.
-
-    Raises:
-        InputError: ``signatures_invalid``: there are more than 16 keys.
+    Raises InputError ``signatures_invalid``: there are more than 16 keys.
     """
     envelope = Envelope(payload_type, payload, (UNSIGNED,))
     for key in keys:
@@ -153,10 +128,8 @@ def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) ->
 def signed(envelope: Envelope, key: SigningKey) -> Envelope:
     """Add the signature of a key to an envelope. An envelope with a valid signature of the key is returned unchanged.
 
-    An invalid signature under the key's id is replaced.
-
-    Raises:
-        InputError: ``signatures_invalid``: the envelope holds 16 signatures of other keys already.
+    An invalid signature under the key's id is replaced. Raises InputError ``signatures_invalid``: it has 16 others
+    already.
     """
     if key.public in verified_by(envelope, [key.public]):
         return envelope
@@ -169,13 +142,9 @@ def signed(envelope: Envelope, key: SigningKey) -> Envelope:
 
 
 def signed_root(before: Root, root: Root, keys: Iterable[SigningKey]) -> Envelope:
-    """Make the envelope of a new root, signed by keys of the root before and by the new root's own keys.
+    """Make the envelope of a new root, signed by those of ``keys`` that the root before or the new root names.
 
     Keys that both roots name sign first. An envelope holds at most 16 signatures: keys after the first 16 do not sign.
-
-    Args:
-        before: the root before.
-        keys: available signing keys. Keys that neither root names do not sign.
     """
     old, new = before.roles["root"].keys, root.roles["root"].keys
     counting = [key for key in dict.fromkeys(keys) if key.public in old | new]
@@ -184,13 +153,10 @@ def signed_root(before: Root, root: Root, keys: Iterable[SigningKey]) -> Envelop
 
 
 def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
-    """Return one envelope with the valid signatures of several copies, sorted by key id, one per key.
+    """Return one envelope with the valid signatures of several copies, sorted by key id, one per key, at most 16.
 
-    If no signature is valid, the envelope holds :data:`UNSIGNED` alone.
-
-    Args:
-        copies: envelopes of one payload, at least one.
-        keys: public keys whose signatures are kept. At most 16 signatures are kept.
+    ``keys``: public keys whose signatures are kept. If no signature is valid, the envelope holds :data:`UNSIGNED`
+    alone.
     """
     copies = list(copies)
     keys = list(keys)
@@ -208,9 +174,7 @@ def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
 def to_bytes(envelope: Envelope, role: str) -> bytes:
     """Return the bytes of a document's file. Its role (root, campaign, model or nodes) decides the largest size.
 
-    Raises:
-        DocumentError: ``too_large``: the file would be larger.
-        InputError: ``signatures_invalid``: the envelope has no signature, or more than 16.
+    Raises DocumentError ``too_large``; InputError ``signatures_invalid``: it has no signature, or more than 16.
     """
     raw = write_envelope(envelope)
     if len(raw) > SIZE_LIMITS[role]:
@@ -219,18 +183,11 @@ def to_bytes(envelope: Envelope, role: str) -> bytes:
 
 
 def check_payload(envelope: Envelope, role: str) -> Header:
-    """Check a payload before it is signed: its form and values, and that a campaign's mechanisms are complete.
+    """Check the form and values of a payload before it is signed, and that a campaign's mechanisms are complete.
 
-    The header of the payload is returned. Signatures, dates and the size of the file are not checked.
+    The payload's header is returned. Signatures, dates and the size of the file are not checked.
 
-    Args:
-        role: ``"root"``, ``"campaign"``, ``"model"``, or ``"nodes"`` for a node list.
-
-    Raises:
-        DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``, ``invalid_campaign``,
-            ``epsilon_understated``, ``invalid_model``, ``invalid_nodes``.
-        InputError: ``mechanism_incomplete``: a mechanism of the campaign lacks its description, estimator, interval
-            or draw.
+    Raises DocumentError: the payload of a document of this role can not be parsed; InputError ``mechanism_incomplete``.
     """
     # Imported here, since it imports numpy, which hearsay show does not need.
     from aggregator.publishing.mechanisms.completeness import check_complete
@@ -247,25 +204,16 @@ def check_payload(envelope: Envelope, role: str) -> Header:
 
 
 def root_of(envelope: Envelope) -> Root:
-    """Return the root in an envelope. Signatures are not checked.
-
-    Raises:
-        DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``.
-    """
+    """Return the root in an envelope. Signatures are not checked. Raises DocumentError as :func:`check_payload`."""
     header = check_payload(envelope, "root")
     return trust.parse_root(read_payload(envelope.payload)[0], header)
 
 
 def successor(root: Root, raw: bytes) -> Root:
-    """Return the root in a file, if it is the next root. Dates are not checked.
+    """Return the root in a file, if it is the next one after ``root``. Dates are not checked.
 
-    Args:
-        root: the root before.
-
-    Raises:
-        DocumentError: ``bad_signature``: fewer signatures than the threshold of either root; ``rollback``: another
-            name, or not the next number; ``unknown_crit``; or the bytes are no signed document
-            (:func:`protocol.documents.envelope.read_envelope`).
+    Raises DocumentError ``bad_signature``: fewer signatures than the threshold of either root; ``rollback``: another
+    name, or not the next number; ``unknown_crit``; or the bytes are no signed document.
     """
     envelope = read_envelope(raw, "root")
     needed = standing(envelope, root.roles["root"])
@@ -280,14 +228,8 @@ def successor(root: Root, raw: bytes) -> Root:
 def signed_campaign(root_bytes: bytes, raw: bytes) -> campaign.Campaign:
     """Parse the campaign file ``raw`` if the campaign keys of the trust root ``root_bytes`` signed it.
 
-    Dates are not checked.
-
-    The aggregator counts reports, and makes models, after a campaign has expired. Devices check dates, by
-    :func:`protocol.documents.trust.verify`.
-
-    Raises:
-        DocumentError: ``bad_signature``, ``malformed``, ``unsupported_version``, ``wrong_role``,
-            ``too_large``, ``unknown_crit``, ``invalid_campaign``, ``epsilon_understated``.
+    Dates are not checked: the aggregator counts reports, and makes models, after a campaign has expired. Raises
+    DocumentError: the file is not signed (``bad_signature``), or can not be parsed.
     """
     envelope = _signed(root_bytes, raw, "campaign", "the campaign")
     parsed = campaign.parse_campaign(envelope.payload)
@@ -299,10 +241,7 @@ def signed_list(root_bytes: bytes, raw: bytes) -> node_list.NodeList:
     """Parse the list of nodes ``raw`` if the campaign keys of the trust root ``root_bytes`` signed it.
 
     Dates are not checked: the newest list names the nodes of summaries that come after it has expired (decision 74).
-
-    Raises:
-        DocumentError: ``bad_signature``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``too_large``,
-            ``unknown_crit``, ``invalid_nodes``.
+    Raises DocumentError: the file is not signed (``bad_signature``), or can not be parsed.
     """
     envelope = _signed(root_bytes, raw, "nodes", "the list of nodes")
     parsed = node_list.parse_node_list(envelope.payload)
@@ -311,16 +250,11 @@ def signed_list(root_bytes: bytes, raw: bytes) -> node_list.NodeList:
 
 
 def check_signatures(root_bytes: bytes, raw: bytes, role: str) -> None:
-    """Check that a trust root's campaign keys signed a campaign or node list, as ``role`` says. Dates are not checked.
-
-    Raises:
-        DocumentError: the errors of :func:`signed_campaign` or :func:`signed_list`.
-    """
+    """Raise DocumentError unless a root's campaign keys signed a campaign or node list, as ``role`` says."""
     (signed_campaign if role == "campaign" else signed_list)(root_bytes, raw)
 
 
 def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
-    """Return the envelope of a document if enough campaign keys of a root signed it. Errors call it ``what``."""
     envelope = read_envelope(raw, role)
     found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles["campaign"])
     if not found.complete:
@@ -333,11 +267,8 @@ def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
 def follow_roots(first: bytes, newer: Sequence[bytes], now: int) -> trust.TrustState:
     """Return the trust state of a device that pinned the first root and then got newer roots, in any order.
 
-    Only the dates of the last of these roots are checked.
-
-    Raises:
-        DocumentError: the first root can not be pinned (:func:`protocol.documents.trust.pin`), or a newer root does not
-            follow from it (:func:`protocol.documents.trust.install_roots`).
+    Only the dates of the last of these roots are checked. Raises the errors of :func:`protocol.documents.trust.pin` and
+    :func:`protocol.documents.trust.install_roots`.
     """
     state = trust.restore(first, {}, 0)
     state = state._replace(time_floor=state.root.header.issued_at)
@@ -348,14 +279,10 @@ def follow_roots(first: bytes, newer: Sequence[bytes], now: int) -> trust.TrustS
 def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> Verified:
     """Check a document as a device does: signatures, dates and every value.
 
-    Args:
-        state: the trust root that the device has, and the documents that it has seen.
+    ``state``: the trust root that the device has, and the documents that it has seen.
 
-    Raises:
-        DocumentError: devices would refuse it (:func:`protocol.documents.trust.verify`), or a value is wrong
-            (:func:`protocol.documents.campaign.parse_campaign`, :func:`protocol.documents.model.parse_model`,
-            :func:`protocol.nodes.summary.parse_node_list`); of a root also ``rollback``: the trusted root has
-            replaced it.
+    Raises DocumentError: devices would refuse it (:func:`protocol.documents.trust.verify`), or a value is wrong; of a
+    root also ``rollback``: the trusted root has replaced it.
     """
     envelope = read_envelope(raw, role)
     version = state.root.header.version
@@ -368,7 +295,6 @@ def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> V
 
 
 def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
-    """Return the header of a root that is the trusted root, even with other signatures, or is a valid successor."""
     after = trust.install_roots(state, [raw], now)
     if after.root_bytes == raw:
         return after.root.header

@@ -45,11 +45,9 @@ class Tree(NamedTuple):
     """The content of a published folder.
 
     Attributes:
-        roots, campaigns, models, lists: number of files of each kind that the workspace has to publish; ``lists`` are
-            node lists.
+        roots, campaigns, models, lists: number of files of each kind that the workspace has to publish (node lists).
         written: paths of the files that changed, relative to the folder.
-        lacking: newest versions with too few signatures. In their place the folder has the newest version with enough
-            signatures, if there is one.
+        lacking: newest versions with too few signatures, in whose place an older one may stay.
         unnamable: names of documents that are too long for a file name.
     """
 
@@ -66,18 +64,13 @@ class Tree(NamedTuple):
 def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[bytes] = ()) -> Tree:
     """Write all documents of a workspace that devices need into a published folder, and return what it holds then.
 
-    Args:
-        folder: the published folder. It is made if its parent exists. Files of other names in it stay.
-        key_books: bytes of key books of masked campaigns (``.hsk``), which their dealers signed. A book that is not
-            given stays in the folder as it is.
+    The folder is made if its parent exists. Files of other names in it stay. ``key_books``: bytes of key books of
+    masked campaigns (``.hsk``), signed by their dealers; a book that is not given stays in the folder as it is.
 
     Raises:
-        InputError: ``output_invalid``: a folder has the name of a file to write.
-        DocumentError: ``unrecognized_campaign``: a key book is for no campaign that is published; or a key book is
-            refused (:func:`protocol.masked.keys.read_key_book`).
-        StorageError: ``tree_newer``: the folder has a newer version of a document, or another document of the same
-            version: the workspace is an old copy, or the folder belongs to another workspace;
-            ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
+        DocumentError: ``unrecognized_campaign``: a key book is for no campaign that is published, or is refused.
+        StorageError: ``tree_newer``: the folder has a newer version of a document, or another one of the same version:
+            the workspace is an old copy, or the folder belongs to another workspace.
     """
     folder = Path(folder)
     with workspace.locked() as current:
@@ -110,10 +103,7 @@ def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[byt
 
 
 def endings_in(folder: str | Path, now: int) -> list[Ending]:
-    """Return the documents of a published folder that have expired, or will within a week. Signatures are not verified.
-
-    Of the roots only the last one is examined. Files that are no documents are ignored.
-    """
+    """Return the documents of a published folder that have expired or will within a week, with any signatures."""
     folder = Path(folder)
     numbered = [path for path in (folder / "roots").glob("*.hst") if path.stem.isdecimal()]
     places = [("root", path) for path in sorted(numbered, key=lambda path: int(path.stem))[-1:]]
@@ -128,23 +118,13 @@ def endings_in(folder: str | Path, now: int) -> list[Ending]:
 
 
 def file_name(role: str, name: str) -> str:
-    """Return the path of a document's file, relative to the published folder.
-
-    Args:
-        role: campaign, model, nodes or keys.
-        name: name of the document; of a key book the name of its campaign.
-    """
+    """Return the path of a document's file, relative to the published folder. A key book has its campaign's name."""
     kind, extension = FOLDERS[role]
     return f"{kind}/{quote(name, safe='')}{extension}"
 
 
 def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]], list[Published], list[str]]:
-    """Return the files to publish, and what can not be published.
-
-    Returns:
-        First, path → (role, bytes) of the newest version of every document that has enough signatures. Second, the
-        newest versions with too few signatures. Third, the names that are too long for a file.
-    """
+    """Return path → (role, bytes) of files, newest versions with too few signatures, and names that are too long."""
     history = current.history()
     files: dict[str, tuple[str, bytes]] = {}
     lacking, unnamable = [], []
@@ -167,7 +147,6 @@ def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]],
 def _books_to_publish(
     documents: Mapping[str, tuple[str, bytes]], key_books: Sequence[bytes]
 ) -> dict[str, tuple[Campaign, bytes]]:
-    """Return path → (campaign, bytes) for key books. ``documents``: the other files, path → (role, bytes)."""
     if not key_books:
         return {}
     campaigns = [
@@ -190,10 +169,7 @@ def _version(role: str, raw: bytes, campaign: Campaign | None) -> tuple[int, byt
 
 
 def _check_not_newer(path: Path, role: str, raw: bytes, campaign: Campaign | None = None) -> None:
-    """Refuse to replace a file by an older version, or by a different file of the same version, which devices refuse.
-
-    An existing file that can not be read as a document of this role, or as a key book of the campaign, may be replaced.
-    """
+    """Refuse to replace a file by an older version, or by another file of the same version, which devices refuse."""
     if not path.exists():
         return
     try:
@@ -218,7 +194,6 @@ def _check_not_newer(path: Path, role: str, raw: bytes, campaign: Campaign | Non
 
 
 def _check_last_root(folder: Path, roots: int) -> None:
-    """Refuse a folder that has a root after the workspace's last one."""
     if (folder / "roots" / f"{roots + 1}.hst").exists():
         raise StorageError(
             "tree_newer", f"the tree has a root {roots + 1}, the workspace has {roots}; is the workspace an old copy?"
@@ -226,7 +201,6 @@ def _check_last_root(folder: Path, roots: int) -> None:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make the published folder and its subfolders, if they do not exist."""
     with storage_errors(f"the tree at '{folder}' can not be made"):
         folder.mkdir(exist_ok=True)
         for name in ("roots", *(kind for kind, _ in FOLDERS.values()), "reports"):
@@ -234,7 +208,6 @@ def _make_folders(folder: Path) -> None:
 
 
 def _write_if_changed(path: Path, raw: bytes) -> bool:
-    """Write a file if its content differs. Return whether the file was written."""
     if path.is_file() and path.read_bytes() == raw:
         return False
     write_output(path, raw, force=True)
@@ -242,15 +215,9 @@ def _write_if_changed(path: Path, raw: bytes) -> bool:
 
 
 def campaign_of(book: bytes, campaigns: Sequence[Campaign]) -> Campaign:
-    """Return the masked campaign whose dealer signed a key book.
+    """Return the one of ``campaigns`` whose dealer signed a key book (the bytes of a ``.hsk``).
 
-    Args:
-        book: the bytes of the book (``.hsk``).
-        campaigns: the campaigns that may be meant. Those without a dealer are passed over.
-
-    Raises:
-        DocumentError: ``unrecognized_campaign``: the book is for none of the campaigns; or the reason why a book of
-            one of the campaigns can not be read.
+    Raises DocumentError ``unrecognized_campaign``: the book is for none of them; or the reason why it can not be read.
     """
     problem = DocumentError(
         "unrecognized_campaign", "the key book is for no masked campaign in this folder; publish its campaign first"

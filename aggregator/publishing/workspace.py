@@ -66,11 +66,8 @@ MAX_HISTORY_BYTES = 64 << 20
 class Published(NamedTuple):
     """One entry of a workspace's history: a document that was signed.
 
-    Attributes:
-        role: campaign, model, or nodes for a node list.
-        name, version: name and version of the document.
-        digest: SHA-256 of the payload; for a campaign that is its id.
-        issued_at: when the document was issued, in seconds since 1970.
+    ``role``: campaign, model, or nodes for a node list. ``digest``: SHA-256 of the payload; for a campaign that is its
+    id. ``issued_at``: in seconds since 1970.
     """
 
     role: str
@@ -89,11 +86,8 @@ def history_bytes(items: list[Published]) -> bytes:
 def read_history(path: Path) -> list[Published]:
     """Return the entries of a history file, oldest first.
 
-    A missing file is an error, because a workspace with an empty history would use version numbers again.
-
-    Raises:
-        StorageError: ``workspace_damaged``: the file is missing, unreadable, above :data:`MAX_HISTORY_BYTES` or
-            malformed; ``workspace_newer``: newer software wrote it.
+    Raises StorageError ``workspace_damaged``: the file is missing (an empty history would use version numbers again),
+    unreadable, above :data:`MAX_HISTORY_BYTES` or malformed; ``workspace_newer``: newer software wrote it.
     """
     items: list[Published] = []
     newer = False
@@ -137,15 +131,11 @@ _FOLDERS = ("published", "roots", "pending")
 
 
 class Workspace(NamedTuple):
-    """An opened workspace.
+    """An opened workspace, with the trust root in force as devices get it (``root_bytes``) and parsed (``root``).
 
     Methods and functions that read its history, copies, roots or key files may raise the StorageError
-    ``workspace_damaged`` or ``workspace_newer``; functions that take a workspace do not repeat that.
-
-    Attributes:
-        root_bytes: the signed trust root in force, as devices get it.
-        root: the trust root in force, parsed.
-        passphrase: returns the passphrase of encrypted keys; called when a key is opened or made.
+    ``workspace_damaged`` or ``workspace_newer``; functions that take a workspace do not repeat that. ``passphrase``
+    returns the passphrase of encrypted keys; it is called when a key is opened or made.
     """
 
     path: Path
@@ -183,11 +173,7 @@ class Workspace(NamedTuple):
         return self.path / "published" / f"{item.digest.hex()}{EXTENSIONS[item.role]}"
 
     def copy(self, item: Published) -> bytes:
-        """Return the bytes of the signed file of a document; ``item`` is its entry in the history.
-
-        Raises:
-            StorageError: ``workspace_damaged``: the copy is missing, unreadable or malformed, or has another digest.
-        """
+        """Return the bytes of the signed file of a document; ``item`` is its entry in the history."""
         with suppress(InputError, DocumentError):
             raw = read_file(self.copy_path(item), SIZE_LIMITS[item.role])
             if sha256(read_envelope(raw, item.role).payload).digest() == item.digest:
@@ -203,19 +189,14 @@ class Workspace(NamedTuple):
         return [*(path.read_bytes() for path in numbered), self.root_bytes]
 
     def key_files(self, role: str | None = None) -> list[KeyFile]:
-        """Return the key files in keys/, of one role or of all roles. Retired keys are left out.
-
-        The root in force need not name the keys.
-        """
+        """Return the key files in keys/, of one role or of all, also those that the root in force does not name."""
         found = [read_workspace_key(path) for path in sorted((self.path / "keys").glob("*.key"))]
         return [each for each in found if role in (None, each.role)]
 
     def signing_keys(self, role: str) -> list[KeyFile]:
         """Return the key files whose keys the root in force names for a role; empty if all are kept elsewhere.
 
-        Raises:
-            StorageError: ``workspace_damaged``: the workspace has keys of the role, and the root names none of them, or
-                a key file can not be read; ``workspace_newer``: newer software made a key file.
+        Raises StorageError ``workspace_damaged``: the workspace has keys of the role, and the root names none of them.
         """
         here = self.key_files(role)
         named = [each for each in here if each.public in self.root.roles[role].keys]
@@ -224,11 +205,7 @@ class Workspace(NamedTuple):
         return named
 
     def standing(self, role: str, raw: bytes) -> Signatures:
-        """Return the valid signatures of a campaign, model or node list under the root in force, and how many it needs.
-
-        Raises:
-            DocumentError: the bytes are no signed document (:func:`protocol.documents.envelope.read_envelope`).
-        """
+        """Return the valid signatures of a campaign, model or node list under the root in force."""
         return standing(read_envelope(raw, role), self.root.roles[SIGNERS[role]])
 
     def publish(
@@ -248,14 +225,11 @@ class Workspace(NamedTuple):
         Args:
             role: ``campaign``, ``model``, or ``nodes`` for a node list, which the campaign keys sign.
             name: name of the document. Its version is one more than the last version of this role and name.
-            now: seconds since 1970. Root and document must be in date at this time.
-            payload_for: makes the payload from the version and the digest of the version before, which is None for
-                the first version. Its errors are passed on.
+            payload_for: makes the payload from the version and the digest of the version before, None for the first.
             rehearse: write nothing. A caller who can sign only once finds errors so before.
 
         Raises:
-            InputError: ``name_taken`` (:func:`_check_kind`); ``passphrase_missing``, ``passphrase_wrong``,
-                ``mechanism_incomplete``.
+            InputError: ``name_taken``; ``passphrase_missing``, ``passphrase_wrong``; ``mechanism_incomplete``.
             DocumentError: ``too_large``, or :meth:`judge` refuses the payload; nothing is recorded then.
         """
         with self.locked() as current:
@@ -276,14 +250,10 @@ class Workspace(NamedTuple):
     def judge(self, role: str, payload: bytes, now: int) -> trust.Verdict:
         """Check a payload as devices would, and return their verdict, without signatures and without a model's values.
 
-        Checked are the payload's header and dates, the dates of the root in force, and the values of a campaign or node
-        list. Earlier versions do not matter. A temporary key signs in place of the role's keys.
+        Earlier versions do not matter. A temporary key signs in place of the role's keys.
 
-        Raises:
-            DocumentError: devices would refuse the document (:func:`protocol.documents.trust.verify` lists the reasons;
-                for a campaign also :func:`protocol.documents.campaign.parse_campaign`; for a node list also
-                :func:`protocol.nodes.summary.parse_node_list`).
-            InputError: ``mechanism_incomplete``: the answers of a campaign can not be estimated.
+        Raises DocumentError: devices would refuse the document (:func:`protocol.documents.trust.verify`, and the
+        parsers of campaigns and node lists); InputError ``mechanism_incomplete``.
         """
         if role == "campaign":
             from aggregator.publishing.mechanisms.completeness import check_complete
@@ -298,13 +268,10 @@ class Workspace(NamedTuple):
         return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [temporary]), role, now, UNDERSTOOD[role])
 
     def check_signed(self, raw: bytes, role: str = "campaign") -> None:
-        """Refuse a campaign or list of nodes that is not in the history and lacks signatures under the root in force.
+        """Refuse a campaign or node list that is not in the history and lacks signatures for the root in force.
 
-        A document in the history is accepted even if its keys have been replaced since. Dates are not checked.
-        ``raw`` is the file; ``role`` is ``campaign`` or ``nodes``.
-
-        Raises:
-            DocumentError: ``bad_signature``, or the bytes are no such document (:func:`check_signatures`).
+        A document in the history is accepted even if its keys have been replaced since. Dates are not checked. Raises
+        the errors of :func:`check_signatures`.
         """
         digest = sha256(read_envelope(raw, role).payload).digest()
         if not any((item.role, item.digest) == (role, digest) for item in self.history()):
@@ -319,9 +286,6 @@ class Workspace(NamedTuple):
         """Context manager that locks the workspace against other processes, and waits for their locks.
 
         The body of ``with`` gets the workspace as it is on disk at that time.
-
-        Raises:
-            InputError: ``unreadable``, ``too_large``: the file of a root.
         """
         with storage_errors(f"the workspace at '{self.path}' can not be written"):
             handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -337,8 +301,7 @@ class Workspace(NamedTuple):
     def complete_history(self) -> None:
         """Add to the history the documents whose copies it lacks. Call it only inside :meth:`locked`.
 
-        They are lacking if a process was killed after it wrote a copy, or if an older history was restored alone. Of
-        several copies of one version the one that was made last is added.
+        A process was killed after it wrote a copy, or an older history was restored. The last copy of a version counts.
         """
         known = self.history()
         digests = {item.digest.hex() for item in known}
@@ -356,8 +319,7 @@ class Workspace(NamedTuple):
     def apply_newest_root(self) -> None:
         """Bring the workspace in line with its newest root. Call it only inside :meth:`locked`.
 
-        A second call changes nothing. ``root.hst`` becomes the newest root. Keys that only earlier roots name are moved
-        to keys/retired/. A pending root is deleted if its number is not above that of the root in force.
+        ``root.hst`` becomes that root, keys that only earlier roots name move to keys/retired/, old pending roots go.
         """
         with storage_errors(f"'{self.path}' could not be written"):
             for folder in _FOLDERS:
@@ -372,7 +334,6 @@ class Workspace(NamedTuple):
             self._retire_keys()
 
     def _retire_keys(self) -> None:
-        """Move keys that only earlier roots name to keys/retired/."""
         before: dict[str, set[bytes]] = {role: set() for role in trust.ROLES}
         for raw in self.roots()[:-1]:
             for name, role in trust.restore(raw, {}, 0).root.roles.items():
@@ -419,9 +380,7 @@ def create_workspace(
 
     Raises:
         StorageError: ``workspace_exists``: the path is no folder, or a folder with content.
-        InputError: ``output_invalid``: the path has a zero byte.
-        InputError: ``name_invalid``; ``passphrase_missing``: the passphrase is empty; ``terms_invalid``: the lifetime
-            is less than a day.
+        InputError: ``output_invalid``; ``name_invalid``; ``passphrase_missing``; ``terms_invalid``.
     """
     path = Path(path).absolute()
     passphrase = passphrase.encode() if isinstance(passphrase, str) else passphrase
@@ -462,14 +421,10 @@ def _create_folder(path: Path, keys: list[KeyFile], root: bytes) -> None:
 def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | str | None = None) -> Workspace:
     """Open an existing workspace. No key file is read yet.
 
-    Args:
-        passphrase: passphrase of encrypted keys, or a function that returns it when something is signed. Without one,
-            the first line of the file that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
+    ``passphrase``: of encrypted keys, or a function that returns it when something is signed. Without one, the first
+    line of the file that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
 
-    Raises:
-        StorageError: ``not_a_workspace``; ``workspace_damaged``: a root is malformed, or is no valid successor of the
-            root before.
-        InputError: ``unreadable``, ``too_large``: the file of a root.
+    Raises StorageError ``not_a_workspace``; ``workspace_damaged``: a root does not follow from the root before.
     """
     path = Path(path)
     if not (path / "root.hst").is_file() or not (path / "keys").is_dir():
@@ -489,10 +444,7 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
 
 
 def _check_kind(workspace: Workspace, before: Published, payload: bytes) -> None:
-    """Refuse a next version of a campaign for others (devices or nodes), or of a model from others' data.
-
-    Devices would take a campaign for nodes, or a curator's model, for the next version of their own.
-    """
+    """Refuse a next version of a campaign for others (devices or nodes), or of a model from others' data."""
     try:
         known = read_envelope(workspace.copy(before), before.role).payload
     except (StorageError, DocumentError):  # there is no copy that can be read

@@ -1,13 +1,9 @@
 """The mechanism of each question: named by the analyst, or chosen by the theoretical variance.
 
-N devices that are asked Q questions with equal chances give about N/Q answers to each. If one answer has variance v,
-the estimate from all answers to a question has variance v·Q/N. So mechanisms for numbers are compared by v·Q. Here v is
-the largest variance of one answer about a number x in [−1, 1], over the inputs −1, 0 and 1, divided by 4, the squared
-width of that range. All compared mechanisms estimate the same moments of the same numbers.
-
-Mechanisms of discrete campaigns are not in that comparison: variances of counts and of moments do not show which model
-is right more often. :mod:`aggregator.planning.power_analysis.families` ranks both families by their expected accuracy.
-Source: docs/math.md, sections 1 to 3; docs/decisions/0014.
+N devices that are asked Q questions with equal chances give N/Q answers to each, so if one answer has variance v, an
+estimate has variance v·Q/N. Mechanisms for numbers are compared by v·Q; v is the largest variance of one answer about
+a number x in [−1, 1], over −1, 0 and 1, divided by 4, the squared width of the range. Discrete campaigns are compared
+with them by accuracy (:mod:`aggregator.planning.power_analysis.families`). Source: docs/math.md, 1 to 3; decision 14.
 """
 
 from __future__ import annotations
@@ -37,8 +33,7 @@ package is not compared: a campaign must name it, since each device needs that p
 def kind_of(name: str) -> type[Mechanism]:
     """Return the Python class of a mechanism by its name, also of one that another package adds.
 
-    Raises:
-        InputError: ``mechanism_unknown`` (the text also names ``auto``); ``mechanism_incomplete``.
+    Raises InputError ``mechanism_unknown`` (the text also names ``auto``), ``mechanism_incomplete``.
     """
     try:
         return mechanisms.kind(name)
@@ -50,24 +45,14 @@ def kind_of(name: str) -> type[Mechanism]:
 
 
 def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
-    """Return the mechanism of one question. Run by the analyst, before any device answers.
+    """Return the mechanism of one question with K = ``size`` values. ``options``: further parameters of the mechanism.
 
     ``auto`` means the mechanism of :data:`CANDIDATES` with the smallest variance of one answer about a value that no
-    device holds. For K values that is (K − 2 + e^ε)/(e^ε − 1)² for ``direct`` and 4e^ε/(e^ε − 1)² for ``oue``. So
-    ``direct`` is chosen if K < 3e^ε + 2.
+    device holds: (K − 2 + e^ε)/(e^ε − 1)² for ``direct`` and 4e^ε/(e^ε − 1)² for ``oue``, with ε =
+    ``epsilon_micro``/10⁶. So ``direct`` is chosen if K < 3e^ε + 2. Source: Wang et al., USENIX Security 2017, section
+    5.1, equations for f = 0.
 
-    Args:
-        name: a mechanism, or :data:`AUTO`.
-        epsilon_micro: ε of one answer, in millionths.
-        size: K, the number of values.
-        options: further parameters of the mechanism.
-
-    Raises:
-        InputError: ``mechanism_unknown``; ``option_unknown``, ``auto`` or the mechanism has no such option;
-            ``epsilon_invalid``, ``size_invalid``, outside the mechanism's range; ``parameters_invalid``, the noise does
-            not fit into a report; ``theta_invalid``, ``delta_invalid``, of a mechanism with this option.
-
-    Source: Wang et al., USENIX Security 2017, section 5.1, equations for f = 0.
+    Raises InputError: ``mechanism_unknown``; ``option_unknown``; or a number is out of the mechanism's range.
     """
     if name == AUTO:
         if options:
@@ -77,20 +62,16 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
 
 
 def _noise_of_nothing(mechanism: Mechanism) -> Fraction:
-    """Return q(1 − q)/(p − q)²: the variance of one answer about a value that no device holds.
-
-    p and q are the probabilities that an answer supports the true value, and that it supports any other value.
-    """
+    """Return q(1 − q)/(p − q)², with p and q the probabilities of supporting the true value and any other value."""
     assert isinstance(mechanism, FrequencyMechanism)
     return mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
 
 
 @cache
 def forms() -> Mapping[str, str]:
-    """Return for each numeric mechanism, by name, the default form of its questions about moments.
+    """Return for each numeric mechanism of this software, by name, the default form of its questions about moments.
 
-    A form says how many numbers one question asks for: a single one, one per class, or all at once. The result has the
-    mechanisms of this software; :func:`form_of` also knows those of other packages.
+    A form says how many numbers one question asks for: a single one, one per class, or all at once.
     """
     kinds = {name: mechanisms.kind(name) for name in mechanisms.names()}
     return MappingProxyType(
@@ -107,7 +88,6 @@ def is_numeric(name: str) -> bool:
 
 
 def _own_form(kind: type[NumericMechanism]) -> str:
-    """Return the form of a mechanism's questions about moments, from its layout."""
     if kind.layout == mechanisms.SINGLE:
         return SINGLE_NUMBER
     return ALL_AT_ONCE if kind.asks_for_all else ONE_PER_CLASS
@@ -116,14 +96,10 @@ def _own_form(kind: type[NumericMechanism]) -> str:
 def form_of(name: str, approach: int | None = None) -> str:
     """Return the form of a mechanism's questions about moments: a single number, one per class, or all numbers at once.
 
-    Args:
-        name: a numeric mechanism.
-        approach: only for ``laplace``: 1 asks for all numbers at once, 3 for one feature's number (the papers'
-            numbering).
+    ``approach``: only for ``laplace``: 1 asks for all numbers at once, 3 for one feature's number (the papers'
+    numbering).
 
-    Raises:
-        InputError: ``mechanism_unknown``, the mechanism is not numeric; ``approach_invalid``, the approach is neither
-            1 nor 3, or the mechanism is not ``laplace``.
+    Raises InputError ``mechanism_unknown``: it is not numeric; ``approach_invalid``.
     """
     if not is_numeric(name):
         raise InputError("mechanism_unknown", f"a Gaussian campaign takes {', '.join(forms())}")
@@ -137,14 +113,7 @@ def form_of(name: str, approach: int | None = None) -> str:
 def moment_mechanism(name: str, epsilon_micro: int, subject: Subject, numbers: int) -> Mechanism:
     """Return the mechanism of one question of a Gaussian campaign: ``name`` for moments, ``direct`` for all others.
 
-    Args:
-        name: a numeric mechanism.
-        epsilon_micro: ε of one answer, in millionths.
-        numbers: number of numeric observed features.
-
-    Raises:
-        InputError: ``mechanism_unknown``, ``epsilon_invalid``, ``size_invalid``, ``parameters_invalid``
-            (:func:`mechanism_for` explains these).
+    ``numbers``: number of numeric observed features. Raises the errors of :func:`mechanism_for`.
     """
     if subject.kind not in (MOMENT, MOMENTS):
         return mechanism_for("direct", epsilon_micro, subject.size)
@@ -159,13 +128,10 @@ APPROACHES = {"laplace": (1, 3)}
 
 
 class Candidate(NamedTuple):
-    """One choice of mechanism and approach, with its theoretical variance.
+    """One choice of mechanism and approach (None except for ``laplace``), with its theoretical variance.
 
-    Attributes:
-        family, mechanism, approach: the campaign's parameters; ``approach`` is None except for ``laplace``.
-        questions: Q, the number of questions.
-        variance: v·Q, with v the largest variance of one answer, for a number of range 1. Divided by the number of
-            devices it is the variance of an estimate.
+    ``questions``: Q, the number of questions. ``variance``: v·Q, with v the largest variance of one answer, for a
+    number of range 1. Divided by the number of devices it is the variance of an estimate.
     """
 
     family: str
@@ -182,16 +148,10 @@ class Candidate(NamedTuple):
 def candidates(schema: Schema, epsilon_micro: int, *, joint: bool = True) -> list[Candidate]:
     """Return all mechanisms and approaches for the numbers of a schema, sorted by rising variance.
 
-    ``laplace`` is left out where its noise does not fit into a report.
+    ``laplace`` is left out where its noise does not fit into a report. ``joint``: whether one question may be about all
+    numbers at once; a campaign must then ask about all numbers.
 
-    Args:
-        schema: the campaign's schema, with its projection.
-        epsilon_micro: ε of one answer, in millionths.
-        joint: whether one question may be about all numbers at once. A campaign must then ask about all numbers.
-
-    Raises:
-        InputError: ``epsilon_invalid``: outside the range of an answer; ``no_numbers``: the schema has no numeric
-            feature.
+    Raises InputError ``epsilon_invalid``; ``no_numbers``: the schema has no numeric feature.
     """
     found = []
     for name in forms():
@@ -208,7 +168,6 @@ class _TooWideError(Exception):
 
 
 def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | None) -> Candidate:
-    """Return the candidate with the named mechanism. Raise :class:`_TooWideError` if the noise is too wide."""
     subjects = gaussian_subjects(schema, form_of(name, approach))
     try:
         mechanism = moment_mechanism(name, epsilon_micro, subjects[-1], len(schema.numeric))
@@ -224,23 +183,12 @@ def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | Non
 def choose(
     schema: Schema, family: str, mechanism: str, approach: int | None, epsilon_micro: int, *, joint: bool = True
 ) -> Candidate | None:
-    """Choose the numeric mechanism with the smallest variance, if the analyst asks for ``auto``.
+    """Return the numeric mechanism with the smallest variance; None unless the family is gaussian, by ``auto``.
 
-    Args:
-        schema: the campaign's schema, with its projection.
-        family: ``discrete`` or ``gaussian``.
-        mechanism: a mechanism or ``auto``.
-        approach: 1 or 3 of ``laplace``, or None.
-        epsilon_micro: ε of one answer, in millionths.
-        joint: whether questions may be about all numbers at once.
+    ``schema``: with its projection. ``joint``: whether questions may be about all numbers at once.
 
-    Returns:
-        The candidate; None unless the family is ``gaussian`` and the mechanism ``auto``.
-
-    Raises:
-        InputError: ``approach_invalid``: the approach is neither None, 1 nor 3; ``epsilon_invalid``: ε is outside the
-            range of an answer; ``no_numbers``: the schema has no numeric feature; ``ask_invalid``: the approach asks
-            about all numbers at once, and not ``joint``.
+    Raises InputError ``approach_invalid``: the approach is neither None, 1 nor 3; ``ask_invalid``: the approach asks
+    about all numbers at once, and not ``joint``; the errors of :func:`candidates`.
     """
     if approach not in (None, 1, 3):
         raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")

@@ -35,14 +35,10 @@ MAX_DESCRIPTION = 200
 
 
 def check_complete(questions: Iterable[Question]) -> None:
-    """Refuse questions whose mechanism can not be described to devices' owners, or whose answers can not be estimated.
+    """Raise InputError ``mechanism_incomplete`` if answers to a question can not be described or estimated.
 
-    Every mechanism needs a description, the functions in :data:`PARTS` and the check of answers that no device gives
-    (``Mechanism.impossible``). A mechanism about one value also needs the functions in :data:`PARTS_OF_VALUES`. A
-    mechanism whose answers are rows of bits needs the distribution of the number of ones (``Mechanism.set_bits_law``).
-
-    Raises:
-        InputError: ``mechanism_incomplete``: a mechanism lacks some of these; the error names all that it lacks.
+    The error names all that a mechanism lacks: a description, the functions in :data:`PARTS` and ``impossible``; if it
+    is about one value also :data:`PARTS_OF_VALUES`; if its answers are rows of bits also ``set_bits_law``.
     """
     for mechanism in {question.mechanism for question in questions}:
         missing = missing_parts(mechanism)

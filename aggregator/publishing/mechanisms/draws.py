@@ -1,15 +1,8 @@
 """Random answers and counts of simulated devices: the one place where the noise of mechanisms is drawn by numpy.
 
-:func:`draw` draws the answers of N devices one by one, and :func:`counts_of` counts such answers. :func:`count_law`
-returns the distribution of the counts of n random devices of a population. Counts drawn from it take the same time for
-fleets of any size. numpy's generator is not secure: these functions are for simulations, forecasts and benchmarks, and
-devices use the mechanism's ``perturb``. ``tests/aggregator/test_mechanism_contract.py`` compares drawn answers with
-the exact distributions, and ``tests/aggregator/publishing/test_counts.py`` the means and variances of both kinds of
-counts.
-
-A new family of mechanisms registers its function with :data:`draw`. A campaign is not signed if one of its mechanisms
-has none (:mod:`aggregator.publishing.mechanisms.completeness`). If a family registers nothing with :data:`count_law`,
-its counts are those of drawn answers, whose time grows with the number of answers.
+:func:`draw` draws the answers of N devices one by one; counts drawn from :func:`count_law` take the same time for
+fleets of any size. numpy's generator is not secure: these functions are for simulations and forecasts only. A new
+family of mechanisms must register a :func:`draw`, and may register a law of its counts.
 """
 
 from __future__ import annotations
@@ -46,16 +39,14 @@ Bools = NDArray[np.bool_]
 def inputs_of(
     schema: Schema, subject: Subject, encoded: EncodedFrame, labels: Integers, predicted: Integers | None = None
 ) -> Integers:
-    """Return the inputs of a question's mechanism for the records of N people.
-
-    Each is what :meth:`protocol.questions.Question.input_of` returns for the record.
+    """Return the inputs of a question's mechanism for the records of N people, as ``Question.input_of`` does for one.
 
     Args:
-        encoded: codes and numbers of the records, (N, observed features) int64 each, from
-            :func:`aggregator.models.encoding.observe`.
+        encoded: codes and numbers of the records, (N, observed features) int64 each
+            (:func:`aggregator.models.encoding.observe`).
         labels: (N,) int64, class code of every record.
-        predicted: (N,) int64, class codes that the question's model predicts; read for ``outcome`` and ``right``
-            questions only. None means that all predictions are right.
+        predicted: (N,) int64, class codes that the question's model predicts, for ``outcome`` and ``right`` questions;
+            None means that all predictions are right.
 
     Returns:
         (N,) int64 for one value or number per person, (N, size) int64 for vectors of moments.
@@ -95,17 +86,13 @@ def _moment(numbers: Integers, power: int | None) -> Integers:
 
 @ByFamily
 def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> NDArray[Any]:
-    """Draw independent random answers of N devices.
+    """Draw independent random answers of N devices. ``mechanism.answers`` is A: possible answers, or places in a row.
 
     Args:
-        mechanism: the mechanism. A (below) is ``mechanism.answers``, the number of possible answers, or of places in
-            a row.
-        inputs: the devices' true inputs: shape (N,) int64 for values or single numbers, shape (N, size) int64 for
-            vectors of numbers.
+        inputs: (N,) int64 for values or single numbers, (N, size) int64 for vectors of numbers.
 
     Returns:
-        By the mechanism's layout, a constant of :mod:`protocol.mechanisms.base`: shape (N,) int64 for ``SINGLE``,
-        (N, A) bool for ``BITS``, (N, A) int64 for ``INTEGERS``.
+        (N,) int64 for the layout ``SINGLE``, (N, A) bool for ``BITS``, (N, A) int64 for ``INTEGERS``.
 
     Raises:
         InputError: ``mechanism_incomplete``: the mechanism's family has no registered draw.
@@ -121,10 +108,7 @@ def discrete_laplace(rate: float, shape: tuple[int, ...], rng: np.random.Generat
 
 
 def counts_of(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """Draw the answers of N devices, and return their counts as a tally has them: shape (A,) int64, A possible answers.
-
-    The arguments are those of :func:`draw`.
-    """
+    """Draw N answers as :func:`draw` does, and return the tally's counts of them: (A,) int64, A possible answers."""
     answers = draw(mechanism, inputs, rng)
     if mechanism.layout == SINGLE:
         return np.bincount(answers, minlength=mechanism.answers).astype(np.int64)
@@ -153,10 +137,7 @@ def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Gener
 
 @draw.register(SummedHistogram)
 def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """Draw answers of ``she``: a vector with one 1 (as 1024) at the true value, plus discrete Laplace noise.
-
-    The entries are clipped to ``mechanism.bounds``. (N,) int64 → (N, A) int64, A values.
-    """
+    """Draw answers of ``she``: 1024 at the true value plus discrete Laplace noise, clipped. (N, values) int64."""
     shape = (len(inputs), mechanism.size)
     noise = discrete_laplace(mechanism.s / mechanism.t, shape, rng)
     noise[np.arange(len(inputs)), inputs] += GRID
@@ -176,21 +157,17 @@ def draw_bits(mechanism: Bits, inputs: Integers, rng: np.random.Generator) -> Bo
 
 
 def coins(inputs: Integers, threshold: int, rng: np.random.Generator) -> Bools:
-    """Draw one random bit per number, with the probabilities of the mechanism ``bit``. Int64 → bool of the same shape.
+    """Draw one random bit per number with the probabilities of ``bit``. Int64 → bool of the same shape.
 
-    Args:
-        inputs: scaled numbers from −S to S, where S is :data:`protocol.SCALE`.
-        threshold: probability of a 1 for the number S, times 2³².
+    ``inputs``: scaled numbers from −S to S, S = :data:`protocol.SCALE`. ``threshold``: probability of a 1 for S, times
+    2³².
     """
     return rng.integers(0, ONE, inputs.shape) < HALF + inputs * (threshold - HALF) // SCALE
 
 
 @draw.register(Piecewise)
 def draw_piecewise(mechanism: Piecewise, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """Draw answers of ``piecewise``: a cell (small interval) in the window around the device's number, or outside it.
-
-    (N,) int64 → (N,) int64, the index of a cell.
-    """
+    """Draw answers of ``piecewise``: cells in the window around a number, or outside it, by index. (N,) int64."""
     start, rest = np.divmod((inputs + SCALE) * (CELLS - mechanism.window), 2 * SCALE)
     start += rng.integers(0, 2 * SCALE, len(inputs)) < rest
     inside = rng.integers(0, ONE, len(inputs)) < mechanism.threshold
@@ -201,10 +178,7 @@ def draw_piecewise(mechanism: Piecewise, inputs: Integers, rng: np.random.Genera
 
 @draw.register(Hybrid)
 def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """Draw answers of ``hybrid``: an answer of ``piecewise``, or an answer of ``bit`` plus the number of cells.
-
-    (N,) int64 → (N,) int64.
-    """
+    """Draw answers of ``hybrid``: one of ``piecewise``, or one of ``bit`` plus the number of cells. (N,) int64."""
     chosen = rng.integers(0, ONE, len(inputs)) < mechanism.share
     bits = CELLS + draw_bit(mechanism.bit, inputs, rng)
     return np.where(chosen, draw_piecewise(mechanism.piecewise, inputs, rng), bits)
@@ -212,10 +186,7 @@ def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -
 
 @draw.register(Laplace)
 def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """Draw answers of ``laplace``: each number is rounded at random to a grid, and gets discrete Laplace noise.
-
-    The noisy numbers are clipped to ``mechanism.bounds``. Int64 → int64 of the same shape.
-    """
+    """Draw answers of ``laplace``: numbers rounded at random to a grid, plus discrete Laplace noise, clipped."""
     steps, rest = np.divmod(inputs * GRID, SCALE)
     steps += rng.integers(0, SCALE, inputs.shape) < rest
     steps += discrete_laplace(mechanism.s / mechanism.t, inputs.shape, rng)
@@ -224,11 +195,10 @@ def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator)
 
 @draw.register(Duchi)
 def draw_duchi(mechanism: Duchi, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """Draw answers of ``duchi``: an answer is the first A coordinates of a random corner of a cube, as bits.
+    """Draw answers of ``duchi``: the first A coordinates of a random corner of a cube, as bits. (N, A) bool.
 
     A device's A numbers, padded with zeros, are rounded at random to a corner v. A random bit chooses one half of the
-    cube: the corners that agree with v in most coordinates, or all others. The answer's corner is uniform in that half:
-    it is drawn again until it is in it. (N, A) int64 → (N, A) bool.
+    cube: the corners that agree with v in most coordinates, or all others. The answer's corner is uniform in that half.
     """
     people, d = len(inputs), mechanism.dimensions
     padded = np.zeros((people, d), np.int64)
@@ -257,17 +227,13 @@ class CountLaw(Protocol):
 def count_law(mechanism: Mechanism, inputs: Integers, shares: Floats) -> CountLaw:
     """Return the distribution of the counts of one question in a population.
 
-    Args:
-        inputs: the inputs of N different records, from :func:`inputs_of`: shape (N,) int64, or (N, size) int64 for
-            vectors.
-        shares: shape (N,) float64, the share of the population with each input; sums to 1.
+    ``inputs``: of N different records, from :func:`inputs_of`. ``shares``: (N,) float64, share of the population of
+    each.
     """
     return _Drawn(mechanism, inputs, shares)
 
 
 class _Drawn(NamedTuple):
-    """The distribution of counts of answers that are drawn one by one."""
-
     mechanism: Mechanism
     inputs: Integers
     shares: Floats
@@ -277,10 +243,7 @@ class _Drawn(NamedTuple):
 
 
 class _Single(NamedTuple):
-    """The multinomial distribution of counts of single answers.
-
-    ``chance``: shape (A,) float64, the probability of each of A answers.
-    """
+    """Multinomial counts of single answers. ``chance``: (A,) float64, the probability of each of A answers."""
 
     chance: Floats
 
@@ -289,12 +252,7 @@ class _Single(NamedTuple):
 
 
 class _Unary(NamedTuple):
-    """The distribution of counts of unary encodings: binomial, given the numbers of devices with each value.
-
-    Attributes:
-        held: shape (K,) float64, share of devices with each of K values.
-        if_true, if_other: probability of a 1 at the true value, and at any other value.
-    """
+    """Counts of unary encodings: binomial, given how many devices hold each value (``held``: (K,) float64 shares)."""
 
     held: Floats
     if_true: float
@@ -306,11 +264,7 @@ class _Unary(NamedTuple):
 
 
 class _Bits(NamedTuple):
-    """The binomial distribution of counts of bits.
-
-    ``chance``: shape (A,) float64, the probability of a 1 at each of A coordinates. The counts of two coordinates are
-    drawn independently. In a real campaign they have a small correlation.
-    """
+    """Binomial counts of bits, drawn independently. ``chance``: (A,) float64, probability of a 1 at each coordinate."""
 
     chance: Floats
 
@@ -319,10 +273,7 @@ class _Bits(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """The distribution of sums of noisy integers: normal, rounded, independent between coordinates.
-
-    ``mean`` and ``variance`` are those of one answer with A coordinates: shape (A,) float64 each.
-    """
+    """Sums of noisy integers: normal, rounded, independent. ``mean``, ``variance`` of one answer: (A,) float64 each."""
 
     mean: Floats
     variance: Floats
@@ -338,16 +289,12 @@ def _held(mechanism: Mechanism, inputs: Integers, shares: Floats) -> Floats:
 
 
 def _normalised(chance: Floats) -> Floats:
-    """Return probabilities divided by their sum, as numpy's multinomial wants them. (A,) float64 → (A,) float64."""
     return np.asarray(chance / chance.sum(), np.float64)
 
 
 @count_law.register(Direct)
 def direct_law(mechanism: FrequencyMechanism, inputs: Integers, shares: Floats) -> CountLaw:
-    """Return the distribution for ``direct``: answer i has the probability q + (p − q)f_i, f_i the share of value i.
-
-    p and q are the mechanism's probabilities of the true value and of any other value.
-    """
+    """Return the law for ``direct``: answer i has probability q + (p − q)f_i, with f_i the share of value i."""
     p, q = float(mechanism.p), float(mechanism.q)
     return _Single(_normalised(q + (p - q) * _held(mechanism, inputs, shares)))
 
@@ -361,10 +308,10 @@ def unary_law(mechanism: UnaryMechanism, inputs: Integers, shares: Floats) -> Co
 
 @count_law.register(SummedHistogram)
 def histogram_law(mechanism: SummedHistogram, inputs: Integers, shares: Floats) -> CountLaw:
-    """Return the distribution for ``she``: an entry is discrete Laplace noise, plus M = 1024 at the true value.
+    """Return the law for ``she``: discrete Laplace noise, plus M = 1024 at the true value, clipped to [0, M].
 
-    The tally clips entries to [0, M]. Noise j has the probability (1 − q)/(1 + q)·q^|j| with q = e^{−s/t}, where s/t is
-    the mechanism's rate. Entries with and without M mirror each other about M/2.
+    Noise j has the probability (1 − q)/(1 + q)·q^|j| with q = e^{−s/t}, where s/t is the mechanism's rate. Entries with
+    and without M mirror each other about M/2.
     """
     rate = mechanism.s / mechanism.t
     steps = np.arange(GRID + 1)
@@ -380,38 +327,31 @@ def histogram_law(mechanism: SummedHistogram, inputs: Integers, shares: Floats) 
 
 @count_law.register(Bit)
 def bit_law(mechanism: Bit, inputs: Integers, shares: Floats) -> CountLaw:
-    """Return the distribution for ``bit``: answer 1 has the probability (1 + x/B)/2 for the number x.
-
-    B is the estimate of x from the answer 1; from the answer 0 it is −B.
-    """
+    """Return the law for ``bit``: answer 1 has probability (1 + x/B)/2 for the number x; B is the estimate from a 1."""
     one = float(shares @ _chance_of_one(inputs, float(mechanism.estimate(1))))
     return _Single(np.array([1 - one, one]))
 
 
 @count_law.register(CoinMechanism)
 def bits_law(mechanism: CoinMechanism, inputs: Integers, shares: Floats) -> CountLaw:
-    """Return the distribution for ``bits`` and ``duchi``: a bit is 1 with the probability (1 + x/B)/2.
-
-    x is the number at that coordinate, and B its estimate from a 1.
-    """
+    """Return the law for ``bits`` and ``duchi``: a bit is 1 with probability (1 + x/B)/2; B is x estimated from a 1."""
     size = float(mechanism.estimate((1,) * mechanism.answers)[0])
     return _Bits(np.asarray(shares @ _chance_of_one(inputs, size)))
 
 
 def _chance_of_one(inputs: Integers, size: float) -> Floats:
-    """Return the probability of a 1, (1 + x/``size``)/2, for every number x of ``inputs``: float64 of its shape."""
     return np.asarray((1 + inputs / size) / 2)
 
 
 @count_law.register(Piecewise)
 def piecewise_law(mechanism: Piecewise, inputs: Integers, shares: Floats) -> CountLaw:
-    """Return the distribution for ``piecewise`` (:func:`_cells`)."""
+    """Return the law for ``piecewise``: every cell has the probability of :func:`_cells`."""
     return _Single(_normalised(_cells(mechanism, inputs, shares)))
 
 
 @count_law.register(Hybrid)
 def hybrid_law(mechanism: Hybrid, inputs: Integers, shares: Floats) -> CountLaw:
-    """Return the distribution for ``hybrid``: with a fixed probability that of ``piecewise``, else that of ``bit``."""
+    """Return the law for ``hybrid``: with a fixed probability that of ``piecewise``, else that of ``bit``."""
     of_cells = mechanism.share / ONE
     one = float(shares @ _chance_of_one(inputs, float(mechanism.bit.estimate(1))))
     cells = of_cells * _cells(mechanism.piecewise, inputs, shares)
@@ -419,11 +359,7 @@ def hybrid_law(mechanism: Hybrid, inputs: Integers, shares: Floats) -> CountLaw:
 
 
 def _cells(mechanism: Piecewise, inputs: Integers, shares: Floats) -> Floats:
-    """Return the probability of every cell of ``piecewise``: shape (cells,) float64.
-
-    With w the width of the window, N the number of cells and T/2³² the probability of the window, every cell has the
-    probability (1 − T/2³²)/(N − w), and the cells of a device's window T/(2³²w) instead.
-    """
+    """Return the probability of every cell of ``piecewise``, (cells,) float64; high in a device's window, else low."""
     width = mechanism.window
     start, rest = np.divmod((inputs + SCALE) * (CELLS - width), 2 * SCALE)
     later = rest / (2 * SCALE)
@@ -438,10 +374,9 @@ def _cells(mechanism: Piecewise, inputs: Integers, shares: Floats) -> Floats:
 
 @count_law.register(Laplace)
 def laplace_law(mechanism: Laplace, inputs: Integers, shares: Floats) -> CountLaw:
-    """Return the distribution for ``laplace``: 1024 times the number, rounded at random, plus discrete Laplace noise.
+    """Return the law for ``laplace``: 1024 times the number, rounded at random, plus unclipped discrete Laplace noise.
 
-    The noise has the variance 2q/(1 − q)² with q = e^{−s/t}, where s/t is the mechanism's rate. The clipping of rare
-    large noise is left out.
+    The noise has the variance 2q/(1 − q)² with q = e^{−s/t}, where s/t is the mechanism's rate.
     """
     steps, rest = np.divmod(inputs * GRID, SCALE)
     part = rest / SCALE

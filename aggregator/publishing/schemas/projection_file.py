@@ -37,14 +37,7 @@ _MAX_DIGITS = 20
 
 
 def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, Any]:
-    """Return facts about how a projection was fitted, for the projection file and for people.
-
-    Args:
-        reduction: result of the fit. Its arrays ``directions.explained``, ``directions.discriminant`` and ``clipped``
-            are (K,) float64 for K components.
-        method: ``pca`` or ``dca``.
-        rows: number of records in the pilot (the table of example records).
-    """
+    """Return facts about how a projection was fitted by ``method`` to a pilot of ``rows`` records."""
     return {
         "method": method,
         "pilot_rows": rows,
@@ -58,10 +51,7 @@ def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, A
 def projection_text(schema: Schema, facts: Mapping[str, Any], pilots: Sequence[PilotCost] = ()) -> str:
     """Return the text of a projection file. Run by the analyst after a fit.
 
-    Args:
-        schema: schema that has a projection.
-        facts: facts about the fit, in the types of JSON.
-        pilots: what a private projection cost; empty for an exact one.
+    ``facts``: about the fit, in the types of JSON. ``pilots``: what a private projection cost; empty for an exact one.
     """
     projection = schema.projection
     assert projection is not None
@@ -90,23 +80,16 @@ def _identity(schema: Schema, index: int) -> dict[str, Any] | None:
 
 
 def load_projection(path: str | Path, schema: Schema) -> Schema:
-    """Read a projection file, and return ``schema`` with its projection added. Run by the maker of a campaign.
-
-    Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``projection_invalid``, the file is no
-            projection file, or its parts do not fit together; ``projection_overflow``, a weight exceeds 32 bits or a
-            sum 64; ``projection_mismatch``, the projection was fitted to other features or bounds; ``schema_invalid``,
-            the schema can not have these components (:func:`protocol.schema.build_schema`).
-    """
+    """Read a projection file, and return ``schema`` with its projection added (:func:`parse_projection_text`)."""
     return parse_projection_text(read_file(path, MAX_FILE_BYTES), schema)
 
 
 def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
     """Parse the bytes of a projection file, and return ``schema`` with the projection added.
 
-    Raises:
-        InputError: ``projection_invalid``, ``projection_overflow``, ``projection_mismatch``, ``schema_invalid``
-            (:func:`load_projection` explains these).
+    Raises InputError ``projection_invalid``: it is no projection file, or its parts do not fit together;
+    ``projection_overflow``: a weight exceeds 32 bits or a sum 64; ``projection_mismatch``: it was fitted to other
+    features or bounds; ``schema_invalid`` (:func:`protocol.schema.build_schema`).
     """
     body = _body(raw)
     inputs = _integers(body, "inputs")
@@ -128,8 +111,7 @@ def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
 def load_pilots(path: str | Path) -> tuple[PilotCost, ...]:
     """Read from a projection file what the projection cost the people of its pilot in privacy; empty if it has no ε.
 
-    Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``projection_invalid``.
+    Raises InputError ``projection_invalid``, or because the file can not be read.
     """
     try:
         return parse_pilots(_body(read_file(path, MAX_FILE_BYTES)))
@@ -139,7 +121,6 @@ def load_pilots(path: str | Path) -> tuple[PilotCost, ...]:
 
 
 def _body(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object in a projection file. Raise InputError ``projection_invalid`` if there is none."""
     body: object = None
     with suppress(ValueError, RecursionError):  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         body = json.loads(raw.decode(), parse_int=_integer)
@@ -156,7 +137,6 @@ def _integer(text: str) -> int:
 
 
 def _list(body: Mapping[str, Any], key: str) -> list[Any]:
-    """Return the list under ``key``. Raise InputError ``projection_invalid`` if the value is no list."""
     if type(body.get(key)) is not list:
         raise InputError("projection_invalid", f"'{key}' is not a list")
     found: list[Any] = body[key]
@@ -164,7 +144,6 @@ def _list(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _integers(body: Mapping[str, Any], key: str) -> list[int]:
-    """Return the list of whole numbers under ``key``. Raise InputError ``projection_invalid`` for any other value."""
     found = _list(body, key)
     if not all(type(number) is int for number in found):
         raise InputError("projection_invalid", f"'{key}' holds something that is no whole number")
@@ -172,7 +151,6 @@ def _integers(body: Mapping[str, Any], key: str) -> list[int]:
 
 
 def _component(entry: object, *, has_missing: bool) -> Component:
-    """Return the component that an entry states. Raise InputError ``projection_invalid`` if it is malformed."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not is_text(entry["name"]):
         raise InputError("projection_invalid", "a component has no name that prints")
     low, high = _integers({"bounds": [entry.get("low"), entry.get("high")]}, "bounds")

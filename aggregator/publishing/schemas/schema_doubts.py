@@ -66,11 +66,7 @@ FEWEST_OTHERS = 2
 
 
 def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
-    """Return why a column should perhaps be no feature, or None if there is no sign of that.
-
-    Args:
-        column: cells as text, in the order of the file.
-    """
+    """Return why a column of cells as text should perhaps be no feature, or None if there is no sign of that."""
     absent = set(missing)
     cells = [str(cell) for cell in column if cell not in absent]
     if _look_like_times(cells):
@@ -120,14 +116,9 @@ def _is_number(cell: str) -> bool:
 
 
 def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
-    """Return why listed texts may not match devices' values: devices write whole numbers and truth values differently.
+    """Return in a sentence why listed texts may not match values of devices, which spell numbers and truths in one way.
 
-    Args:
-        numbers: True if numbers would be listed as texts, as those of a label are. False if they would become a numeric
-            feature; then numbers are no reason to warn.
-
-    Returns:
-        One sentence, the first that applies; None if no text is of these kinds.
+    ``numbers``: whether numbers would be listed as texts, as those of a label are. None if no text is of these kinds.
     """
     if numbers and any(_is_number(text) and as_text(parse_bound(text)) not in (None, text) for text in listed):
         return (
@@ -167,9 +158,9 @@ def alike_in(schema: Schema) -> str:
 def marker(column: pd.Series, missing: Collection[str]) -> str | None:
     """Return the negative number, -1, -9, -99 and so on, that probably means "missing" in a column, or None.
 
-    A marker is found only if all cells are numbers, the marker is the only negative one, and there are at least
-    :data:`FEWEST_OTHERS` different other numbers, the largest above 1. Also, the least other number must be 1 or more,
-    or must occur less often than the marker: otherwise the marker may be the next smaller value.
+    All cells must be numbers, the marker the only negative one, and among the others the largest above 1. The least
+    other number must be 1 or more, or occur less often than the marker: otherwise the marker may be the next smaller
+    value.
     """
     numbers = _counted(column, missing)
     least, *others = sorted(numbers) or [Decimal()]
@@ -182,8 +173,7 @@ def marker(column: pd.Series, missing: Collection[str]) -> str | None:
 def large_marker(column: pd.Series, missing: Collection[str]) -> str | None:
     """Return the number such as 999 that probably means "missing" in a column of text, or None.
 
-    A marker is found only if all cells are numbers. It has three nines or more and occurs at least twice. There are at
-    least :data:`FEWEST_OTHERS` different other numbers, and all of them have fewer digits than the marker.
+    All cells must be numbers. It has three nines or more, occurs at least twice, and all others have fewer digits.
     """
     numbers = _counted(column, missing)
     *others, largest = sorted(numbers) or [Decimal()]
@@ -206,10 +196,7 @@ def word_for_missing(texts: Iterable[str]) -> str | None:
 
 
 def units_in(texts: Sequence[str]) -> str:
-    """Return a hint if the texts are numbers with one unit or sign beside them, as 5.31 mm and $ 12 are; else empty.
-
-    At least :data:`_FEWEST_UNITS` texts are of that form, and nine of ten texts have the same unit.
-    """
+    """Return a hint if most texts are numbers with the same unit or sign beside them, as in 5.31 mm; else empty."""
     matches = [match for match in map(_WITH_UNIT.fullmatch, texts) if match is not None]
     beside = Counter((match[1].strip(), (match[3] or "").strip()) for match in matches)
     del beside["", ""]
@@ -219,11 +206,9 @@ def units_in(texts: Sequence[str]) -> str:
 
 
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
-    """Return all warnings about the columns of a pilot (a table of example records), one line each.
+    """Return all warnings about the columns of a pilot (a table of example records, as text), one line each.
 
-    Args:
-        frame: a table of text from :func:`aggregator.common.tables.read_table`.
-        drop: names of columns that are left out of the schema and need no warnings.
+    ``drop``: names of columns that are left out of the schema and need no warnings.
     """
     said = []
     for column in frame.columns:
@@ -313,6 +298,5 @@ def _numbered_classes(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _said_missing(missing: Collection[str]) -> str:
-    """Return the options of ``hearsay schema`` with which these texts count as missing values."""
     kept = [f"--not-missing={quote(token)}" for token in MISSING_TOKENS if token not in missing]
     return " ".join([*kept, *(f"--missing={quote(token)}" for token in missing if token not in MISSING_TOKENS)])

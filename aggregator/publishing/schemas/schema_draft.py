@@ -55,32 +55,25 @@ def draft_schema(
 ) -> str:
     """Draft a schema for a pilot's table of text, as TOML text. Run by the analyst.
 
-    Numbers become a numeric feature if they have more than ``max_values`` different values, or are not
-    whole (a device's 0.5 is a number and never the text "0.5"). All other columns become categorical. A
-    categorical feature that is never missing takes its most common value as substitute, which saves a
-    code. A feature with missing values, of either kind, gets a code for them. A column that looks like times or
-    serial numbers gets a comment; see :func:`aggregator.publishing.schemas.schema_doubts.doubts`.
+    Numbers become a numeric feature if they have more than ``max_values`` different values, or are not whole; all other
+    columns become categorical. A categorical feature that is never missing takes its most common value as substitute,
+    which saves a code. A feature with missing values gets a code for them. A column that looks like times or serial
+    numbers gets a comment (:func:`aggregator.publishing.schemas.schema_doubts.doubt`).
 
-    A column of numbers is refused if fewer than half of its cells are no numbers, and the numbers alone would be a
-    numeric feature: the other cells most likely mean "missing". A column is also refused if it has cells that only
-    other software reads as numbers, such as nan, +1 or .5. The error names the line of the first such cell. One error
-    names the columns that can not become features, at most :data:`MOST_LISTED`. Its reason is that of the first column.
+    Refused are columns that are mostly numbers, and cells that only other software reads as numbers, such as nan, +1 or
+    .5. The error names the line of the first such cell, and at most :data:`MOST_LISTED` columns.
 
     Args:
         frame: a table of text from :func:`aggregator.common.tables.read_table`.
         name: name of the campaigns made from this schema.
         bins: bins of a numeric feature, 2 or more.
-        equal_frequency: edges at the pilot's quantiles instead of bins of equal width; fewer bins where
-            many numbers are alike.
+        equal_frequency: edges at the pilot's quantiles instead of bins of equal width.
         max_values: largest number of different whole numbers of a categorical feature.
 
     Raises:
-        InputError: ``table_invalid``: ``frame`` is no table of text; of the label, ``label_missing``,
-            ``one_class``, ``too_many_classes``; of the arguments,
-            ``column_unknown`` (a dropped column does not exist), ``no_features``, ``bins_invalid``; of a feature's
-            column, ``constant_column`` (fewer than two different cells), ``value_invalid`` (cells that are no numbers),
-            ``too_many_values`` (more than :data:`MAX_LISTED_VALUES` texts); ``schema_invalid``: a text does not
-            print, or a campaign would refuse the schema.
+        InputError: about the table ``table_invalid``; the label ``label_missing``, ``one_class``, ``too_many_classes``;
+            the arguments ``column_unknown``, ``no_features``, ``bins_invalid``; a column ``constant_column``,
+            ``value_invalid``, ``too_many_values``; ``schema_invalid``: a campaign would refuse the schema.
     """
     check_text(frame)
     if not 2 <= bins <= MAX_VALUES:
@@ -108,12 +101,7 @@ def draft_schema(
 
 
 class _UnfitError(Exception):
-    """A column that can not become a feature.
-
-    Attributes:
-        reason: the reason of the ``InputError`` that is raised for the column.
-        what: the problem, as a sentence that begins with the column's name and holds no private value.
-    """
+    """A column that can not become a feature. ``what``: the problem, as a sentence that holds no private value."""
 
     def __init__(self, reason: str, column: str, what: str) -> None:
         super().__init__(reason)
@@ -128,7 +116,6 @@ class _UnfitError(Exception):
 
 
 def _check_fit(unfit: Sequence[_UnfitError]) -> None:
-    """Raise one error that names all columns that can not become features; do nothing if there are none."""
     if not unfit:
         return
     listed = list(unfit[:MOST_LISTED])
@@ -178,7 +165,6 @@ def _feature_table(column: pd.Series, how: tuple[int, bool], max_values: int, mi
 
 
 def _warning(column: pd.Series, missing: set[str]) -> str:
-    """Return the comment above the table of a doubtful column; empty for most columns."""
     why = doubt(column, missing)
     return "" if why is None else f"# Leave it out? {why}\n"
 
@@ -206,7 +192,6 @@ def _numeric_table(
     *,
     has_missing: bool,
 ) -> str:
-    """Return the TOML table of a numeric feature."""
     low, high = outward(present[0], present[-1])
     stated = f"bins = {bins}  # of equal width; or edges = [...]"
     if equal_frequency:
@@ -227,16 +212,10 @@ def _numeric_table(
 
 
 def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[Decimal]:
-    """Return the edges between bins with about equally many numbers. An edge is the first number of the bin above it.
+    """Return the rising edges between bins with about equally many numbers. An edge belongs to the bin above it.
 
-    Numbers that are alike stay together, so there may be fewer bins than asked for, and never fewer than two.
-
-    Args:
-        present: the feature's numbers, sorted, at least two of them different.
-        bins: number of bins asked for, 2 or more.
-
-    Returns:
-        The edges, rising; at least one.
+    Equal numbers stay together, so there may be fewer bins than asked for, and never fewer than two. ``present``: the
+    feature's numbers, sorted, at least two of them different.
     """
     scale = Numeric(name, *outward(present[0], present[-1]), [0])
 
@@ -270,13 +249,11 @@ def _plain(number: Decimal) -> str:
 
 
 def _is_numeric(numbers: dict[str, Decimal], max_values: int) -> bool:
-    """Return whether a column with these numbers becomes a numeric feature."""
     distinct = set(numbers.values())
     return len(distinct) > 1 and (len(distinct) > max_values or not _whole(list(numbers)))
 
 
 def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> None:
-    """Refuse cells that are no finite numbers in a column of numbers."""
     others = present[~present.isin(numbers)]
     known = len(present) - len(others)
     extreme = others[[_is_extreme(value) for value in others]]

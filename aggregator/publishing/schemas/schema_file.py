@@ -61,12 +61,9 @@ MAX_FILE_BYTES = 4 << 20
 class SchemaFile(NamedTuple):
     """The content of a schema file.
 
-    Attributes:
-        name: name of campaigns made from the file.
-        schema: label and all features.
-        ask: what campaigns made from the file ask about; empty for all features.
-        pilots: private results of pilots that are part of the schema, with their cost, which campaigns state.
-        decision: what ``hearsay design`` or ``hearsay refine`` decided; empty if neither made the file.
+    ``ask``: what campaigns made from the file ask about; empty for all features. ``pilots``: private results of pilots
+    that are part of the schema, with their cost. ``decision``: what ``hearsay design`` or ``refine`` decided; else
+    empty.
     """
 
     name: str
@@ -89,10 +86,8 @@ class SchemaFile(NamedTuple):
 def load_schema(path: str | Path) -> SchemaFile:
     """Read and parse a schema file. Run by the maker of a campaign.
 
-    Raises:
-        InputError: ``file_not_found``; ``unreadable``; ``too_large``: more than :data:`MAX_FILE_BYTES` bytes;
-            ``not_utf8``; ``schema_invalid``: the text is no schema (:func:`parse_schema_text`); ``label_is_feature``: a
-            feature has the label's name.
+    Raises InputError ``file_not_found``, ``unreadable``, ``too_large``, ``not_utf8``; the errors of
+    :func:`parse_schema_text`.
     """
     raw = read_file(path, MAX_FILE_BYTES)
     problem = ""
@@ -106,9 +101,8 @@ def load_schema(path: str | Path) -> SchemaFile:
 def parse_schema_text(text: str) -> SchemaFile:
     """Parse the text of a schema file.
 
-    Raises:
-        InputError: ``schema_invalid``: the text is not TOML, a key is unknown, missing or of another type, or
-            parts contradict each other; ``label_is_feature``: a feature has the label's name.
+    Raises InputError ``schema_invalid``: the text is not TOML, a key is unknown, missing or of another type, or
+    parts contradict each other; ``label_is_feature``: a feature has the label's name.
     """
     body: dict[str, Any] = {}
     problem = ""
@@ -133,7 +127,6 @@ def parse_schema_text(text: str) -> SchemaFile:
 
 
 def _pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:
-    """Return the private results of pilots, with their cost, from the tables ``[[pilots]]`` of a schema file."""
     try:
         return parse_pilots(body)
     except DocumentError as error:
@@ -144,16 +137,11 @@ def _pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:
 def equal_width_edges(name: str, low: str, high: str, bins: int) -> list[int]:
     """Return integer edges of ``bins`` bins of equal width: edge j is the scaled value of low + j(high − low)/bins.
 
-    Edges are rounded half to even, as a device scales numbers, so a number on an edge is in the upper bin.
+    Edges are rounded half to even, as a device scales numbers. ``name``: of the feature, for errors. ``low``, ``high``:
+    its bounds, as decimal text.
 
-    Args:
-        name: name of the feature, for errors.
-        low, high: bounds of the feature, as decimal text.
-        bins: number of bins.
-
-    Raises:
-        InputError: ``schema_invalid``: not 2 to :data:`protocol.features.MAX_VALUES` bins, or bounds that are no
-            decimal text or not in order.
+    Raises InputError ``schema_invalid``: not 2 to :data:`MAX_VALUES` bins, or bounds that are no decimal text or not in
+    order.
     """
     if type(bins) is not int or not 2 <= bins <= MAX_VALUES:
         raise InputError("schema_invalid", f"feature '{name}' needs 2 to {MAX_VALUES} bins")
@@ -220,7 +208,6 @@ def _numeric(entry: dict[str, Any], name: str) -> Numeric:
 
 
 def _within(entry: dict[str, Any], low: str, high: str, where: str) -> Fraction:
-    """Return the substitute of a numeric feature, inside its bounds."""
     number = parse_bound(_decimal(entry, "substitute", where))
     if not parse_bound(low) <= number <= parse_bound(high):
         raise InputError("schema_invalid", f"{where}: the substitute is outside the bounds")
@@ -234,7 +221,6 @@ def _decimal(entry: dict[str, Any], key: str, where: str) -> str:
 
 
 def _number(value: object, where: str) -> str:
-    """Return a number as decimal text. Text is returned unchanged; the caller checks it."""
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         raise InputError("schema_invalid", f"{where}: a number or its decimal text is needed")
     return str(value)
