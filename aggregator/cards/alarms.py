@@ -8,11 +8,8 @@ Each kind of test compares counts with a law (distribution) that holds for hones
     range       estimates below the least or above the largest possible value
     periods     one stretch of periods against all others; also an honest change of the population raises an alarm
 
-p-values are corrected by Bonferroni's inequality: p is divided by the share of :data:`LEVEL` that the test has. Each
-kind has a fixed share (:data:`SHARES`), the largest ones the two kinds with few tests. The tests of a kind divide its
-share equally. For set bits, most of the share is for one test: how many reports of all questions have exactly one set
-bit. An alarm is a corrected p below :data:`LEVEL`, so at most that share of honest campaigns raises any alarm.
-Source: docs/math.md, section 3; decision 58.
+By Bonferroni's inequality p is divided by the test's share of :data:`LEVEL` (:data:`SHARES`), so at most that share of
+honest campaigns raises any alarm. Source: docs/math.md, section 3; decision 58.
 """
 
 from __future__ import annotations
@@ -70,11 +67,9 @@ class Test(NamedTuple):
 
 
 class Alarms(NamedTuple):
-    """The result of all tests.
+    """The result of all tests. ``raised``: the tests that are alarms, the smallest corrected p-value first.
 
-    Attributes:
-        kinds: kind of tests → (number of tests, smallest corrected p-value); kinds without a test are left out.
-        raised: the tests that are alarms, the smallest corrected p-value first.
+    ``kinds``: kind of tests → (number of tests, smallest corrected p-value); kinds without a test are left out.
     """
 
     tests: int
@@ -105,11 +100,8 @@ class Alarms(NamedTuple):
 def alarms(campaign: Campaign, tally: Tally, statistics: Statistics, profile: Profile | None) -> Alarms:
     """Test the counts of a store's reports, and return the results. Run by the operator.
 
-    Args:
-        tally: counts of all reports.
-        statistics: the estimates from ``tally``.
-        profile: numbers of set bits, and counts by period; None leaves out the tests of set bits and of periods. The
-            numbers of set bits are those of the reports that were not forgotten.
+    ``statistics``: the estimates from ``tally``. ``profile``: numbers of set bits of the reports that were not
+    forgotten, and counts by period; None leaves out the tests of set bits and of periods.
     """
     names = [question_name(question.subject, campaign.schema) for question in campaign.questions]
     found = [*_questions(campaign, tally, names), *_range(campaign, tally, statistics)]
@@ -130,7 +122,7 @@ def _summary(tests: list[Test]) -> tuple[int, float]:
 
 
 def _shared(kind: str, found: list[tuple[str, float]], share: float = 1.0) -> list[Test]:
-    """Return tests of one kind with equal shares, which sum to ``share``. ``found``: (what was found, p-value)."""
+    """Return tests of one kind, whose equal shares sum to ``share``. ``found``: (what was found, p-value)."""
     return [Test(kind, about, float(p), share / len(found)) for about, p in found]
 
 
@@ -169,15 +161,8 @@ def _questions(campaign: Campaign, tally: Tally, names: list[str]) -> list[Test]
 def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where: list[str]) -> list[tuple[str, float]]:
     """Return two-sided tests of the numbers of reports of each question and stratum, as (what was found, p-value).
 
-    A device answers one question of every stratum in a period, so r honest strata have equally many reports, but for
-    lost ones. A stratum's number of reports is compared with Bin(T, 1/r), where T is the number of reports of all
-    strata: losses that do not depend on the stratum give no larger variance. A question that is alone in its stratum
-    has no other test.
-
-    Args:
-        n: (P, Q) int64, number of reports of each of Q questions in each of P sets of reports.
-        names: names of the Q questions.
-        where: P texts that say which reports a set has, or empty texts.
+    ``n``: (P, Q) int64, number of reports of Q questions in P sets of reports; ``where``: P texts that name the sets.
+    Each of r strata has Bin(T, 1/r) of T reports; a question that is alone in its stratum has no other test.
     """
     stratum = np.array([question.stratum for question in campaign.questions])
     answers = n @ (stratum[:, None] == stratum).astype(np.int64)
@@ -192,7 +177,6 @@ def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where
 
 
 def _equal_strata(campaign: Campaign, n: Integers, stratum: Integers, where: list[str]) -> list[tuple[str, float]]:
-    """Return the tests of strata of :func:`_against_assignment`. ``stratum``: (Q,) int64, that of each question."""
     strata = campaign.answers
     reports = n @ (stratum[:, None] == np.arange(strata)).astype(np.int64)
     total = np.broadcast_to(reports.sum(axis=1, keepdims=True), reports.shape)
@@ -206,8 +190,7 @@ def _equal_strata(campaign: Campaign, n: Integers, stratum: Integers, where: lis
 def two_sided(k: Integers, n: Integers, p: Floats) -> Floats:
     """Return two-sided p-values of numbers k under Bin(n, p): twice the smaller tail, at most 1. All of one shape.
 
-    The median is one of the two whole numbers beside the mean. So a tail that holds the mean is at least ½, and only
-    the other tail is computed.
+    The tail that holds the mean is at least ½, so only the other tail is computed.
     """
     high = k >= n * p
     tail = upper_tail(np.where(high, k, n - k), n, np.where(high, p, 1 - p))
@@ -270,20 +253,10 @@ def _periods(campaign: Campaign, statistics: Statistics, profile: Profile, names
 def _differs(
     campaign: Campaign, number: int, whole: QuestionEstimate, n: Integers, counts: Integers
 ) -> tuple[NDArray[np.intp], Floats]:
-    """Return p-values of one question's counts in each stretch of periods against all other stretches.
+    """Return the stretches with enough answers, (R,) intp, and p-values of their counts against all others, (R, K).
 
-    Given its sum over all stretches, a count is hypergeometric. The binomial law used here has heavier tails.
-
-    Args:
-        number: index of the question.
-        whole: the question's estimates from all reports.
-        n: (P,) int64, numbers of answers in each of P stretches.
-        counts: (P, K) int64, the K counts from which the question is estimated, in each stretch.
-
-    Returns:
-        (R,) intp, the R stretches with enough answers to be compared, and (R, K) float64, their p-values: one for each
-        count of a :class:`~protocol.mechanisms.FrequencyMechanism`, else one for each estimate. If R = 0 the second
-        array is empty.
+    ``n``: (P,) int64, numbers of answers in P stretches of periods; ``counts``: (P, K) int64; ``whole``: the estimates
+    from all reports. Given its sum, a count is hypergeometric; the binomial law used here has heavier tails.
     """
     mechanism, total = campaign.questions[number].mechanism, int(n.sum())
     sums, is_frequency = counts.sum(axis=0), isinstance(campaign.questions[number].mechanism, FrequencyMechanism)

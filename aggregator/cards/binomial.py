@@ -24,15 +24,9 @@ _REACH = 12.0
 
 
 def log_probability(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
-    """Return the logarithm of P(X = k) for X ~ Bin(n, p).
+    """Return the logarithm of P(X = k) for X ~ Bin(n, p): float64 of the common shape of the arguments.
 
-    Args:
-        k: integers of 0 … n.
-        n: numbers of trials, at least 0.
-        p: probabilities of success, 0 < p < 1. The three arguments are broadcast together.
-
-    Returns:
-        Float64 of the common shape.
+    ``k``: integers of 0 … n. ``n``: at least 0. ``p``: 0 < p < 1.
     """
     k, n, p = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (k, n, p)))
     rest = n - k
@@ -59,7 +53,6 @@ def _stirling_error(n: Floats) -> Floats:
 
 
 def _deviance(x: Floats, mean: Floats) -> Floats:
-    """Return the deviance x ln(x/mean) + mean − x, for positive numbers."""
     excess = (x - mean) / mean
     return mean * ((1 + excess) * np.log1p(excess) - excess)
 
@@ -68,15 +61,8 @@ def upper_tail(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
     """Return a lower bound of P(X ≥ k) for X ~ Bin(n, p), exact to about three digits where k is above the mean.
 
     The probabilities from k on are divided into blocks. Within a block they are replaced by the geometric sequence
-    between its two ends, which is never larger, because binomial probabilities are log-concave.
-
-    Args:
-        k: integers; the result is 1 for k ≤ 0 and 0 for k > n.
-        n: numbers of trials, at least 0.
-        p: probabilities of success, 0 < p < 1. The three arguments are broadcast together.
-
-    Returns:
-        Float64 of the common shape.
+    between its two ends, which is never larger, because binomial probabilities are log-concave. The arguments are as in
+    :func:`log_probability`; the result is 1 for k ≤ 0 and 0 for k > n.
     """
     k, n, p = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (k, n, p)))
     flat = [each.ravel() for each in (k, n, p)]
@@ -86,7 +72,6 @@ def upper_tail(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
 
 
 def _upper_tail(k: Floats, n: Floats, p: Floats) -> Floats:
-    """Return :func:`upper_tail` of arrays of one shape, (N,) float64."""
     margin = _REACH * np.sqrt(n * p * (1 - p)) + 40
     first = np.clip(np.maximum(k, np.floor(n * p - margin)), 0, n)  # What is further below has no weight.
     reach = np.maximum(first, n * p) + margin
@@ -108,11 +93,6 @@ def most_likely(n: int, p: float, chance: float) -> int:
     """Return a number that X ~ Bin(n, p) exceeds with probability at most ``chance``, by Chernoff's bound; at most n.
 
     P(X ≥ x n) ≤ exp(−n·KL(x, p)) for x ≥ p, where KL is the divergence of two coins.
-
-    Args:
-        n: number of trials, at least 0.
-        p: probability of success, 0 … 1.
-        chance: between 0 and 1.
     """
     if n == 0 or p <= 0:
         return 0
@@ -127,13 +107,7 @@ def most_likely(n: int, p: float, chance: float) -> int:
 
 
 def least_likely(n: int, p: float, chance: float) -> int:
-    """Return a number that X ~ Bin(n, p) falls below with probability at most ``chance`` (see :func:`most_likely`).
-
-    Args:
-        n: number of trials, at least 0.
-        p: probability of success, 0 … 1.
-        chance: between 0 and 1.
-    """
+    """Return a number that X ~ Bin(n, p) falls below with probability at most ``chance`` (see :func:`most_likely`)."""
     return n - most_likely(n, 1 - p, chance)
 
 

@@ -40,14 +40,11 @@ _KINDS = {
 
 
 def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the card of a model, apart from the expected accuracy.
+    """Return the card of a model, apart from the expected accuracy. ``statistics``: those that were fitted.
 
-    Args:
-        statistics: the statistics that were fitted, of any kind of trust.
-        chosen: what ``hearsay design`` or ``hearsay refine`` decided, and why; None if neither chose what to ask.
+    ``chosen``: what ``hearsay design`` or ``hearsay refine`` decided, and why; None if neither chose what to ask.
 
-    Raises:
-        InputError: ``postprocess_unknown``, ``not_fittable``.
+    Raises InputError ``postprocess_unknown``, ``not_fittable``.
     """
     card = model_card(statistics, postprocess)
     campaigns = [(source.campaign, source.reports) for source in statistics.sources if source.campaign is not None]
@@ -63,8 +60,7 @@ def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, 
 def shortened(card: Mapping[str, Any], most: int = MOST_BYTES) -> dict[str, Any]:
     """Return a card shortened to at most ``most`` bytes: its largest maps and lists lose items.
 
-    As often as needed, the largest entry loses the last half of its items, or is left out if it has no two. The entry
-    ``shortened`` says how many items of which entry are left out.
+    As often as needed, the largest entry loses half of its items, or goes. ``shortened`` counts the items left out.
     """
     found, lost = dict(card), dict[str, int]()
     while len(canonical.pack(found)) > most:
@@ -82,7 +78,6 @@ def shortened(card: Mapping[str, Any], most: int = MOST_BYTES) -> dict[str, Any]
 
 
 def _promised(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
-    """Return what devices and nodes pay for campaigns, and how far their lies reach. Each campaign has its reports."""
     devices = [each for each in campaigns if each[0].nodes is None]
     nodes = [campaign for campaign, _ in campaigns if campaign.nodes is not None]
     parts = [*([_of_devices(devices)] if devices else []), *([_of_nodes(nodes)] if nodes else [])]
@@ -93,7 +88,6 @@ def _promised(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
 
 
 def _of_nodes(campaigns: Sequence[Campaign]) -> dict[str, Any]:
-    """Return what a node pays for campaigns of sums, and how far one lying node moves a count, at most."""
     costs, claims = [], []
     for campaign in campaigns:
         spent = spending(campaign, usual_cost(campaign))
@@ -111,11 +105,9 @@ def _of_nodes(campaigns: Sequence[Campaign]) -> dict[str, Any]:
 
 
 def _of_devices(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
-    """Return what a device pays for campaigns, and how far lying devices move the shares of the classes.
+    """Return what a device pays for campaigns, and how far lying devices move the shares of the classes, at most.
 
-    Each of several campaigns has its own line of costs; the largest of their reaches is stated. The reach is for as
-    many devices as gave the reports: 1 % of few devices moves more than 1 % of many, since ids assign questions to few
-    devices less evenly.
+    The reach is for as many devices as gave the reports: ids assign questions to few devices less evenly.
     """
     costs, reaches = [], []
     for campaign, reports in campaigns:
@@ -148,7 +140,6 @@ def _odds(loss: float) -> str:
 
 
 def _asked(statistics: Statistics) -> dict[str, Any]:
-    """Return what was asked about each feature, and the names of stated features that were not asked about."""
     schema = statistics.schema
     groups = schema.groups or (None,) * len(schema.observed)
     asked = {
@@ -167,14 +158,12 @@ def _asked(statistics: Statistics) -> dict[str, Any]:
 
 
 def _unasked(stated: Sequence[Schema], schema: Schema) -> list[str]:
-    """Return the names of features that a campaign states and no question asks about, in the campaigns' order."""
     asked = {feature.name for feature in schema.features}
     names = dict.fromkeys(feature.name for each in stated for feature in each.features)
     return [name for name in names if name not in asked]
 
 
 def _in_words(feature: Feature | Component | Grouped, groups: Sequence[int] | None, is_number: bool) -> str:  # noqa: FBT001 - private
-    """Return what was asked about a feature, in words."""
     if is_number:
         return "a number"
     if isinstance(feature, Grouped) or groups is not None:
@@ -183,7 +172,6 @@ def _in_words(feature: Feature | Component | Grouped, groups: Sequence[int] | No
 
 
 def _answers(statistics: Statistics) -> Counter[str]:
-    """Return the number of answers or records by kind of question."""
     found: Counter[str] = Counter()
     for one in statistics.questions:
         found[_KINDS.get(one.subject.kind, one.subject.kind)] += int(one.n)
@@ -191,7 +179,6 @@ def _answers(statistics: Statistics) -> Counter[str]:
 
 
 def _influence(statistics: Statistics, postprocess: str) -> dict[str, Any]:
-    """Return the bits that each feature tells about the class, and the most that noise alone would show, as texts."""
     found = influences(statistics, postprocess)[:MOST_FEATURES]
     return {
         "influence": {one.name: f"{one.bits:.4f}" for one in found},
@@ -219,5 +206,4 @@ def _rounded_up(number: float) -> str:
 
 
 def _first(entries: Mapping[str, str]) -> dict[str, str]:
-    """Return the first :data:`MOST_FEATURES` entries of a map."""
     return dict(list(entries.items())[:MOST_FEATURES])

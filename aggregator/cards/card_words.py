@@ -75,7 +75,6 @@ def sections(card: Mapping[Any, object]) -> list[tuple[str, list[tuple[str, str]
 
 
 def _decided(chosen: object) -> list[tuple[str, str]]:
-    """Return a card's entry ``chosen`` as rows: who decided and why come first, tables last. Empty for no entry."""
     if not chosen:
         return []
     if not isinstance(chosen, dict):
@@ -116,6 +115,5 @@ def in_words(value: object, depth: int = _DEPTH) -> str:
 
 
 def _clipped(text: str) -> str:
-    """Return a text without characters that can not be seen, cut to :data:`MOST_CHARACTERS`."""
     shown = sentence(text[: MOST_CHARACTERS + 1])
     return shown if len(shown) <= MOST_CHARACTERS else shown[:MOST_CHARACTERS] + "…"

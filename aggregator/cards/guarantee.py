@@ -1,14 +1,9 @@
 """The guarantee sheet of a campaign: what a device or node spends, what lies can do, what no test can see.
 
-Everything follows from the campaign's file and from what the reader of the sheet states: the number of devices or
-nodes, δ, whether an anonymous shuffler mixes the reports, shares of liars. No reports are read. A sheet is a tree of
-facts, which ``hearsay guarantee`` prints as text or JSON and a page shows.
-
-In a masked campaign only the total of a set of parties is decrypted, so no rule bounds what one party adds to it. A
-total is refused if it is beyond n·(M + H), for n parties of at most M records each, with noise of at most H. One party
-alone can move every count of the total by that much, and nothing shows which party did.
-
-Source: docs/math.md, sections 5 and 6; decisions 58, 78, 79 and 81.
+Everything follows from the campaign's file and from what the reader of the sheet states; no reports are read. A sheet
+is a tree of facts, which ``hearsay guarantee`` prints as text or JSON and a page shows. In a masked campaign a total of
+n parties is refused only beyond n·(M + H), for at most M records of a party and noise of at most H: one party alone can
+move every count by that much, unseen. Source: docs/math.md, sections 5 and 6; decisions 58, 78, 79 and 81.
 """
 
 from __future__ import annotations
@@ -94,12 +89,8 @@ UNSEEN_OF_PARTIES = (
 class Spending(NamedTuple):
     """The most ε that one device or node spends on a campaign under the default limits of its owner, in millionths.
 
-    Attributes:
-        period: ε of one period, which the campaign declares.
-        day: ε in any 24 hours.
-        life: ε in the campaign's life.
-        periods: number of periods of the campaign's life.
-        answered: the most of these periods that are answered.
+    ``period``, ``day``, ``life``: ε of one period, in any 24 hours, and in the campaign's life. ``periods``: number of
+    periods of that life, of which at most ``answered`` are answered.
     """
 
     period: int
@@ -149,7 +140,6 @@ class GuaranteeSheet(ABC):
         return Facts("guarantee", (*facts, stated("unseen", list(self.unseen))), notes, reach, unseen)
 
     def _first(self, of: str, cost: str) -> list[Fact]:
-        """Return the first facts of every sheet. ``of``: words after the version; ``cost``: ε of a period in words."""
         header = self.campaign.header
         return [
             Fact("campaign", self.campaign.id.hex(), f"{header.name}, version {header.version}{of}"),
@@ -175,9 +165,8 @@ class Central(NamedTuple):
         delta: δ of the central guarantee.
         local: exact privacy loss of a device in one period.
         epsilon: the central ε, the smaller one of numeric bound and closed form; None if there are obstacles.
-        by_stratum: whether ``epsilon`` is the sum over the r answers of a device, each shuffled by itself at δ/r,
-            because that sum is smaller than the bound for all its answers together.
-        bounds: numeric bound and closed forms for all answers of a device together; None if there are obstacles.
+        by_stratum: whether ``epsilon`` is the sum over the r answers of a device, each shuffled by itself at δ/r.
+        bounds: bounds for all answers of a device together; None if there are obstacles.
     """
 
     obstacles: tuple[str, ...]
@@ -240,11 +229,10 @@ class Central(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceGuarantee(GuaranteeSheet):
-    """All guarantees of a campaign that asks devices (further attributes: :class:`GuaranteeSheet`).
+    """All guarantees of a campaign that asks devices.
 
-    Attributes:
-        central: privacy of the shuffled reports.
-        lies: how far lies move the estimates; empty for a campaign that has ended.
+    ``central``: privacy of the shuffled reports. ``lies``: how far lies move the estimates; empty for an ended
+    campaign.
     """
 
     privacy: PrivacySheet
@@ -298,7 +286,6 @@ class DeviceGuarantee(GuaranteeSheet):
 def _device_guarantee(
     found: Campaign, payload: bytes, devices: int | None, delta: float, liars: Sequence[float], *, shuffled: bool
 ) -> DeviceGuarantee:
-    """Return the guarantee sheet of a campaign that asks devices, with the arguments of :func:`guarantee_sheet`."""
     if (devices is not None and not 1 <= devices <= MOST_DEVICES) or not 0 < delta < 1:
         raise InputError("argument_invalid", "devices are 1 to 10¹⁵, and δ is above 0 and below 1")
     privacy = privacy_sheet(read_payload(payload)[0])
@@ -315,12 +302,8 @@ def _device_guarantee(
 def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
     """Return the most that one device or node spends on a campaign under the default limits (``protocol.epsilon``).
 
-    In a campaign of a series that is one answer. It is also the most for the whole series, if all its campaigns have
-    this ε. A campaign with an ε above the default limit of one period is answered only by devices whose owner allows
-    more; all its periods then count as answered.
-
-    Args:
-        cost_micro: ε of one period, in millionths; None for the campaign's ε.
+    In a campaign of a series that is one answer. If ε is above the default limit of one period, all periods count as
+    answered. ``cost_micro``: ε of one period, in millionths; None for the campaign's ε.
     """
     micro = found.epsilon_micro if cost_micro is None else cost_micro
     whole, length = periods(found), found.time_precision
@@ -339,7 +322,6 @@ def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
 
 
 def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta: float, *, shuffled: bool) -> Central:
-    """Return the privacy of shuffled reports, or why none is stated. ``devices`` and ``delta``: :class:`Central`."""
     local = float(privacy.total)
     obstacles = []
     if not found.questions:
@@ -372,12 +354,10 @@ def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta:
 
 
 def _smaller(found: Amplified) -> float:
-    """Return the smaller one of the two bounds of ε: the numeric bound and the closed form."""
     return found.numeric if found.closed_form is None else min(found.numeric, found.closed_form)
 
 
 def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:
-    """Return what no test of a campaign's reports can see, in sentences; none for a campaign that has ended."""
     if not found.questions:
         return ()
     unseen = [
@@ -405,7 +385,6 @@ def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:
 
 
 def _hardly_seen(found: Campaign, reports: int) -> list[str]:
-    """Return one sentence about what the best test of set bits misses in so many reports; none if that is little."""
     best = power(found, reports, _FALSE_ALARMS)
     if best is None or best.found >= _ENOUGH_POWER:
         return []
@@ -424,9 +403,7 @@ def _hardly_seen(found: Campaign, reports: int) -> list[str]:
 class ShareMove(NamedTuple):
     """The most that lying nodes move the share of a class if summaries are simply added.
 
-    Attributes:
-        records: mean number of records of an honest node.
-        moved: share of all nodes that lie → largest change of a class's share, from 0 to 1.
+    ``records``: of an honest node, on average. ``moved``: share of lying nodes → largest change of a class's share.
     """
 
     records: float
@@ -489,15 +466,10 @@ def node_guarantee(
 ) -> NodeGuarantee:
     """Compute the guarantee sheet of a campaign for nodes. Run by analysts, owners and auditors.
 
-    Args:
-        found: a campaign with terms for nodes. Its signatures are not checked here.
-        nodes: number of nodes that send a summary; None if it is not known. If it is known, shares of liars are rounded
-            to whole nodes, at least one.
-        records: mean number of records of an honest node; None for the parts :data:`FULLNESS` of the largest number.
-        liars: shares of lying nodes, each between 0 and 1.
+    The arguments are those of :func:`guarantee_sheet`; ``records`` None means the parts :data:`FULLNESS` of the largest
+    allowed number. Shares of liars are rounded to whole nodes if the number of ``nodes`` is known.
 
-    Raises:
-        InputError: ``argument_invalid``: ``nodes`` or ``records`` is not positive, or a share is not between 0 and 1.
+    Raises InputError ``argument_invalid``: a number is not positive, or a share is not between 0 and 1.
     """
     assert found.nodes is not None
     if (nodes is not None and nodes < 1) or (records is not None and records <= 0):
@@ -525,11 +497,10 @@ def node_guarantee(
 
 @dataclass(frozen=True)
 class MaskedGuarantee(GuaranteeSheet):
-    """All guarantees of a masked campaign.
+    """All guarantees of a masked campaign with ``parties`` parties (nodes with keys).
 
     Attributes:
         deltas: adjacency (how data sets differ) → δ of one message, for one unit that the campaign hides.
-        parties: n, the number of parties (nodes with keys). The next attributes depend on it.
         least: number of parties of the smallest set whose sum the dealer releases.
         colluding: number of parties that may collude with the aggregator, or add no noise.
         most_claimed: the largest change of one count by one lying party, in records.
@@ -583,14 +554,9 @@ class MaskedGuarantee(GuaranteeSheet):
 
 
 def masked_guarantee(found: Campaign, *, parties: int | None = None) -> MaskedGuarantee:
-    """Compute the guarantee sheet of a masked campaign. Run by analysts, owners and auditors.
+    """Compute the guarantee sheet of a masked campaign. ``parties``: in the key book; None for the most allowed.
 
-    Args:
-        found: a masked campaign. Its signatures are not checked here.
-        parties: n, the number of parties in the key book; None for the most that the campaign allows.
-
-    Raises:
-        InputError: ``campaign_not_masked``; ``argument_invalid``: n is below 2, or above what the campaign allows.
+    Raises InputError ``campaign_not_masked``; ``argument_invalid``: below 2 parties, or more than the campaign allows.
     """
     terms = masked_terms_of(found)
     number = terms.most_parties if parties is None else parties
@@ -622,9 +588,8 @@ def guarantee_sheet(
 
     Args:
         payload: the payload of the campaign's file. Its signatures are not checked here.
-        devices: number of devices, at most :data:`MOST_DEVICES`, that answer in one period; in a campaign for nodes
-            that of nodes or masked parties; None if it is not known. For the privacy of shuffled reports all of these
-            devices are taken as honest, and for the reach of lies as all devices, liars included.
+        devices: number of devices, nodes or masked parties that answer in one period, liars included, at most
+            :data:`MOST_DEVICES`; None if it is not known. For shuffled reports all are taken as honest.
         records: in a campaign for nodes the mean number of records of an honest node.
         delta: δ of the shuffled reports of devices.
         shuffled: whether an anonymous shuffler mixes the devices' reports before anybody reads them.
@@ -632,8 +597,7 @@ def guarantee_sheet(
 
     Raises:
         DocumentError: the payload is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`).
-        InputError: ``argument_invalid``: a number is out of its range, ``records`` is given for a campaign for devices,
-            or ``shuffled`` for one that nodes answer.
+        InputError: ``argument_invalid``: a number is out of its range, or is not about such a campaign.
     """
     found = parse_campaign(payload)
     if found.nodes is None and records is not None:
@@ -648,11 +612,9 @@ def guarantee_sheet(
 
 
 def _life(spent: Spending, condition: str = "") -> str:
-    """Return in words what a node enters in its ledger in a campaign's life."""
     periods = _number(spent.periods, "period")
     return f"at most {format_micro(spent.life)} booked{condition}: {spent.answered} of {periods}"
 
 
 def _number(number: int, what: str) -> str:
-    """Return a number with its noun: ``1 period``, ``2 periods``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

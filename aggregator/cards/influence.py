@@ -1,22 +1,15 @@
 """What a model's published parameters rest on: what each feature tells about the class, and what invented reports move.
 
-**Influence**, in bits:
+**Influence** is the mutual information of a feature V and the class C, in bits:
 
-    I(V; C) = Σ_c p_c Σ_v P(v | c) log₂(P(v | c)/P(v)),   P(v) = Σ_c p_c P(v | c)
+    I(V; C) = Σ_c p_c Σ_v P(v | c) log₂(P(v | c)/P(v)),   P(v) = Σ_c p_c P(v | c),   p_c = P(class c)
 
-is the mutual information of a feature V and the class C, with p_c = P(class c). For a number, the sum over the values v
-is an integral over a grid. Noise alone gives a positive I; how large it is depends on the post-processing, since some
-methods draw values together. So tables of noise are simulated: the shares P(v) p_c of a feature that tells nothing
-about the class, plus the noise and sampling error of the question's answers. The model is fitted to :data:`DRAWS` such
-tables, and the largest I is stated beside the feature's own: a feature that tells nothing exceeds it about once in 20
-times. For a number no such limit is stated: its bits also hold the noise of variances, which has no simple formula.
+Noise alone gives a positive I. So the model is fitted to :data:`DRAWS` simulated tables of a feature that tells
+nothing, and the largest I is stated beside the feature's own; not for a number, whose variances have no simple noise.
 
-**Reach of invented reports.** Whoever invents report ids of an open fleet chooses the question and the answer. So one
-or three answers are added to the counts, the model is fitted again, and the largest move of a published number is
-stated. The answers tried are those that move some estimate of their question the furthest (:func:`aggregator.cards.
-manipulation.extreme_answers`). Three answers are tried all alike, and as sets that grow by the answer that moves most.
-For a large model only the answers are tried that are likely to move most: those with the largest R/n over the share of
-a class, where R is the most that one answer changes a count, and n the number of answers to the question.
+**Reach of invented reports.** One or three answers that move some estimate the furthest are added to the counts, the
+model is fitted again, and the largest move of a published number is stated. For a large model only answers with the
+largest R/n over the share of a class are tried: R is the most that one answer changes a count, of n answers.
 """
 
 from __future__ import annotations
@@ -62,12 +55,9 @@ _BEST = 2
 
 
 class Influence(NamedTuple):
-    """What one feature tells about the class, in bits.
+    """What one feature tells about the class, in bits, under the published parameters.
 
-    Attributes:
-        bits: mutual information of feature and class under the published parameters.
-        noise: bits that noise alone exceeds in about 1 of 20 cases; None for a number, and for statistics without
-            stated errors.
+    ``noise``: bits that noise alone exceeds in about 1 of 20 cases; None for a number, or without stated errors.
     """
 
     name: str
@@ -78,11 +68,7 @@ class Influence(NamedTuple):
 def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...]:
     """Return the influence of every observed feature, largest first.
 
-    Args:
-        statistics: statistics from which a model can be made.
-
-    Raises:
-        InputError: ``postprocess_unknown``, ``not_fittable``.
+    Raises InputError ``postprocess_unknown``, ``not_fittable``.
     """
     log_prior, terms = fit(statistics, postprocess)
     prior = np.exp(log_prior)
@@ -98,10 +84,7 @@ def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...
 
 
 def _bits(prior: Floats, given: Floats) -> float:
-    """Return the mutual information in bits of a class and a value. ``prior``: P(class), shape (k,).
-
-    ``given``: P(value | class), shape (values, k).
-    """
+    """Return the mutual information in bits of class and value. ``given``: P(value | class), shape (values, k)."""
     joint = given * prior
     total = joint.sum()
     if not total > 0:
@@ -113,7 +96,6 @@ def _bits(prior: Floats, given: Floats) -> float:
 
 
 def _bits_of_number(prior: Floats, term: NormalParameters) -> float:
-    """Return the mutual information in bits of the class and a number with a normal distribution in each class."""
     mean, deviation = np.asarray(term.mean), np.sqrt(np.asarray(term.variance))
     # Each class has a grid of its own, so that a narrow distribution beside a wide one is not missed.
     steps = np.linspace(-_REACH, _REACH, _GRID)
@@ -125,10 +107,7 @@ def _bits_of_number(prior: Floats, term: NormalParameters) -> float:
 
 
 def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) -> dict[int, float]:
-    """Return, for every feature with a table of counts, its index → the largest bits over fits to simulated noise.
-
-    The statistics' id seeds the draws, so the same statistics give the same card.
-    """
+    """Return, for every feature with a table of counts, its index → the largest bits over fits to simulated noise."""
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     found: dict[int, float] = {}
     for _ in range(DRAWS):
@@ -143,11 +122,7 @@ def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) ->
 
 
 def _of_noise(one: QuestionEstimate, prior: Floats, generator: np.random.Generator) -> QuestionEstimate:
-    """Return a question about a feature's table with simulated estimates, as if the feature told nothing of the class.
-
-    Any other question is returned unchanged. P(value) is the raw estimate, not the fitted one: post-processing makes
-    values more equal, and equal values show less noise.
-    """
+    """Return a question about a feature's table with simulated estimates, as if it told nothing of the class."""
     if one.subject.kind != CELL or one.subject.feature is None or not one.n:
         return one
     values = np.maximum(one.estimate.reshape(-1, len(prior)).sum(axis=1), _LEAST_SHARE * one.n)
@@ -160,11 +135,9 @@ def _of_noise(one: QuestionEstimate, prior: Floats, generator: np.random.Generat
 
 
 class LargestMove(NamedTuple):
-    """The largest move of one kind of published numbers.
+    """The largest move of one kind of published numbers. ``by``: number of invented reports → the largest move.
 
-    Attributes:
-        kind: ``P(class)``, ``P(value | class)``, ``a mean`` or ``a variance`` (these two in half ranges of a number).
-        by: number of invented reports → the largest move.
+    ``kind``: ``P(class)``, ``P(value | class)``, ``a mean`` or ``a variance`` (these two in half ranges of a number).
     """
 
     kind: str
@@ -172,10 +145,7 @@ class LargestMove(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """An invented answer: its question's index, the counts that it adds, and how far it is likely to move numbers.
-
-    ``weight`` is R/n over the share of the rarest class that the answer concerns (R and n: see this module).
-    """
+    """An invented answer: its question's index, the counts that it adds, and how far it is likely to move numbers."""
 
     question: int
     counts: tuple[int, ...]
@@ -185,11 +155,8 @@ class _Answer(NamedTuple):
 def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestMove, ...]:
     """Return how far :data:`INVENTED` reports move the numbers of the fitted model, by kind of number.
 
-    Args:
-        statistics: statistics of one source of reports. For any other statistics the result is empty.
-
-    Raises:
-        InputError: ``postprocess_unknown``, ``not_fittable``.
+    The result is empty unless the statistics are of one source of reports. Raises InputError ``postprocess_unknown``,
+    ``not_fittable``.
     """
     source = statistics.sources[0]
     if len(statistics.sources) != 1 or not isinstance(source, Reports):
@@ -224,10 +191,7 @@ def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestM
 
 
 def _together(moved: Callable[[tuple[int, ...]], float], some: Sequence[int], number: int) -> float:
-    """Return the largest move by sets of ``number`` answers: all alike, or the best smaller sets with one answer more.
-
-    ``moved`` returns the move by a set; ``some`` are indices of the answers to try, the best answer first.
-    """
+    """Return the largest move by sets of ``number`` answers: all alike, or the best smaller sets and one answer more."""
     most = max(moved((one,) * number) for one in some)
     best: list[tuple[int, ...]] = [(one,) for one in some[:_BEST]]
     for _ in range(1, number):
@@ -253,7 +217,6 @@ def published_numbers(statistics: Statistics, postprocess: str) -> tuple[Floats,
 
 
 def _likeliest(statistics: Statistics, source: Reports, cells: int) -> list[_Answer]:
-    """Return the invented answers to try, largest weight first. ``cells``: how many numbers the model publishes."""
     classes = len(statistics.schema.label.classes)
     share = np.maximum(np.nan_to_num(class_shares(statistics).ratio), 1 / max(source.reports, classes))
     found = []
@@ -271,10 +234,7 @@ def _likeliest(statistics: Statistics, source: Reports, cells: int) -> list[_Ans
 
 
 def _cancelling(question: Question, sums: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return invented answers that bring one sum of a question about numbers, or all its sums, near 0.
-
-    ``sums`` are the sums so far. A variance is largest if the mean is 0. Empty unless answers are integers.
-    """
+    """Return invented answers that bring a sum about numbers, or all sums, near 0, where a variance is largest."""
     mechanism = question.mechanism
     if mechanism.layout != INTEGERS or question.kind not in (MOMENT, MOMENTS):
         return []

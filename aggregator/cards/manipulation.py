@@ -1,45 +1,28 @@
 """How far lying devices or nodes can move an estimate, in closed form.
 
-A lying device sends any answer that intake accepts. One answer adds to an estimate a number between a least and a most
-contribution c₋ and c₊, which follow from the mechanism's integers and from the clamps of the counting. Let λ be the
-share of lies among the answers to a question. Compared with the same devices telling the truth, with the same noise,
-an estimated share or mean moves by at most
+One accepted answer adds to an estimate a number between c₋ and c₊, which follow from the mechanism's integers and the
+clamps of the counting. With λ the share of lies among the answers to a question, an estimated share or mean moves by at
+most λ·R, R = c₊ − c₋, and on average by at most λ·max(c₊ − x₋, x₊ − c₋), where [x₋, x₊] is the range of true values.
 
-    λ·R,   R = c₊ − c₋        and on average by at most        λ·max(c₊ − x₋, x₊ − c₋)
-
-where [x₋, x₊] is the range of the true values: [0, 1] for shares and squares, [−1, 1] for other numbers.
-
-λ follows from β, the share of lies among all reports. A device gives r answers in a period, one for each stratum (group
-of questions). w is the share of report ids that get the question, among all ids of its stratum.
+With β the share of lies among all reports, r answers of a device in a period, and w the question's share of the report
+ids of its stratum (group of questions, of which a device answers one):
 
     closed fleet   λ = β                         ids are enrolled, and the id assigns the question
     open fleet     λ = βr/(βr + (1 − β)w)        whoever invents ids chooses the question, and how often he answers
 
-The share of a class is combined from all questions j about classes, with weights n_j/u_j. It moves by at most
-Σ L_j R_j/u_j over Σ (H_j + L_j)/u_j, where L_j lies and H_j honest answers are among the n_j answers to question j, u_j
-is the variance of one answer at equal shares, and R_j is R for the sum over a feature's values. In an open fleet the
-fraction, quasi-convex in L, is largest if all lies are about one question. In a closed fleet it is no larger.
+The share of a class, combined from all questions j about classes with weights n_j/u_j, moves by at most Σ L_j R_j/u_j
+over Σ (H_j + L_j)/u_j: L_j lies and H_j honest answers of variance u_j. In an open fleet that is largest if all lies
+are about one question.
 
-**Nodes.** A lying node sends any numbers that intake accepts: counts from −H to M + H, where M is the campaign's
-largest number of records of one node and H the range of the noise. Plain addition believes these counts, in every
-table. The share of a class is pooled from all tables j of counts by class, with weights w_j, Σ_j w_j = 1. In table j
-the count of a class is the sum over the K_j values of the table. So one node states at most U records of a class for
-the pooled share, and at least −D:
+**Nodes.** A lying node states counts from −H to M + H, M its most records and H the range of the noise. From tables j
+with K_j values a class, noise variance v_j, k classes and n records per node, it states at most U records of a class
+for the pooled share, and at least −D:
 
-    U = Σ_j w_j K_j (M + H_j)      D = Σ_j w_j K_j H_j      w_j ∝ 1/(K_j v_j/n + (k − 1)/k²)
+    U = Σ_j w_j K_j (M + H_j)      D = Σ_j w_j K_j H_j      w_j ∝ 1/(K_j v_j/n + (k − 1)/k²), Σ_j w_j = 1
 
-with k classes, v_j the noise variance of a count of one node, and n the mean number of records that the nodes state.
-U and D rise with n, because tables of many values then weigh more. The largest n that can be stated is taken:
-n = (1 − λ)r + λk(M + H), with a share λ of lying nodes, and r records of an honest node. Of L lying nodes beside nodes
-with R records in all, the published share of one class moves by at most the largest of
-
-    LU/(R + LU − L(k − 1)D)            U records of the class, −D of each other class
-    L(k − 1)D/R                        the same claims, if the other classes have L(k − 1)D honest records
-    L(k − 1)U/(R − LD + L(k − 1)U)     −D records of the class, U of each other class
-
-and by no more than 1.
-
-Source: docs/math.md, sections 3 and 5; decision 78.
+n = (1 − λ)r + λk(M + H) is the largest that can be stated, for honest nodes of r records. Of L lying nodes beside R
+honest records in all, the share of one class moves by at most 1 and the largest of LU/(R + LU − L(k − 1)D),
+L(k − 1)D/R and L(k − 1)U/(R − LD + L(k − 1)U). Source: docs/math.md, sections 3 and 5; decision 78.
 """
 
 from __future__ import annotations
@@ -88,10 +71,9 @@ class Bound(NamedTuple):
     Attributes:
         estimate: which estimates, in words.
         mechanism: name of the question's mechanism; empty for the combined shares of the classes.
-        one_answer: R: how far one changed answer moves a count of devices, or a sum of numbers in half ranges. For the
-            combined shares of the classes it is the largest R of a question.
+        one_answer: R: how far one changed answer moves a count of devices, or a sum of numbers in half ranges.
         closed, open: share β of lies → the most that a share or mean moves, in a closed and in an open fleet.
-        closed_average, open_average: β → the most that a share's or mean's expectation moves; None for combined shares.
+        closed_average, open_average: β → the most that the expectation moves; None for combined shares.
     """
 
     estimate: str
@@ -108,15 +90,10 @@ def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
     """Return the least and the most that one answer adds to an estimate, by the estimator that the aggregator uses.
 
     Every estimator is affine in the counts and rises with the estimate's own counts, so the two bounds are the
-    estimates from one extreme answer each. All estimates of a question have the same bounds. Every row of bits is taken
-    as possible, even where intake refuses some, so the bounds are never too narrow.
+    estimates from one extreme answer each. Every row of bits is taken as possible, even where intake refuses some.
 
-    Args:
-        groups: k > 0 for the sum of the estimates of a group of values, of k groups (value i is in group i mod k); 0
-            for the estimate of a single value.
-
-    Raises:
-        InputError: ``mechanism_incomplete``: the mechanism has no estimator for groups of values.
+    ``groups``: k > 0 for the sum of the estimates of a group of values, of k groups (value i is in group i mod k); 0
+    for a single value. Raises InputError ``mechanism_incomplete``: the mechanism has no estimator for groups of values.
     """
     if isinstance(mechanism, SingleNumberMechanism):
         values = [float(mechanism.estimate(answer)) / SCALE for answer in range(mechanism.answers)]
@@ -139,7 +116,6 @@ def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
 
 
 def _estimate(mechanism: Mechanism, counts: Sequence[int], groups: int) -> float:
-    """Return the estimate of value 0, or, if there are groups, of group 0, from one answer with these counts."""
     if not groups:
         return float(debias(mechanism, 1, counts).estimate[0])
     found = marginal(mechanism, 1, counts, groups)
@@ -153,11 +129,8 @@ def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...],
     """Return the accepted answers that move some estimate, or the sum of a group's estimates, the furthest.
 
     Each answer is given by the counts that it adds. For a mechanism of one number these are the two answers with the
-    extreme estimates; for single values all values. For rows of bits or integers they are the rows with one place, or
-    the places of one group, at one end of the range and all others at the other end, or all places at one end.
-
-    Args:
-        groups: k ≥ 1, the number of groups: place i of a row is in group i mod k.
+    extreme estimates; for single values all values; for rows those with one place, the places of one of ``groups``
+    groups (place i is in group i mod groups), or all places at one end of the range and the others at the other end.
     """
     size = mechanism.answers
     if isinstance(mechanism, SingleNumberMechanism):
@@ -176,10 +149,8 @@ def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...],
 class Numbers(NamedTuple):
     """Numbers of lies and of honest answers to one question: as shares of all devices if their number is not known.
 
-    Attributes:
-        lies: most lies about the question in a closed fleet.
-        honest: fewest honest answers to the question.
-        all_lies: lies about all questions together. In an open fleet all may be about this question.
+    ``lies``: most lies about the question in a closed fleet; ``all_lies``: about all questions together. In an open
+    fleet all may be about this question.
     """
 
     lies: float
@@ -200,12 +171,9 @@ class Numbers(NamedTuple):
 def numbers_of(share: float, weight: float, answers: int, devices: int | None = None) -> Numbers:
     """Return how many answers to one question are lies, and how many are honest.
 
-    Args:
-        share: β, the share of lying devices, above 0 and below 1.
-        weight: w, the share of report ids that get the question, among all ids of its stratum (group of questions).
-        answers: r, the number of answers of a device.
-        devices: number of devices. Each result is then a bound that fails with probability :data:`CHANCE`. None gives
-            expected shares of the devices.
+    ``share``: β, of lying devices. ``weight``: w, the question's share of the report ids of its stratum (group of
+    questions). ``answers``: r, of a device. With a number of ``devices``, each result is a bound that fails with
+    probability :data:`CHANCE`.
     """
     if devices is None:
         return Numbers(share * weight, (1 - share) * weight, share * answers)
@@ -224,13 +192,9 @@ def weights_of(campaign: Campaign) -> list[float]:
 def manipulation(campaign: Campaign, shares: Sequence[float] = LIARS, devices: int | None = None) -> tuple[Bound, ...]:
     """Return how far lies can move every question's estimates, then the combined shares of the classes.
 
-    Args:
-        campaign: a campaign with at least one question.
-        shares: the shares β of lying devices, each above 0 and below 1.
-        devices: number of all devices; None for the limit of many devices.
+    ``shares``: the shares β of lying devices. ``devices``: number of all devices; None for the limit of many devices.
 
-    Raises:
-        InputError: ``argument_invalid``: a share is not between 0 and 1, or there is no device.
+    Raises InputError ``argument_invalid``: a share is not between 0 and 1, or there is no device.
     """
     if not all(0 < share < 1 for share in shares) or (devices is not None and devices < 1):
         raise InputError(
@@ -302,11 +266,8 @@ def _combined(campaign: Campaign, by_share: dict[float, list[Numbers]]) -> list[
 class TableClaim(NamedTuple):
     """What one summary can claim in one table of counts by class.
 
-    Attributes:
-        values: number K of values for each class.
-        noise: H; the smallest count that can be stated is −H.
-        most: M + H, the largest count that can be stated.
-        variance: smallest noise variance of one count.
+    ``values``: number K of values for each class. The stated counts are from −H (``noise``) to M + H (``most``);
+    ``variance``: smallest noise variance of one count.
     """
 
     values: int
@@ -327,10 +288,7 @@ def node_claims(found: Campaign) -> list[TableClaim]:
 
 
 def _pooled_claims(claims: Sequence[TableClaim], classes: int, records: float) -> tuple[float, float]:
-    """Return U and D: one node states at most U and at least −D records of a class for the pooled share.
-
-    ``records`` is n, the mean number of records that the nodes state.
-    """
+    """Return U and D: one node states at most U and at least −D records of a class for the pooled share."""
     equal = (classes - 1) / classes**2
     weights = [1 / (table.values * table.variance / records + equal) for table in claims]
     each = list(zip(weights, claims, strict=True))
@@ -340,13 +298,10 @@ def _pooled_claims(claims: Sequence[TableClaim], classes: int, records: float) -
 
 
 def moved_share(claims: Sequence[TableClaim], classes: int, records: float, share: float, nodes: int | None) -> float:
-    """Return the largest change of a class's share by lying nodes, from 0 to 1.
+    """Return the largest change of a class's share by a share of lying nodes, from 0 to 1.
 
-    Args:
-        claims: what one summary can claim in each table (:func:`node_claims`).
-        records: mean number of records of the honest nodes.
-        share: share of lying nodes.
-        nodes: number of all nodes; None for a large number.
+    ``claims``: from :func:`node_claims`. ``records``: of an honest node, on average. ``nodes``: None for a large
+    number.
     """
     lying = share if nodes is None else min(nodes, max(1, round(share * nodes))) / nodes
     honest, others = (1 - lying) * records, classes - 1

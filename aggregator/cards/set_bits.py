@@ -1,13 +1,9 @@
 """Numbers of set bits of honest reports: their law, tests against it, and what the best test can find.
 
-Every mechanism whose answers are rows of bits states the law (distribution) of the number of set bits, or that there is
-none (``Mechanism.set_bits_law`` in protocol). An honest answer of a unary encoding of K values has B + B' set bits,
-B ~ Bernoulli(p), B' ~ Bin(K − 1, q), whatever the true value is; p and q are the probabilities of a 1 at the true and
-at any other value. A liar who votes for one value only sets exactly one bit. Let P be the probability of exactly one
-set bit in an honest answer. If a share λ of n answers are such lies, the likelihood depends only on how many answers
-have exactly one set bit. So no test of set bits is more powerful than a test of that number, whose mean the lies raise
-by nλ(1 − P).
-Source: docs/math.md, section 3; decision 58.
+The law (distribution) is that of ``Mechanism.set_bits_law``. A liar who votes for one value only sets exactly one bit.
+Let P be the probability of exactly one set bit in an honest answer. If a share λ of n answers are such lies, no test of
+set bits is more powerful than one of the number of answers with exactly one set bit, whose mean the lies raise by
+nλ(1 − P). Source: docs/math.md, section 3; decision 58.
 """
 
 from __future__ import annotations
@@ -34,13 +30,7 @@ _LEAST_EXPECTED = 20.0
 
 
 class OneBitCount(NamedTuple):
-    """How many answers to one question have exactly one set bit, and how many are expected.
-
-    Attributes:
-        seen: number of answers with exactly one set bit.
-        answers: number of all answers to the question.
-        chance: P, the probability that an honest answer has exactly one set bit.
-    """
+    """How many answers to a question have exactly one set bit, of how many, and the chance that an honest one has."""
 
     seen: float
     answers: float
@@ -49,11 +39,7 @@ class OneBitCount(NamedTuple):
 
 @lru_cache(maxsize=256)
 def set_bits_law(mechanism: Mechanism) -> Floats | None:
-    """Return the probability of each number of set bits in an honest answer of A bits: (A + 1,) float64.
-
-    None if the answers are no rows of bits, or if the probabilities depend on the record
-    (:meth:`Mechanism.set_bits_law`).
-    """
+    """Return the probability of each number of set bits in an honest answer of A bits, (A + 1,) float64, or None."""
     law = mechanism.set_bits_law() if mechanism.layout == BITS else None
     return None if law is None else np.array(law, np.float64)
 
@@ -61,10 +47,9 @@ def set_bits_law(mechanism: Mechanism) -> Floats | None:
 def one_bit_p_value(found: Iterable[OneBitCount]) -> float:
     """Return the p-value of a one-sided test whether too many answers have exactly one set bit.
 
-    An answer with one set bit counts ln(1 + λ(1/P − 1)), the logarithm of its likelihood ratio; λ is
-    :data:`LYING_SHARE`, and P the probability of one set bit in an honest answer. The sum is compared with a normal
-    law. Questions for which few such answers are expected are tested apart: their plain number is compared with a
-    binomial law.
+    An answer with one set bit counts ln(1 + λ(1/P − 1)), the logarithm of its likelihood ratio, with λ =
+    :data:`LYING_SHARE`; the sum is compared with a normal law. Questions for which few such answers are expected are
+    tested apart, by a binomial law.
     """
     found = list(found)
     frequent = [each for each in found if each.answers * each.chance >= _LEAST_EXPECTED]
@@ -85,17 +70,11 @@ def _weight(chance: float) -> float:
 
 
 def _variance(found: Iterable[OneBitCount]) -> float:
-    """Return the variance of the sum over honest answers with one set bit, each counted by its weight."""
     return sum(_weight(one.chance) ** 2 * one.answers * one.chance * (1 - one.chance) for one in found)
 
 
 class Power(NamedTuple):
-    """How likely it is that the best test of set bits finds lies.
-
-    Attributes:
-        chance: P, the mean probability over the questions that an honest answer has exactly one set bit.
-        found: the largest probability with which any test of set bits raises an alarm if there are lies.
-    """
+    """The mean probability P of exactly one set bit in an honest answer, and the power of the best test of set bits."""
 
     chance: float
     found: float
@@ -104,14 +83,8 @@ class Power(NamedTuple):
 def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None:
     """Return the power of the best test of set bits against a share :data:`LYING_SHARE` of lies with one set bit each.
 
-    The number of answers with one set bit is taken as normal.
-
-    Args:
-        reports: number of reports in all.
-        false_alarms: share of honest campaigns in which the test may raise an alarm.
-
-    Returns:
-        The power, or None if no mechanism of the campaign has a law of set bits (:func:`set_bits_law`).
+    The number of answers with one set bit is taken as normal. ``false_alarms``: share of honest campaigns in which the
+    test may raise an alarm. None if no mechanism of the campaign has a law of set bits.
     """
     strata = campaign.answers
     laws = [set_bits_law(question.mechanism) for question in campaign.questions]
@@ -133,16 +106,10 @@ def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None
 
 
 def law_p_value(counts: Integers, law: Floats) -> float | None:
-    """Return the p-value of the χ² test of numbers of set bits against their law.
+    """Return the p-value of the χ² test of numbers of set bits against their law; None if there are not two bins.
 
+    ``counts``: (K + 1,) int64, number of answers with each number of set bits of K; ``law``: their probabilities.
     Neighbouring numbers are joined into bins of at least :data:`_LEAST_EXPECTED` expected answers.
-
-    Args:
-        counts: (K + 1,) int64, number of answers with each number of set bits of K.
-        law: (K + 1,) float64, the probability of each number of set bits.
-
-    Returns:
-        The p-value, or None if there are fewer than two bins.
     """
     n, bins, expected = int(counts.sum()), [0], [0.0]
     for count, chance in zip(counts.tolist(), law.tolist(), strict=True):

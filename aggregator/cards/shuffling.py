@@ -1,11 +1,9 @@
 """Privacy of reports that an anonymous shuffler has mixed: the central ε of n shuffled reports.
 
-n devices give one answer each through the same randomiser, which is ε₀-locally private. A shuffler puts the answers
-into random order. The shuffled answers are (ε, δ)-differentially private for each device, with ε far below ε₀.
-
-Two bounds for ε are computed: a closed form, and a smaller numeric bound. Both come from the construction of clones.
-With probability e^{−ε₀} an answer of another device is a clone of the first device's answer, for either of its two
-inputs. With C ~ Bin(n−1, e^{−ε₀}), A ~ Bin(C, ½) and D ~ Bernoulli(e^{ε₀}/(e^{ε₀}+1)), the pair
+n devices give one answer each through the same ε₀-locally private randomiser; the shuffled answers are (ε, δ)-private
+for each device, with ε far below ε₀. With probability e^{−ε₀} an answer of another device is a clone of the first
+device's answer, for either of its two inputs. With C ~ Bin(n−1, e^{−ε₀}), A ~ Bin(C, ½) and
+D ~ Bernoulli(e^{ε₀}/(e^{ε₀}+1)), the pair
 
     P = (A + D, C − A + 1 − D)      Q = (A + 1 − D, C − A + D)
 
@@ -34,12 +32,9 @@ _GUARD = 1e-7
 
 
 class Amplified(NamedTuple):
-    """Central ε of n shuffled reports that are ε₀-locally private.
+    """Upper bounds of the central ε of shuffled reports: numeric, in closed form, and in closed form as printed.
 
-    Attributes:
-        numeric: the numeric bound, an upper bound of ε, at most ε₀.
-        closed_form: the closed form with the correction of the authors' code; None where its condition does not hold.
-        printed: the closed form as Theorem 3.1 prints it; None where its condition does not hold.
+    The closed forms are None where their condition does not hold (:func:`closed_forms`).
     """
 
     numeric: float
@@ -48,15 +43,9 @@ class Amplified(NamedTuple):
 
 
 def amplified(local: float, reports: int, delta: float) -> Amplified:
-    """Compute upper bounds of the central ε of shuffled reports.
+    """Compute upper bounds of the central ε of ``reports`` shuffled reports that are ``local``-locally private.
 
-    Args:
-        local: ε₀, the privacy loss of one report, above 0.
-        reports: n, the number of honest reports that are shuffled together, at least 1.
-        delta: δ, the probability with which the bound may fail, between 0 and 1.
-
-    Raises:
-        InputError: ``argument_invalid``: an argument is out of its range.
+    Raises InputError ``argument_invalid``: an argument is out of its range.
     """
     if not (0 < local < inf and type(reports) is int and reports >= 1 and 0 < delta < 1):
         raise InputError("argument_invalid", "shuffling needs an ε above 0, a number of reports and 0 < δ < 1")
@@ -66,16 +55,11 @@ def amplified(local: float, reports: int, delta: float) -> Amplified:
 def closed_forms(local: float, reports: int, delta: float) -> tuple[float | None, float | None]:
     """Return the closed form of ε, corrected and as printed; None for both if ε₀ > ln(n/(16 ln(4/δ))).
 
-        s = 8√(e^{ε₀} ln(4/δ)/n) + 8e^{ε₀}/n
+        s = 8√(e^{ε₀} ln(4/δ)/n) + 8e^{ε₀}/n        for ε₀ = local, n = reports, δ = delta
         printed     ln(1 + s·(e^{ε₀} − 1)/(e^{ε₀} + 1))
         corrected   ln(1 + s·(1 − e^{−ε₀})/(1 + e^{−ε₀−ε'}))      ε' = ln(1 + s)
 
     Theorem 3.1 states the condition with 2/δ in place of 4/δ; the authors' code has 4/δ, which is stricter.
-
-    Args:
-        local: ε₀, the privacy loss of one report.
-        reports: n, the number of shuffled reports.
-        delta: δ.
     """
     scale = log(4 / delta)
     if local > log(reports / (16 * scale)):
@@ -90,13 +74,7 @@ def closed_forms(local: float, reports: int, delta: float) -> tuple[float | None
 def numeric(local: float, reports: int, delta: float) -> float:
     """Return the numeric bound: the least ε, to about 10⁻¹¹ of ε₀, with δ(ε) of :class:`Clones` at most ``delta``.
 
-    Args:
-        local: ε₀, the privacy loss of one report.
-        reports: n, the number of shuffled reports. More than :data:`MOST_REPORTS` count as that number.
-        delta: δ.
-
-    Returns:
-        An upper bound of ε, at most ε₀.
+    It is at most ε₀ = ``local``. More than :data:`MOST_REPORTS` reports count as that number.
     """
     clones = Clones(local, min(reports, MOST_REPORTS))
     low, high = 0.0, local
@@ -114,11 +92,7 @@ class Clones:
 
     The number C of clones is P's and Q's sum less 1, so it is observable, and δ is the mean over c of δ_c, the δ given
     C = c. δ_c falls with c: whoever has c clones can add one. So the values of C are divided into groups, and every
-    value of a group gets δ_c of the group's least value.
-
-    Args:
-        local: ε₀, the privacy loss of one report.
-        reports: n, the number of shuffled reports, 1 … :data:`MOST_REPORTS`.
+    value of a group gets δ_c of the group's least value. ``local``: ε₀; ``reports``: n.
     """
 
     def __init__(self, local: float, reports: int) -> None:
@@ -137,7 +111,7 @@ class Clones:
         self._mass[-1] += _geometric(chances[-1], (trials - last) * share, (last + 1) * (1 - share))
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound of the least δ with which shuffled reports are (ε, δ)-private.
+        """Return an upper bound of the least δ with which shuffled reports are (ε, δ)-private; 0 from ε₀ on.
 
         Given c clones and K = c + 1, the first count X has P(X = x) = p·b(x−1) + (1−p)·b(x), with b the probabilities
         of Bin(c, ½) and p = e^{ε₀}/(e^{ε₀}+1); under Q, p and 1 − p change places. The ratio of both rises with x, so
@@ -145,9 +119,6 @@ class Clones:
             δ_c = Σ_{x ≥ t} P(x) − e^ε Q(x) = (p − e^ε(1−p))·b(t−1) − (e^ε − 1)·P(A ≥ t)
 
         where t is the least x with P(x) > e^ε Q(x).
-
-        Args:
-            epsilon: ε, at least 0. The result is 0 from ε₀ on.
         """
         if epsilon >= self._local:
             return 0.0
@@ -166,8 +137,8 @@ class Clones:
 def _geometric(first: float, numerator: float, denominator: float) -> float:
     """Return an upper bound of the binomial tail beyond a value of probability ``first``.
 
-    ρ = numerator/denominator is the ratio of the next probability to ``first``. Such ratios fall away from the mean,
-    so the tail is at most first·ρ/(1 − ρ).
+    ρ = numerator/denominator is the ratio of the next probability to ``first``, and falls: the tail is ≤ first·ρ/(1 −
+    ρ).
     """
     ratio = numerator / denominator if numerator else 0.0
     return float(first) * ratio / (1 - ratio) if ratio < 1 else 1.0

@@ -1,18 +1,9 @@
 """Make candidate sets of features, and choose the best by private accuracies.
 
-Private answers about one feature at a time show how strongly each feature depends on the class. They can not show
-which features carry the same information. So the candidates are sets of strong features of several sizes, and private
-evaluations decide between them.
-
-An evaluation asks n devices whether a model is right, one bit each, by randomised response. The estimated accuracy has
-a standard error of at most c/√n with
-
-    c = ½ (e^ε + 1)/(e^ε − 1)
-
-Many candidates are measured coarsely, so the best of the estimates is too high by its noise. All accuracies are
-therefore shrunk to their common mean before they are compared, and uncertain candidates lose some accuracy.
-
-Source: decision 65.
+Private answers about single features do not show which features carry the same information. So the candidates are sets
+of strong features, and private evaluations decide: n devices say whether a model is right, one bit each, by randomised
+response, with a standard error of at most c/√n, c = ½ (e^ε + 1)/(e^ε − 1). The best of many such estimates is too high
+by its noise, so all are shrunk to their mean, and uncertain candidates lose some accuracy. Source: decision 65.
 """
 
 from __future__ import annotations
@@ -64,9 +55,8 @@ def strengths(tables: Tables) -> Floats:
 
         Σ_{a,c} P(c) P(a | c) log [P(a | c) / Σ_d P(d) P(a | d)]
 
-    a is a value and c, d are classes. ``tables`` are posterior means: the more noise hides a dependence, the more they
-    are shrunk to independence (:mod:`aggregator.models.postprocess.posterior`). So a weak feature with few answers
-    does not look strong by chance.
+    a is a value and c, d are classes. ``tables`` are posterior means, shrunk to independence by noise, so a weak
+    feature with few answers does not look strong by chance.
     """
     found = []
     for table in tables.likelihood:
@@ -83,9 +73,8 @@ def strongest(tables: Tables) -> list[int]:
 def greedy(tables: Tables, most: int, rng: np.random.Generator) -> list[int]:
     """Return at most ``most`` features in the order of a forward selection.
 
-    Each step adds the feature with which a model is most often right on records simulated with ``rng``. In these
-    records features are independent given the class, with the probabilities of ``tables``. So a prediction is right
-    with the largest P(class | record).
+    Each step adds the feature with which a model is most often right on simulated records, whose features are
+    independent given the class, with the probabilities of ``tables``: on average the largest P(class | record).
     """
     labels = rng.choice(len(tables.prior), RECORDS, p=tables.prior)
     gains = []
@@ -105,7 +94,6 @@ def greedy(tables: Tables, most: int, rng: np.random.Generator) -> list[int]:
 
 
 def _sure(score: Floats) -> float:
-    """Return the mean of the largest P(class | record). ``score``: (records, k), logarithms up to a constant."""
     return float((1 / np.exp(score - score.max(axis=1, keepdims=True)).sum(axis=1)).mean())
 
 
@@ -120,10 +108,10 @@ def candidates(tables: Tables, number: int, rng: np.random.Generator) -> list[Su
 
 
 def neighbours(subset: Subset, order: Sequence[int], known: Iterable[Subset]) -> list[Subset]:
-    """Return the sets that differ from ``subset`` by one feature and are not ``known``.
+    """Return the sets that differ from ``subset`` by one feature and are not ``known``. ``order``: the strongest first.
 
     One of the :data:`NEIGHBOURS` strongest other features is added, or one feature is removed. None is removed from a
-    set of one feature, or of more than :data:`NEIGHBOURS`. ``order``: all features, the strongest first.
+    set of one feature, or of more than :data:`NEIGHBOURS`.
     """
     others = [index for index in order if index not in subset][:NEIGHBOURS]
     found = [as_subset([*subset, index]) for index in others]
@@ -169,10 +157,10 @@ class Rating(NamedTuple):
 
 
 def ratings(measured: Mapping[Subset, Measurement], epsilon_micro: int) -> list[Rating]:
-    """Return all candidates, at least one, the best first; if several are equally good, the smaller set is first.
+    """Return all candidates, at least one, the best first; of equally good ones the smaller set is first.
 
-    Candidate i has the estimate x_i with variance v_i = c²/n_i, and a normal prior with mean m and standard
-    deviation τ = :data:`SPREAD`; m is the mean of all x_i weighted by 1/(v_i + τ²).
+    Candidate i has the estimate x_i with variance v_i = c²/n_i (c: :func:`unit_error`), and a normal prior with mean m
+    and standard deviation τ = :data:`SPREAD`; m is the mean of all x_i weighted by 1/(v_i + τ²).
 
         mean = (τ² x_i + v_i m)/(τ² + v_i)        error² = τ² v_i/(τ² + v_i)
     """
@@ -189,13 +177,7 @@ def ratings(measured: Mapping[Subset, Measurement], epsilon_micro: int) -> list[
 
 
 class Choice(NamedTuple):
-    """The features of the final model, and the ratings that decided.
-
-    Attributes:
-        features: the chosen set.
-        best: the best candidate; it is chosen only if it is clearly better than ``everything``.
-        everything: the candidate of all features.
-    """
+    """The features of the final model (``features``), and the ratings of the best candidate and of all features."""
 
     features: Subset
     best: Rating
@@ -215,8 +197,8 @@ class Choice(NamedTuple):
 def choose(measured: Mapping[Subset, Measurement], everything: Subset, classes: int, epsilon_micro: int) -> Choice:
     """Choose the best candidate if it is clearly better than the set ``everything`` of all features; else that set.
 
-    The gain must be at least (k − 1)/2 standard errors, with k = ``classes``. The more classes there are, the less one
-    feature tells about all of them, and the more often a small set looks best by chance (decision 97).
+    The gain must be at least (k − 1)/2 standard errors for k classes: with more classes one feature tells less about
+    all of them, and a small set looks best by chance more often (decision 97).
     """
     ranking = ratings(measured, epsilon_micro)
     (of_all,) = (each for each in ranking if each.features == everything)

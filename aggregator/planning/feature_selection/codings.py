@@ -1,11 +1,8 @@
 """Ways to ask about one feature: its codes as they are, in groups of values, or with other bins.
 
-Fewer values mean less noise per value. Values are grouped by what a pilot's records show of the class. They are sorted
-by the first axis of a correspondence analysis (for two classes: by the share of one class). Then neighbours are joined
-into the groups that keep most mutual information with the class. Numbers are divided into bins at quantiles of the
-pilot, or at those quantiles that keep most mutual information.
-
-Source: decision 66.
+Fewer values mean less noise per value. Values are sorted by the first axis of a correspondence analysis of a pilot's
+records, then neighbours are joined into the groups that keep most mutual information with the class. Numbers are
+divided at quantiles of the pilot, or at those quantiles that keep most mutual information. Source: decision 66.
 """
 
 from __future__ import annotations
@@ -32,13 +29,10 @@ _SMOOTH = 0.5
 
 
 class Way(NamedTuple):
-    """A way to ask about a feature: by its codes, by groups of values, or by other bins.
+    """A way to ask about the observed feature with index ``feature``.
 
-    Attributes:
-        feature: index of the observed feature.
-        kind: :data:`AS_STATED`, the codes of the schema; :data:`GROUPS`, groups of these codes; :data:`QUANTILES` and
-            :data:`EDGES`, other bins of a number.
-        parts: number of groups or bins; 0 for :data:`AS_STATED`.
+    ``kind``: :data:`AS_STATED`, the codes of the schema; :data:`GROUPS`, groups of these codes; :data:`QUANTILES` and
+    :data:`EDGES`, other bins of a number. ``parts``: number of groups or bins; 0 for :data:`AS_STATED`.
     """
 
     feature: int
@@ -55,7 +49,6 @@ class Cut(NamedTuple):
     """A way to ask about a feature, with the groups or the edges of bins that a pilot's records gave.
 
     Attributes:
-        way: the way to ask.
         size: number of codes in a report.
         group_of: the group of each code of the schema; None unless the way is :data:`GROUPS`.
         edges: inner edges of the bins as scaled integers; None unless the way has bins of its own.
@@ -69,10 +62,7 @@ class Cut(NamedTuple):
     missing: int = MISSING
 
     def codes(self, codes: Integers, numbers: Integers) -> Integers:
-        """Return the feature's codes in these groups or bins: (rows,) int64. Missing values to score stay missing.
-
-        ``codes``, ``numbers``: the feature's columns of an encoded frame, shape (rows,) int64.
-        """
+        """Return the feature's codes in these groups or bins, (rows,) int64, from its columns of an encoded frame."""
         if self.edges is not None:
             found = np.searchsorted(np.array(self.edges, np.int64), numbers, side="right")
             return np.where(numbers == NO_NUMBER, np.where(codes == MISSING, MISSING, self.missing), found)
@@ -82,10 +72,7 @@ class Cut(NamedTuple):
 
 
 def ways(schema: Schema, feature: int) -> list[Way]:
-    """Return all ways to ask about an observed feature.
-
-    If ``schema`` has a projection, no feature gets other bins. ``feature``: index of the observed feature.
-    """
+    """Return all ways to ask about an observed feature; with a projection no other bins."""
     found = [Way(feature)]
     one = schema.ungrouped[feature]
     if isinstance(one, Numeric):
@@ -99,7 +86,7 @@ def ways(schema: Schema, feature: int) -> list[Way]:
 def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: Integers) -> Cut | None:
     """Return the groups or edges of a way to ask, from a pilot's records; None if these allow none.
 
-    ``codes``, ``numbers``, ``labels``: shape (rows,) int64, the feature's columns and the classes as in reports.
+    The arrays have shape (rows,) int64: the feature's columns and the classes as in reports.
     """
     feature, classes = schema.ungrouped[way.feature], len(schema.label.classes)
     if way.kind == AS_STATED:
@@ -127,9 +114,9 @@ def cut_at(way: Way, feature: Feature | Component, edges: Sequence[int]) -> Cut:
 
 
 def chosen_edges(edges: Sequence[int], table: Floats, parts: int) -> list[int]:
-    """Return the edges of the ``parts`` bins that keep most mutual information; no edges if there are fewer fine bins.
+    """Return the edges of the ``parts`` bins that keep most mutual information; none if there are fewer fine bins.
 
-    ``table``: shape (bins, k) float64, records of each fine bin and class.
+    ``table``: (bins, k) float64, records of each fine bin and class.
     """
     return [edges[place - 1] for place in best_cuts(table, parts) or ()]
 
@@ -152,7 +139,6 @@ def best_groups(table: Floats, parts: int) -> tuple[int, ...] | None:
 
 
 def _table(codes: Integers, labels: Integers, size: int, classes: int) -> Floats:
-    """Return the number of records of each value and class: shape (size, classes) float64."""
     cells = np.bincount(codes * classes + labels, minlength=size * classes)
     return np.asarray(cells.reshape(size, classes), np.float64)
 
@@ -191,7 +177,6 @@ def mutual_information(table: Floats) -> float:
 
 
 def _quantiles(numbers: Integers, bins: int) -> list[int]:
-    """Return inner edges of at most ``bins`` bins with about equally many records: rising scaled integers."""
     if not len(numbers):
         return []
     ordered = np.sort(numbers)

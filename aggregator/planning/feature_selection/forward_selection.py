@@ -1,14 +1,9 @@
 """Choose a campaign's features, groups and bins from a pilot, by the accuracy that N devices will give.
 
-The pilot's records are divided into folds. For a set of m features, the answers of N devices at ε are simulated from
-the records outside a fold, each device answering one of m questions; the tables fitted to these answers classify the
-fold's records. So the noise of the coming campaign decides how many features are worth asking about. The sets of m
-features that are tried are the best set of m − 1 features with one added, and then with single features exchanged.
-
-The accuracy of the best of many sets is too good on the records that chose it. So the whole selection is repeated
-without each of the folds in turn, and judged on that fold's records.
-
-Source: decision 66.
+For a set of m features, the answers of N devices at ε, each to one of m questions, are simulated from the pilot's
+records outside a fold; the fitted tables classify the fold. So the noise of the coming campaign decides how many
+features are worth asking about. The best of many sets is too good on the records that chose it, so the whole selection
+is repeated without each fold, and judged on that fold. Source: decision 66.
 """
 
 from __future__ import annotations
@@ -55,13 +50,11 @@ class Part(NamedTuple):
     """Records to learn from and records to test on, with the ways to ask about features.
 
     Attributes:
-        cuts: the ways to ask, each with groups or edges from the records to learn from.
-        learned: shape (learned, ways) int64, codes in reports of the records to learn from.
-        learned_labels: shape (learned,) int64, class codes of the records to learn from.
-        tested: shape (tested, ways) int64, codes of the test records; -1 for a missing value.
-        rows: shape (tested,) int64, indices of the test records in the pilot.
-        truth: shape (tested,) int64, classes of the test records; -1 for a record without class.
-        classes: names of the classes.
+        cuts: the ways to ask, each with groups or edges from the records to learn from. learned: (learned, ways) int64,
+        codes in reports of the records to learn from; ``learned_labels``: their classes. tested: (tested, ways) int64,
+        codes of the test records; -1 for a missing value. rows: (tested,) int64, indices of the test records in the
+        pilot. truth: (tested,) int64, classes of the test records; -1 for a record without class. classes: names of the
+        classes.
     """
 
     cuts: tuple[Cut, ...]
@@ -86,12 +79,10 @@ class Scores(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A set of ways to ask about features, and how often its models are right.
+    """A set of ways to ask about features, in the order of their choice, and how often its models are right.
 
-    Attributes:
-        ways: one way for each chosen feature, in the order of their choice.
-        right: shape (records,) float64, share of the simulated campaigns whose model is right about each record; NaN
-            for a record without class.
+    ``right``: (records,) float64, share of the simulated campaigns whose model is right about each record; NaN for a
+    record without class.
     """
 
     ways: tuple[Way, ...]
@@ -119,15 +110,9 @@ def select(
 ) -> list[Candidate]:
     """Return the path of the forward selection: the best set of each number of features, then all features as stated.
 
-    If the best set of the last size has all features as the schema states them, it is not repeated.
-
-    Args:
-        records: the pilot's records.
-        schema: the pilot's schema.
-        rows: shape (n,) int64, indices of the records that the selection may see.
-        tabled: makes models of a part's records (:func:`fleet_scores`, :func:`plain_scores`).
-        draws: number of models per fold.
-        rng: source of randomness.
+    If the best set of the last size has all features as the schema states them, it is not repeated. ``rows``: (n,)
+    int64, indices of the records that the selection may see. ``tabled``: makes models of a part's records
+    (:func:`fleet_scores`, :func:`plain_scores`). ``draws``: number of models per fold.
     """
     known = usable_ways(records, schema, rows)
     parts = [part_of(records, schema, known, *division) for division in divisions(records, rows, rng)]
@@ -154,7 +139,6 @@ def best_of(path: Sequence[Candidate]) -> Candidate:
 
 
 def _stalled(path: Sequence[Candidate]) -> bool:
-    """Return whether the last :data:`PATIENCE` sets are not better than an earlier, smaller set."""
     if len(path) <= PATIENCE:
         return False
     before = max(each.accuracy for each in path[:-PATIENCE])
@@ -193,10 +177,9 @@ def part_of(records: Population, schema: Schema, known: Iterable[Way], learned: 
 
 
 def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
-    """Return the ``tabled`` of :func:`select` for models from a fleet's simulated answers.
+    """Return the ``tabled`` of :func:`select` for models from a fleet's simulated answers, one of each device.
 
-    Each device answers one of m questions. From a part, the result makes the function from m and a source of randomness
-    to the scores of one simulated campaign's model. ``epsilon_micro``: ε of a device's one answer, in millionths.
+    ``epsilon_micro``: ε of a device's answer, in millionths.
     """
 
     def prepared(part: Part) -> Scoring:
@@ -219,7 +202,6 @@ def fleet_tables(
     """Return a function that simulates a campaign of m questions, and returns the model made from its answers.
 
     Args:
-        devices: number of devices; each answers one of m questions about a value and the class.
         epsilon_micro: ε of the one answer of a device, in millionths.
         classes: names of the classes, k of them.
         sizes: number of values of each way to ask.
@@ -271,8 +253,6 @@ def scores_of(part: Part, prior: Floats, tables: Sequence[Floats]) -> Scores:
 
 
 class _Judge:
-    """Measures the accuracies of sets of one size, all by the same simulated campaigns."""
-
     def __init__(
         self, models: Sequence[tuple[Part, Scoring]], size: int, draws: int, records: int, rng: np.random.Generator
     ) -> None:

@@ -1,10 +1,7 @@
 """``hearsay refine``: the next step of a series, from the statistics of its campaigns.
 
 The procedure keeps no state besides the campaigns: each states its share of the devices, and an evaluation names its
-candidate models. The name of a candidate says its features (:func:`candidate_name`). :func:`sign_candidates` makes the
-models of the candidates.
-
-Source: decision 65.
+candidate models, whose names say their features (:func:`candidate_name`). Source: decision 65.
 """
 
 from __future__ import annotations
@@ -55,7 +52,6 @@ class Refinement(NamedTuple):
     """The next step of a series of campaigns, with what is needed to take it.
 
     Attributes:
-        series: name of the series.
         step: the step; features are indices in ``names``.
         names: names of all features that the series may ask about.
         asked: the schema of these features, with their groups.
@@ -80,10 +76,7 @@ class Refinement(NamedTuple):
 
     @property
     def ask(self) -> Ask:
-        """The table ``[ask]`` of the next campaign, with the groups of earlier campaigns.
-
-        It is empty if the step asks about no feature. A feature whose values are asked about one by one has no groups.
-        """
+        """The table ``[ask]`` of the next campaign, with the groups of earlier ones; empty if none is asked."""
         if not self.step.asks:
             return {}
         (asked,) = self.step.asks
@@ -156,7 +149,6 @@ class Refinement(NamedTuple):
 
 
 def _entry(schema: Schema, index: int, share: int) -> AskedFeature:
-    """Return how the feature ``index`` is asked about: with its groups in ``schema``, if it has any."""
     feature, plain = schema.observed[index], schema.ungrouped[index]
     if not isinstance(feature, Grouped):
         return AskedFeature(share=share)
@@ -176,7 +168,6 @@ def candidate_name(series: str, features: Subset, count: int) -> str:
 
 
 def _features_of(name: str, series: str, count: int) -> Subset:
-    """Return the features of the candidate ``name``; raise ``refine_invalid`` if no candidate has this name."""
     said = name.removeprefix(f"{series}-")
     parts = said.split("-")
     found: Subset = ()
@@ -193,10 +184,8 @@ def _features_of(name: str, series: str, count: int) -> Subset:
 def first_step(schema: Schema, series: str, fleet: SeriesFleet) -> Refinement:
     """Return the step that makes the first campaign of a series, before there are answers.
 
-    ``schema``: the features that the series may ask about, with their groups. ``series``: name of the series.
-
-    Raises:
-        InputError: ``series_invalid``: no campaign can state this name of a series.
+    ``schema``: the features that the series may ask about. Raises InputError ``series_invalid`` for a name (``series``)
+    that no campaign can state.
     """
     check_series_name(series)
     step = next_round(len(schema.observed), len(schema.label.classes), fleet, [], None)
@@ -205,14 +194,7 @@ def first_step(schema: Schema, series: str, fleet: SeriesFleet) -> Refinement:
 
 
 class _Series(NamedTuple):
-    """The state of a series, read from its campaigns and their shares of the devices.
-
-    Attributes:
-        name: name of the series.
-        asking: statistics of the campaigns that asked about features, in the order of their shares.
-        waves: the evaluations of candidate models, in the order of their shares.
-        shares: the shares of all campaigns, rising.
-    """
+    """The state of a series. ``asking``, ``waves`` and ``shares`` are in the order of the campaigns' shares."""
 
     name: str
     asking: list[Statistics]
@@ -235,7 +217,6 @@ class _Series(NamedTuple):
         return [one for one in self.asking if not self.waves or share_of(one) < self.waves[0].share]
 
     def rounds(self) -> list[FeatureCampaign]:
-        """Return the features and shares of the campaigns before the first evaluation."""
         names = self.names
         return [
             FeatureCampaign(tuple(names.index(feature.name) for feature in one.schema.observed), share_of(one))
@@ -247,14 +228,14 @@ def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], flee
     """Return the next step of a series of campaigns, from these statistics alone. Run by the analyst.
 
     Args:
-        stores: statistics of the campaigns that asked about features, at least one, in any order. The campaign with the
-            lowest share must have asked about all features that the series may ask about.
-        evaluations: statistics of the campaigns that compared candidates, in any order.
+        stores: statistics of the campaigns that asked about features, at least one. The campaign with the lowest share
+            must have asked about all features that the series may ask about.
+        evaluations: statistics of the campaigns that compared candidates.
         fleet: number of devices, and ε.
 
     Raises:
         InputError: ``refine_invalid``: a campaign is of no series, of another series, or of another family; shares
-            overlap; a model is no candidate; one name stands for two models. And the errors of
+            overlap; a model is no candidate; one name stands for two models; the errors of
             :func:`aggregator.estimates.joining.join`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
     """
@@ -272,7 +253,6 @@ def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], flee
 
 
 def _series(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet) -> _Series:
-    """Check the campaigns, and return the state of their series. Raises the errors of :func:`refine`."""
     name = _check([*stores, *evaluations], len(stores), fleet)
     asking, comparing = sorted(stores, key=share_of), sorted(evaluations, key=share_of)
     count = len(asking[0].schema.observed)
@@ -286,10 +266,6 @@ def _series(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fle
 
 
 def _next_step(series: _Series, joined: Statistics, every: Statistics, fleet: SeriesFleet) -> Step:
-    """Return the step of :mod:`aggregator.planning.feature_selection.steps` that follows from the state of a series.
-
-    ``joined``: statistics of the campaigns before the first evaluation. ``every``: those of all campaigns.
-    """
     names, rounds = series.names, series.rounds()
     features, classes = len(names), len(series.schema.label.classes)
     if len(rounds) == len(series.asking):  # nothing was asked after an evaluation: the choice is not made yet
@@ -304,11 +280,7 @@ def _next_step(series: _Series, joined: Statistics, every: Statistics, fleet: Se
 
 
 def share_of(one: Statistics) -> Share:
-    """Return the share of the devices that a campaign of a series asks.
-
-    Raises:
-        InputError: ``refine_invalid``: the campaign is of no series.
-    """
+    """Return the share of the devices that a campaign asks. Raises InputError ``refine_invalid`` without a series."""
     series = one.campaign.series
     if series is None:
         raise InputError(
@@ -318,10 +290,7 @@ def share_of(one: Statistics) -> Share:
 
 
 def _check(everything: Sequence[Statistics], stores: int, fleet: SeriesFleet) -> str:
-    """Return the series' name; raise an error if the statistics do not fit together (:func:`refine`).
-
-    ``stores``: how many statistics, at the beginning, are of campaigns that asked about features.
-    """
+    """Return the series' name. Of all statistics, the first ``stores`` are of campaigns that asked about features."""
     shares = sorted(share_of(one) for one in everything)
     if any(one.high > two.low for one, two in pairwise(shares)):
         raise InputError("refine_invalid", "two campaigns of the series ask the same devices; their shares overlap")
@@ -345,7 +314,6 @@ def _check(everything: Sequence[Statistics], stores: int, fleet: SeriesFleet) ->
 
 
 def _check_frozen(comparing: Sequence[Statistics]) -> None:
-    """Raise an error if one name stands for two different models in the evaluations."""
     digests: dict[str, bytes] = {}
     for one in comparing:
         for name, digest in zip(one.campaign.model_names, one.campaign.models, strict=True):
@@ -357,7 +325,6 @@ def _check_frozen(comparing: Sequence[Statistics]) -> None:
 
 
 def _evaluation(one: Statistics, series: str, count: int) -> Evaluation:
-    """Return the answers of one evaluation campaign about each candidate; the models' names say their features."""
     measured = {}
     for question in one.questions:
         if question.right is not None and question.n and question.subject.model is not None:
@@ -367,18 +334,15 @@ def _evaluation(one: Statistics, series: str, count: int) -> Evaluation:
 
 
 def _together(parts: Sequence[Statistics]) -> Statistics:
-    """Return the joined statistics of the campaigns of one series; those of a single campaign unchanged."""
     return parts[0] if len(parts) == 1 else join(parts).statistics
 
 
 def _tables(joined: Statistics, names: Sequence[str]) -> Tables:
-    """Return P(class) and P(value | class) of the features in the order of ``names``."""
     places = [feature.name for feature in joined.schema.observed]
     return posterior_tables(joined, [places.index(name) for name in names])
 
 
 def _counts(joined: Statistics, names: Sequence[str]) -> list[int]:
-    """Return the number of answers about each feature, in the order of ``names``."""
     places = [feature.name for feature in joined.schema.observed]
     found = dict.fromkeys(names, 0)
     for one in joined.questions:
@@ -390,22 +354,13 @@ def _counts(joined: Statistics, names: Sequence[str]) -> list[int]:
 def sign_candidates(
     workspace: Workspace, refined: Refinement, campaigns: Sequence[bytes], now: int
 ) -> dict[str, bytes]:
-    """Return the signed models of the candidates that ``refined`` wants evaluated; each is made once and kept.
+    """Return the signed models of the candidates that ``refined`` wants evaluated: name → bytes of its ``.hsm`` file.
 
-    Answers of several evaluations about a candidate can be added up only if its model is the same in all of them.
+    Each is made once and kept: answers of several evaluations about a candidate can be added up only if its model is
+    the same in all of them. ``campaigns``: the files of all campaigns that asked about features.
 
-    Args:
-        workspace: the workspace that signed the campaigns. If it has a candidate's model, that is returned unchanged.
-        refined: a step of the kind ``evaluate``.
-        campaigns: the files of all campaigns that asked about features.
-        now: seconds since 1970.
-
-    Returns the name of each candidate → the bytes of its ``.hsm`` file, in the order of ``refined.candidates``.
-
-    Raises:
-        InputError: ``refine_invalid``: the workspace has another model of a candidate's name.
-        InputError, PolicyError, DocumentError, StorageError: a model can not be made or signed
-            (:func:`aggregator.publishing.models.publish_model`).
+    Raises InputError ``refine_invalid``: the workspace has another model of a candidate's name; and the errors of
+    :func:`aggregator.publishing.models.publish_model`.
     """
     assert refined.statistics is not None
     wanted = {source.origin.id for source in refined.statistics.sources}
@@ -423,10 +378,7 @@ def sign_candidates(
 
 
 def _check_candidate(model: Model, refined: Refinement, features: Sequence[str]) -> None:
-    """Raise an error if a model has a candidate's name but was not made by :func:`sign_candidates` for this series.
-
-    A second version is an error too: devices may have answered about the first.
-    """
+    """Refuse a model of a candidate's name that was not made for this series, or a second version of one."""
     assert refined.statistics is not None
     read = {feature.name for feature in model.schema.observed}
     origin = newest_origin(refined.statistics.sources).id

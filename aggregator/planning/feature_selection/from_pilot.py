@@ -76,20 +76,18 @@ class Accuracy(NamedTuple):
 
 
 class PilotDesign(NamedTuple):
-    """What a campaign should ask, and the accuracies of the fleet's model and of the pilot's.
+    """What a campaign should ask, and the accuracies of the fleet's model and of the pilot's (None if not measured).
 
     Attributes:
         file: the schema with new bins, and its table ``[ask]``.
         chosen: the way to ask about each chosen feature, with groups and edges from all of the pilot.
         path: the best set of each number of features, then all features as the schema states them.
         best: the chosen set of the path.
-        fleet: accuracy of the fleet's model on records that took no part in the choice; None if it was not measured.
-        alone: accuracy of Naive Bayes on the pilot's records, with features chosen for it; None if not measured.
-        lead: ``fleet`` minus ``alone``, and its standard error; None if not measured.
+        fleet: accuracy of the fleet's model on records that took no part in the choice.
+        alone: accuracy of Naive Bayes on the pilot's records, with features chosen for it.
+        lead: ``fleet`` minus ``alone``, and its standard error.
         largest: name of the largest class among the records that were used, and its share.
-        used: number of records that were used for all of this, at most :data:`MOST_RECORDS`.
-        records: number of the pilot's records with a class.
-        unlabelled: number of the pilot's records without a class, which are left out.
+        used: number of records that were used, of ``records`` with a class; ``unlabelled`` have none.
     """
 
     file: SchemaFile
@@ -148,13 +146,11 @@ def design(
         file: the schema to start from; what it says in ``[ask]`` is replaced.
         epsilon_micro: ε of the one answer of a device, in millionths.
         devices: size of the fleet.
-        seed: of the simulated counts.
-        judge: whether the accuracies of the procedure and of the pilot alone are measured. It takes most of the time.
+        judge: whether accuracies are measured. It takes most of the time.
 
     Raises:
         InputError: ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class; ``schema_invalid``: the
-            schema has a projection; ``columns_missing``: the pilot lacks a feature; the errors of
-            :meth:`Population.of_frame`.
+            schema has a projection; ``columns_missing``; the errors of :meth:`Population.of_frame`.
     """
     schema = file.schema._replace(groups=())
     if schema.projection is not None:
@@ -192,10 +188,7 @@ def design(
 def _right_on_unseen(
     records: Population, schema: Schema, rows: Integers, tabled: Tabled, rng: np.random.Generator
 ) -> Floats:
-    """Return how often models are right about each record, if the features are chosen without it: shape (records,).
-
-    Only the records ``rows``, (n,) int64, are used; the others have NaN. The arguments are those of :func:`select`.
-    """
+    """Return how often models are right about each record, if features are chosen without it; NaN if unused."""
     right = np.full(len(records.labels), np.nan)
     for learned, tested in divisions(records, rows, rng):
         # One model per fold, not DRAWS: the whole selection is repeated for each part of the records.
@@ -240,10 +233,7 @@ def percent(named: tuple[str, float]) -> str:
 
 
 def shown_path(found: PilotDesign, schema: Schema) -> list[tuple[str, str, str]]:
-    """Return the path as rows: number of features, accuracy with standard error, features; a star marks the choice.
-
-    ``schema``: the schema that the design started from.
-    """
+    """Return the path as rows: number of features, accuracy with standard error, features; a star marks the choice."""
     rows = []
     for each in found.path:
         star = " *" if each is found.best else ""
@@ -253,7 +243,6 @@ def shown_path(found: PilotDesign, schema: Schema) -> list[tuple[str, str, str]]
 
 
 def _asked(chosen: Sequence[Way], schema: Schema) -> str:
-    """Return the features of a set as text; if it has all features, only those with groups or bins of their own."""
     if all(way.kind == AS_STATED for way in chosen) and len(chosen) == len(schema.observed):
         return "all, as the schema states them"
     everything = len(chosen) == len(schema.observed)
@@ -299,10 +288,7 @@ def as_json(found: PilotDesign) -> dict[str, Any]:
 
 
 def of_design(found: PilotDesign, schema: Schema, epsilon_micro: int, devices: int, seed: int) -> dict[str, Any]:
-    """Return the record of a design for schema files and cards of models. Its accuracies are from the pilot's records.
-
-    ``schema``: the schema that the design started from. The other arguments are those of :func:`design`.
-    """
+    """Return the record of a design for schema files and cards of models. Accuracies are from the pilot's records."""
     names = [feature.name for feature in schema.observed]
     record: dict[str, Any] = {
         "by": BY_DESIGN,
@@ -332,10 +318,7 @@ def of_design(found: PilotDesign, schema: Schema, epsilon_micro: int, devices: i
 
 
 def with_features(record: Mapping[str, Any], names: Iterable[str], kept: Iterable[str]) -> dict[str, Any]:
-    """Return the record, cut to the allowed size, with the features that are asked about and those that are not.
-
-    ``names``: names of all features. ``kept``: names of the features that are asked about.
-    """
+    """Return the record, cut to the allowed size, with the names of asked and of other features."""
     asked = list(kept)
     rest = [name for name in names if name not in set(asked)]
     return bounded({**record, "features": ", ".join(asked)} | ({"dropped": ", ".join(rest)} if rest else {}))

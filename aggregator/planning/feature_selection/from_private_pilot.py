@@ -1,17 +1,9 @@
 """``hearsay design --private-epsilon``: what a campaign should ask, chosen from a curator's records with privacy.
 
-A keyed hash puts each record into one of three parts. Of the first part only noisy tables of value and class are
-released. All that follows from these tables is public: groups and edges, the order of the features, and the candidate
-models with the noise that N devices at ε will have. On the second part, each candidate has a number of records that it
-classifies rightly, and report-noisy-max releases which candidate is best. A noisy count on the third part says how
-often that candidate is right. The records of the third part made no candidate and chose none, so this accuracy is not
-too high by the choice among many.
-
-One record more or less changes one part, so the whole costs what one part costs: ε. A replaced record may leave one
-part and enter another. Each part therefore gets ε/2 under all adjacencies but ``add-remove``. Cross-validation would
-cost more: one record changes the models of all folds.
-
-Source: decision 71; docs/math.md, section 7.
+A keyed hash puts each record into one of three parts. From the first, noisy tables of value and class are released; all
+candidates follow from them. On the second, report-noisy-max releases which candidate classifies most records rightly. A
+noisy count on the third says how often that candidate is right. One record more or less changes one part, so the whole
+costs ε; a replaced record may change two, so each part then gets ε/2. Source: decision 71; docs/math.md, section 7.
 """
 
 from __future__ import annotations
@@ -163,9 +155,8 @@ class PrivateDesign(NamedTuple):
 def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
     """Return the cost of a design: ε, since the parts are disjoint. No record is needed.
 
-    Raises:
-        InputError: ``schema_invalid``: the schema has a projection; ``epsilon_invalid``: ε is too small to be divided;
-            the errors of :func:`aggregator.curator.fitting.cost_of_fit`.
+    Raises InputError ``schema_invalid``: the schema has a projection; ``epsilon_invalid``: ε is too small to be
+    divided.
     """
     if schema.projection is not None:
         raise InputError("schema_invalid", "a projection is fitted already; design a schema without one")
@@ -181,10 +172,8 @@ def choose(population: Population, parts: Integers, file: SchemaFile, terms: Des
 
     Args:
         population: the records, read by the schema of ``file`` without groups.
-        parts: shape (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`, :data:`MEASURED`), which
-            must depend on this record alone, by a keyed hash.
-        file: the schema to start from.
-        terms: the public terms.
+        parts: (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`, :data:`MEASURED`), which must
+            depend on this record alone, by a keyed hash.
         seed: 32 secret bytes from the operating system, used for this design alone.
 
     Raises:
@@ -223,16 +212,13 @@ def design_records(
     Args:
         table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
         file: the schema to start from, decided without these records; what it says in ``[ask]`` is replaced.
-        terms: the terms, with the budget's adjacency.
         budget: the open budget file, to which the records are assigned; its key also divides them into parts.
         missing: texts of a missing value.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
 
     Raises:
-        InputError: ``adjacency_differs``; and the errors of :func:`cost_of_design`,
-            :func:`aggregator.models.population.read_pilot` and :meth:`Population.of_frame`.
+        InputError: ``adjacency_differs``; the errors of :func:`cost_of_design` and of reading the records.
         PolicyError: ``data_unknown``, ``budget_exceeded``.
-        StorageError: the budget file can not be used.
     """
     budget.check_adjacency(terms.adjacency)
     schema = file.schema._replace(groups=())
@@ -247,7 +233,6 @@ def design_records(
 
 
 def _decision(found: PrivateDesign, schema: Schema, terms: DesignTerms) -> dict[str, Any]:
-    """Return the record of the design for the schema file: public terms, and what was released with noise."""
     names = [feature.name for feature in schema.observed]
     record = {
         "by": f"{BY_DESIGN} --private-epsilon {format_micro(terms.epsilon_micro)}",
@@ -280,7 +265,6 @@ def _cuts(tables: Tables, schema: Schema) -> tuple[list[Cut], list[Floats]]:
 
 
 def _cut(way: Way, schema: Schema, joint: Floats) -> Cut | None:
-    """Return the groups or edges of a way to ask, from noisy shares ``joint``, (values, k); None if they allow none."""
     feature = schema.features[way.feature]
     if way.kind == AS_STATED:
         return Cut(way, feature.size)
@@ -292,7 +276,6 @@ def _cut(way: Way, schema: Schema, joint: Floats) -> Cut | None:
 
 
 def _ways(schema: Schema, feature: int) -> list[Way]:
-    """Return all ways to ask about a feature whose groups or edges follow from a table of its codes."""
     one = schema.features[feature]
     if not isinstance(one, Numeric):
         return ways(schema, feature)
@@ -310,13 +293,7 @@ def _codes_of(cut: Cut, schema: Schema) -> Integers:
 
 
 class _Shortlist(NamedTuple):
-    """The candidate sets of ways to ask, and their models. All of it follows from the noisy tables and public terms.
-
-    Attributes:
-        cuts: all ways to ask.
-        candidates: the sets, each as indices in ``cuts``.
-        models: number of questions → models of all ways from :data:`DRAWS` simulated campaigns.
-    """
+    """The candidate sets, each as indices in ``cuts``, and number of questions → models from simulated campaigns."""
 
     cuts: list[Cut]
     candidates: list[tuple[int, ...]]
@@ -334,9 +311,9 @@ class _Shortlist(NamedTuple):
 def _shortlist(tables: Tables, schema: Schema, terms: DesignTerms) -> _Shortlist:
     """Return the sets to compare, with the models that a fleet would make of each.
 
-    A set has one way to ask per feature: the one that tells most of the class in simulated answers to as many questions
-    as the set has. The sets are: the m features that tell most, for each m; the m + 1 features that tell most without
-    one of them; all sets of two or three of the first :data:`PAIRED`; and all features, as the schema states them.
+    A set has one way to ask per feature: the one that tells most of the class in simulated answers. The sets are: the m
+    features that tell most, for each m; the m + 1 features that tell most without one of them; all sets of two or three
+    of the first :data:`PAIRED`; and all features, as the schema states them.
     """
     cuts, joints = _cuts(tables, schema)
     inputs = [(np.arange(joint.size), joint.ravel() / joint.sum()) for joint in joints]
@@ -374,7 +351,6 @@ def _ranked(cuts: Sequence[Cut], models: Sequence[Fitted]) -> list[int]:
 
 
 def _part(population: Population, cuts: Sequence[Cut], tested: Integers, schema: Schema) -> Part:
-    """Return the records with the indices ``tested`` as a :class:`Part` to score, without records to learn from."""
     codes, numbers = population.scored
     columns = [cut.codes(codes[tested, cut.way.feature], numbers[tested, cut.way.feature]) for cut in cuts]
     nothing = np.empty((0, len(cuts)), np.int64)
@@ -386,16 +362,12 @@ def _part(population: Population, cuts: Sequence[Cut], tested: Integers, schema:
 def noisy_accuracy(right: Flags, rate: Fraction, stream: Stream) -> Accuracy | None:
     """Return the accuracy p = g/(g + b), from noisy counts g of the right and b of the wrong predictions.
 
-    A record is in one of the counts, so both have discrete Laplace noise of rate r, of variance v = 2q/(1 − q)² with
-    q = e^−r. Each end of the 95 % interval is away from p by the root of a sum of squares: of the distance to Wilson's
-    limit for g + b records, and of 2.17 standard deviations √(v (p² + (1 − p)²))/(g + b) of the noise.
+    Both have discrete Laplace noise of rate r, of variance v = 2q/(1 − q)² with q = e^−r. Each end of the 95 % interval
+    is away from p by the root of a sum of squares: of the distance to Wilson's limit for g + b records, and of 2.17
+    standard deviations √(v (p² + (1 − p)²))/(g + b) of the noise. None if g + b is below four standard deviations of
+    its noise.
 
-    Args:
-        right: shape (records,) bool, which records the model classifies rightly.
-        rate: r > 0, the ε of one added or removed record.
-        stream: the randomness.
-
-    Return None if g + b is below four standard deviations of its noise.
+    ``right``: (records,) bool. ``rate``: r > 0, the ε of one added or removed record.
     """
     s, t = rate.as_integer_ratio()
     good, bad = (int(count) + discrete_laplace(stream, s, t) for count in (right.sum(), (~right).sum()))

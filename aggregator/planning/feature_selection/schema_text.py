@@ -1,7 +1,4 @@
-"""Write a schema as the text of a schema file. Reading that file gives the same schema.
-
-:mod:`aggregator.publishing.schemas.schema_file` describes the form. A projection is not part of a schema file.
-"""
+"""Write a schema as the text of a schema file. Reading that file gives the same schema; it holds no projection."""
 
 from __future__ import annotations
 
@@ -21,8 +18,7 @@ _MOST_DIGITS = 40
 def schema_text(file: SchemaFile) -> str:
     """Return a schema file as TOML: name, schema, private results of pilots in it, table ``[ask]`` and decision.
 
-    Raises:
-        InputError: ``schema_invalid``: the schema has a projection, which a schema file can not hold.
+    Raises InputError ``schema_invalid``: the schema has a projection.
     """
     schema = file.schema
     if schema.projection is not None:

@@ -1,17 +1,9 @@
 """Find the next step of a series of campaigns that learns which features to ask about, from private answers alone.
 
-A series first asks a part of the fleet about all features, then further parts about the strongest half, quarter and
-eighth. From these answers candidate models are made, which do not change later. Further parts of the fleet evaluate the
-candidates, then the best of them again, and then sets that differ from the best by one feature. The rest of the fleet
-answers about the chosen features.
-
-A step depends only on what the campaigns so far asked and were answered, so the decisions can be repeated at any time.
-The procedure is for fleets that can afford it (:func:`can_choose`); any other fleet is asked about all features.
-
-A share [low, high) of the fleet is a range of the integers 0 … 2³². Devices are spread evenly over the range, and a
-device answers one campaign of a series at most, so shares of one series must not overlap.
-
-Source: decision 65.
+A series asks a part of the fleet about all features, then further parts about the strongest half, quarter and eighth.
+Candidate models are made from these answers, and further parts evaluate them. The rest of the fleet answers about the
+chosen features. A step depends only on what the campaigns so far asked and were answered. A share [low, high) of the
+fleet is a range of the integers 0 … 2³², over which devices are spread evenly. Source: decision 65.
 """
 
 from __future__ import annotations
@@ -80,12 +72,9 @@ class Share(NamedTuple):
 
 
 class FeatureCampaign(NamedTuple):
-    """A campaign of the series that asks about features.
+    """A campaign of the series that asks these devices about these features.
 
-    Attributes:
-        features: the features that it asks about.
-        share: the share of the devices that it asks.
-        weights: a whole number per feature, in the proportion of the answers about each; empty for equal numbers.
+    ``weights``: a whole number per feature, in the proportion of the answers about each; empty for equal numbers.
     """
 
     features: Subset
@@ -96,14 +85,13 @@ class FeatureCampaign(NamedTuple):
 def after(low: int, part: float) -> Share:
     """Return the share that begins at ``low`` and has about the fraction ``part`` of the fleet, or all that is left.
 
-    It ends at the next or a later multiple of 1/:data:`GRID` of the fleet, so that people can write it down.
+    It ends at a multiple of 1/:data:`GRID` of the fleet, so that people can write it down.
     """
     end = max(round((low / WHOLE + part) * GRID), _nearest(low) + 1)
     return Share(low, min(WHOLE, end * WHOLE // GRID))
 
 
 def _shown(place: int) -> str:
-    """Return ``place``, an end of a share, as a decimal part of the fleet; else as a fraction out of 2³²."""
     nearest = _nearest(place)
     if nearest * WHOLE // GRID == place:
         return f"{nearest / GRID:g}"
@@ -123,8 +111,8 @@ def used(shares: Iterable[Share]) -> int:
 def equalise(expected: Mapping[int, float], low: int) -> FeatureCampaign:
     """Return the campaign of the rest of the fleet, from ``low`` on, that makes the answers per feature equal.
 
-    A feature that already has more answers than the others will get is asked about as little as weights allow.
-    ``expected``: each feature → its answers so far, as a fraction of the fleet.
+    A feature that already has more answers is asked about as little as weights allow. ``expected``: each feature → its
+    answers so far, as a fraction of the fleet.
     """
     share = Share(low, WHOLE)
     needs = _needs(expected, share.part)
@@ -172,8 +160,7 @@ class Step(NamedTuple):
             rest of the fleet about the chosen features) or ``done`` (all devices were asked).
         why: the reason, in a sentence for people.
         asks: the campaigns to make; empty for ``evaluate`` and ``done``.
-        models: the sets of features whose models are to be evaluated; only for ``evaluate``.
-        share: the devices that evaluate; None unless the kind is ``evaluate``.
+        models, share: only for ``evaluate``: the sets of features whose models are evaluated, and by which devices.
         features: the features of the final model; None until they are chosen.
         choice: how the choice was made; None if no candidates were evaluated.
     """
@@ -212,8 +199,7 @@ def can_choose(features: int, classes: int, fleet: SeriesFleet) -> str:
     """Return a sentence why a fleet can not choose between features, or the empty text if it can.
 
     With N devices, F features, k classes and c the error of :attr:`SeriesFleet.error`, a choice needs F ≥ 8,
-    N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that can be told apart. A feature's table has k entries per value. So
-    with more classes, the tables need more answers, and the answers spent on the choice cost more accuracy.
+    N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that can be told apart.
     """
     if features < FEWEST_FEATURES:
         return f"{features} features are too few to choose from; {FEWEST_FEATURES} would do"
@@ -238,8 +224,7 @@ def next_round(
 ) -> Step | None:
     """Return the next campaign that asks about features before there are candidates; None if these rounds are over.
 
-    ``asked``: the campaigns so far that asked about features. ``tables``: P(class) and P(value | class) of all
-    features, from the answers so far; None without answers.
+    ``asked``: the campaigns so far. ``tables``: P(class) and P(value | class) of all features; None without answers.
     """
     everything = tuple(range(features))
     low = used(each.share for each in asked)
@@ -263,12 +248,8 @@ def next_evaluation(
 ) -> Step | None:
     """Return the next evaluation of candidates; None if the choice can be made.
 
-    Args:
-        tables: P(class) and P(value | class) of all features, from the answers about features.
-        fleet: number of devices, and ε.
-        asked: the campaigns that asked about features.
-        waves: the evaluations so far, in order.
-        seed: seed of the simulated records of the greedy selection; the same for all evaluations.
+    ``tables``: P(class) and P(value | class) of all features. ``asked``: the campaigns that asked about features.
+    ``waves``: the evaluations so far, in order. ``seed``: of the greedy selection; the same for all evaluations.
     """
     low = used([*(each.share for each in asked), *(each.share for each in waves)])
     measured = pooled(waves)
@@ -291,7 +272,6 @@ def next_evaluation(
 
 
 def _settled(waves: Sequence[Evaluation], fleet: SeriesFleet) -> bool:
-    """Return whether the last evaluation, the third or a later one, left the best set as it was."""
     if len(waves) < 3:
         return False
     before, now = (ratings(pooled(part), fleet.epsilon_micro)[0].features for part in (waves[:-1], waves))
@@ -326,13 +306,8 @@ def conclusion(
 ) -> Step:
     """Return the choice, with the campaign that asks the rest of the fleet about the chosen features.
 
-    Args:
-        features: number of features that a record has.
-        classes: number of classes.
-        fleet: number of devices, and ε.
-        answers: number of answers about each feature so far.
-        waves: all evaluations; without any, all features are chosen.
-        shares: the shares of all campaigns of the series so far.
+    ``answers``: number of answers about each feature so far. ``waves``: all evaluations; without any, all features are
+    chosen. ``shares``: the shares of all campaigns of the series so far.
     """
     everything = tuple(range(features))
     choice = choose(pooled(waves), everything, classes, fleet.epsilon_micro) if waves else None
@@ -346,7 +321,6 @@ def conclusion(
 
 
 def _why(choice: Choice | None, chosen: Subset, features: int) -> str:
-    """Return why these features are chosen, as the beginning of a sentence."""
     if choice is None:
         return "no choice between features is made"
     gain = f"{100 * choice.gain:+z.1f} ± {100 * choice.error:.1f} points"

@@ -21,8 +21,8 @@ from protocol.schema import Schema
 def only_family(schema: Schema, family: str, mechanism: str, *, class_question: bool = True) -> str | None:
     """Return the only possible family, which is ``family`` unless that is ``auto``; None if both are possible.
 
-    A mechanism belongs to one family. Without numeric features, or without the question about the class alone, only
-    discrete campaigns are possible. The names of family and mechanism are not checked.
+    A mechanism belongs to one family. Without numeric features or the question about the class alone, only discrete
+    campaigns are possible.
     """
     if family != AUTO:
         return family
@@ -43,14 +43,10 @@ def best_of_families(
     """Rank the campaigns of both families. ``Plan.ranked[0].design`` is the campaign that ``auto`` means.
 
     Args:
-        schema: the schema, with its projection.
-        devices: size of the fleet.
-        ask: the features of ``schema`` with their groups and shares; empty for all features with the schema's groups
-            and equal shares.
+        ask: the features of ``schema`` with their groups and shares; empty for all with the schema's groups.
         coding: ``schema``, or a projection to fit on the pilot.
         fixed: values of the options that only one mechanism or family has; None for an option that is not given.
-        options: further arguments of :func:`aggregator.planning.power_analysis.plan.plan`, of which ``epsilon`` is
-            required.
+        options: further arguments of :func:`aggregator.planning.power_analysis.plan.plan`, ``epsilon`` among them.
 
     Raises:
         InputError: ``plan_invalid``: an option in ``fixed`` is given, or the number of devices is not; the errors of
@@ -67,13 +63,7 @@ def best_of_families(
 
 
 class FamilyChoice(NamedTuple):
-    """The parameters of a campaign that ``auto`` may choose.
-
-    Attributes:
-        family, mechanism, approach, answers: parameters of the campaign
-        (:func:`aggregator.operations.campaigns.plan_campaign`).
-        forecast: the plan that chose them; None if ``auto`` had nothing to choose.
-    """
+    """The parameters of a campaign that ``auto`` may choose, and the plan that chose (None if nothing was open)."""
 
     family: str
     mechanism: str
@@ -92,12 +82,10 @@ def choose_family(
 ) -> FamilyChoice:
     """Choose the family of a campaign, and its mechanism if both families are possible.
 
-    ``asked``: the parameters as the user gave them. ``class_question``: whether devices are also asked for the class
-    alone. The other arguments are those of :func:`best_of_families`.
+    ``asked``: the parameters as the user gave them. The other arguments are those of :func:`best_of_families`.
 
-    Raises:
-        InputError: ``plan_invalid``: there is a pilot, but ``auto`` has nothing to choose; the errors of
-            :func:`best_of_families`.
+    Raises InputError ``plan_invalid``: there is a pilot, but ``auto`` has nothing to choose; and the errors of
+    :func:`best_of_families`.
     """
     family = only_family(schema, asked.family, asked.mechanism, class_question=class_question)
     if family is None:

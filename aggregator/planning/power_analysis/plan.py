@@ -1,8 +1,4 @@
-"""``hearsay plan`` as a Python function: what to expect of a campaign, and what a target needs.
-
-found = aggregator.plan("s.toml", epsilon=1, devices=5000, pilot="pilot.csv")
-found.ranked[0].forecast.accuracy; found.to_json()
-"""
+"""``hearsay plan`` as a Python function: what to expect of a campaign, and what a target needs."""
 
 from __future__ import annotations
 
@@ -68,17 +64,14 @@ class Plan(NamedTuple):
     Attributes:
         label: name of the predicted column.
         epsilon: total ε of a device in one period.
-        fleet: devices and periods.
         basis: which records the plan is made from, or what it assumes, in words.
         largest_class: share of the largest class, the accuracy of always predicting it.
         ranked: designs by expected accuracy, the best first. If the number of devices was asked for, the first design
-            is the one that the targets are about
-            (:meth:`aggregator.planning.power_analysis.search.Ranking.headed_by`).
+            is the one that the targets are about.
         pruned: designs that were not simulated, because closed forms show larger standard errors.
         precision: expected standard errors of the first design, one entry per question, and one for the classes.
         solutions: what the targets need.
-        curves: expected accuracies for a plot, against devices or the quantity that a target asks for; empty unless
-            the caller asked for them.
+        curves: expected accuracies for a plot; empty unless the caller asked for them.
         notes: sentences about the limits of the plan.
     """
 
@@ -123,8 +116,7 @@ class Plan(NamedTuple):
     def choices(self) -> dict[str, dict[str, RankedDesign]]:
         """Return choice → option → the best design with this option; the best option is first.
 
-        The choices are family, projection, mechanism, answers and bins (of discrete designs without a projection). A
-        choice without an alternative is left out.
+        A choice (family, projection, mechanism, answers, bins) without an alternative is left out.
         """
         found: dict[str, dict[str, RankedDesign]] = {}
         for one in self.ranked:
@@ -157,11 +149,7 @@ class Plan(NamedTuple):
         return facts("Plan", dict(self.facts())) + table(COLUMNS, self.rows())
 
     def chart(self) -> str:
-        """Return a plot of the expected accuracy against devices, ε or days, as the text of an SVG file.
-
-        Raises:
-            InputError: ``plot_invalid``: the plan was made without curves.
-        """
+        """Return a plot of the expected accuracy as an SVG file's text. Raises InputError without curves."""
         if not self.curves:
             raise InputError("plot_invalid", "the plan has no curves; ask for them")
         quantity = self.curves[0].quantity
@@ -225,7 +213,6 @@ class Plan(NamedTuple):
 
 
 def _solution_text(solution: Solution) -> str:
-    """Return what a target needs as text for people."""
     quantity = solution.quantity
     if solution.value is None:
         return f"cannot be reached: {solution.why}"
@@ -293,30 +280,25 @@ def plan(
         epsilon: total ε of a device in one period.
         devices: number of devices; None if a target is to find it.
         periods: number of periods in which every device answers.
-        pilot: a CSV file of records with their label, or a table of text from
-            :func:`aggregator.common.tables.read_table`; None assumes an effect.
+        pilot: a CSV file of records with their label, or a table of text; None assumes an effect.
         effect: d of :func:`aggregator.models.population.assumed`; None is :data:`DEFAULT_EFFECT`.
-        family: ``discrete``, ``gaussian`` or ``auto``.
-        mechanism: name of a mechanism, or ``auto``.
+        family, mechanism: names, or ``auto``.
         answers: answers of a device in one period: ``one``, ``all``, a number, or ``auto``.
         coding: ``auto`` also tries other bins, PCA and DCA; ``schema`` uses the schema as it is; ``pca:K`` and
             ``dca:K`` use that projection with K components.
         projection: a file of ``hearsay projection``, to use as it is.
-        postprocess: name of the post-processing.
         target_accuracy: accuracy that the model is to reach, between 0 and 1; or None.
         target_width: largest width of a 95 % interval of a share or mean, above 0 and below 2; or None.
         solve: the quantity that the targets need: ``devices``, ``epsilon`` or ``days`` (periods).
-        class_question: whether devices are also asked for the class alone, as
-            :func:`aggregator.operations.campaigns.plan_campaign` does by default; False leaves out Gaussian designs.
+        class_question: whether devices are also asked for the class alone; False leaves out Gaussian designs.
         missing: cells of the pilot that stand for a missing value.
-        seed: seed of all simulated counts; the same seed gives the same plan.
+        seed: the same seed gives the same plan.
         curves: whether accuracies for :meth:`Plan.chart` are simulated too.
         progress: called with (finished steps, steps).
 
     Raises:
         InputError: ``plan_invalid``: a number outside its range, or arguments that exclude each other;
-            ``pilot_too_small``; the errors of reading the schema file, the pilot (:func:`check_pilot`) and the
-            projection file, and those of a campaign's parameters.
+            ``pilot_too_small``; the errors of reading the files, and those of a campaign's parameters.
     """
     fleet = _checked(devices, periods, pilot, effect, target_accuracy, target_width, solve, coding)
     if not 0 <= seed < 1 << 64:
@@ -370,15 +352,7 @@ def plan(
 
 
 class _Inquiry:
-    """Ranks designs and solves targets for fleets of several sizes; the curve of a design is simulated once.
-
-    Args:
-        study: the records.
-        scope: the choices that the search may make.
-        solve: the quantity that targets need.
-        accuracy, width: the targets, or None.
-        step: called after every step.
-    """
+    """Ranks designs and solves targets for fleets of several sizes; the curve of a design is simulated once."""
 
     def __init__(
         self,
@@ -408,9 +382,8 @@ class _Inquiry:
     def settled(self, fleet: Fleet) -> tuple[Ranking, tuple[Solution, ...]]:
         """Return the ranking for a fleet of the size that the targets need, and what the targets need.
 
-        The first design is the one that needs the fewest devices for the target accuracy. But if the records show that
-        another design is more accurate with that number of devices, the other one is first, and the targets are solved
-        for it.
+        First is the design that needs the fewest devices; or, if it is clearly worse with that number, the most
+        accurate one.
         """
         found, solutions = self.at(fleet)
         if self._accuracy is None:
@@ -428,7 +401,6 @@ class _Inquiry:
     def _for_accuracy(
         self, best: Sequence[Design], fleet: Fleet, accuracy: float, only: Sequence[Design] | None = None
     ) -> Solution:
-        """Return what the target of accuracy needs: the least over all designs simulated so far, or over ``only``."""
         for design in best:
             self._simulate(design, fleet, GRIDS[self._solve])
         tried = [one for design, one in self._curves.items() if only is None or design in only]
@@ -449,7 +421,6 @@ class _Inquiry:
 
 
 def _counted(progress: Callable[[int, int], None] | None, steps: int) -> Callable[[], None]:
-    """Return a function to call after every step; it reports the number of finished steps, at most ``steps``."""
     done = 0
 
     def step() -> None:
@@ -471,7 +442,6 @@ def _checked(
     solve: str,
     coding: str,
 ) -> Fleet:
-    """Return the fleet to rank designs for; raise an error for invalid or contradictory arguments."""
     targets = [one for one in (target_accuracy, target_width) if one is not None]
     problems = [
         (solve not in QUANTITIES, f"a plan solves for {', '.join(QUANTITIES)}"),
@@ -511,11 +481,7 @@ def _records(
 
 
 def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> tuple[str, ...]:
-    """Return a sentence if the plan or a target needs more than devices answer under the default limits; else nothing.
-
-    ``epsilon_micro``: ε of one period, in millionths. ``periods``: number of periods. ``solutions``: what the targets
-    need.
-    """
+    """Return a sentence if the plan or a target needs more than devices answer under the default limits."""
     needed = {one.quantity: one.value for one in solutions if one.value is not None}
     micro = max(epsilon_micro, round(needed.get(EPSILON, 0) * MICRO))
     paid = allowance.LIFETIME_MICRO // micro
@@ -529,7 +495,6 @@ def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> 
 
 
 def _notes(records: object, ranked: tuple[RankedDesign, ...], *, projected: bool) -> tuple[str, ...]:
-    """Return sentences about the limits of the plan."""
     near = [one for one in ranked[1:] if one.behind <= TIED * one.behind_error]
     found = []
     if near:

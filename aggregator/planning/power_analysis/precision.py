@@ -1,15 +1,12 @@
 """Expected standard errors of every statistic of a campaign, in closed form, before any device answers.
 
-A stratum is a group of questions of which a device is asked one in each period. With N devices and T periods, question
-j gets n_j = N·T·π_j answers, where π_j is its part of its stratum. Its estimate of a share or mean m has the variance
+A stratum is a group of questions of which a device is asked one per period. With N devices and T periods, question j
+gets n_j = N·T·π_j answers, π_j its part of the stratum. Its estimate of a share or mean m has the variance
 
-    φ/n_j + s²·[(1 − π_j)/n_j + 1/N]        which is (φ + s²)/n_j for T = 1 and one answer per device
+    φ/n_j + s²·[(1 − π_j)/n_j + 1/N]
 
-where φ is the mechanism's noise variance of one answer and s² the variance of the true value between devices. For a
-share f, s² = f(1 − f), and φ is linear in f. For a number x in [−1, 1], s² = E x² − m², and the noise variance is
-quadratic in x: φ = V(0) + (V(1) − V(0))·E x².
-
-Source: docs/math.md, sections 1 and 2; decision 59.
+with φ the mechanism's noise variance of one answer and s² the variance of the true value between devices: f(1 − f) for
+a share f, E x² − m² for a number x. Source: docs/math.md, sections 1 and 2; decision 59.
 """
 
 from __future__ import annotations
@@ -36,12 +33,7 @@ CLASSES = "classes, from all questions"
 
 
 class Spread(NamedTuple):
-    """The two parts of the variance of the K shares or means of one question: shape (K,) float64 each.
-
-    Attributes:
-        noise: φ, the mechanism's noise variance of one answer.
-        between: s², the variance of the true value between devices.
-    """
+    """Parts of the variance of the K shares or means of a question, (K,) float64 each: φ and s² of this module."""
 
     noise: Floats
     between: Floats
@@ -51,11 +43,9 @@ class Precision(NamedTuple):
     """Expected standard errors of the shares or means of one question.
 
     Attributes:
-        question: the question in words, or :data:`CLASSES`.
-        answers: expected number of answers.
-        errors: shape (K,) float64: standard errors, one per share or mean.
-        span: width of the range of the question's statistics: 1 for shares and means of squares, 2 for means of numbers
-            in [−1, 1].
+        question: the question in words, or :data:`CLASSES`. answers: expected number of answers. errors: (K,) float64:
+        standard errors, one per share or mean. span: width of the range of the statistics: 1 for shares and means of
+        squares, 2 for means of numbers in [−1, 1].
     """
 
     question: str
@@ -85,14 +75,10 @@ class Precision(NamedTuple):
 
 
 def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) -> list[Precision]:
-    """Return expected standard errors of every question, and of the classes' shares from all questions together.
+    """Return expected standard errors of every question; then, if a question tells of classes, of the classes' shares.
 
     ``population``: records that stand for those of the devices. None assumes equal shares of all values, and uniformly
     distributed numbers in classes of the same size.
-
-    Returns:
-        One entry per question, in the order of the campaign; then one for the classes, if a question has an estimator
-        of their shares.
     """
     found = []
     for question, (_, share) in zip(campaign.questions, shares_of_questions(campaign), strict=True):
@@ -148,7 +134,6 @@ def _moments(campaign: Campaign, question: Question, population: Population | No
 
 
 def _classes(campaign: Campaign, fleet: Fleet, population: Population | None) -> Precision | None:
-    """Return the expected standard errors of the classes' shares, combined from all questions about classes."""
     classes = len(campaign.schema.label.classes)
     share = np.full(classes, 1 / classes)
     if population is not None:
@@ -174,7 +159,6 @@ def _classes(campaign: Campaign, fleet: Fleet, population: Population | None) ->
 
 
 def _class_law(mechanism: Mechanism, classes: int) -> Law | None:
-    """Return the noise variance that an answer adds to a class's share; None without an estimator of that share."""
     found = marginal(mechanism, 1, (0,) * mechanism.size, classes)
     return None if found is None else found.law
 

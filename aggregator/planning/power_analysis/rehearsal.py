@@ -1,18 +1,9 @@
 """Rehearsals: simulated campaigns on a population, from random counts to the accuracy of a model.
 
-The counts of every question are drawn from their distribution (:mod:`aggregator.publishing.mechanisms.draws`).
-Estimates, fit and scores are those of real campaigns.
-
-The few records of a pilot must both answer and test the model. They are divided into folds. In turn, the records
-outside a fold answer, and those of the fold test. The model's accuracy on the fold is too low on average, because the
-model has learned from few records; its accuracy on the records that answered is too high, for the same reason. To first
-order in 1/(number of records) the two errors have the same size and opposite signs (Amari, Murata, Neural Computation 5
-(1993), 140-153, for the likelihood). The expected accuracy is the mean of the two accuracies.
-
-A fitted projection is different. The projection of a real campaign is fitted on the pilot, too, so what it learned from
-few records stays wrong. Then the expected accuracy is that on the fold's records alone.
-
-Source: decision 59.
+A pilot's records are divided into folds: those outside a fold answer, those of the fold test. The accuracy on the fold
+is too low on average, that on the records that answered too high, by the same size to first order in 1/records (Amari,
+Murata, Neural Computation 5 (1993), 140-153): the expected accuracy is their mean. A fitted projection stays wrong in a
+real campaign too, so then the fold's accuracy alone counts. Source: decision 59.
 """
 
 from __future__ import annotations
@@ -47,13 +38,9 @@ class Fleet(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """One division of the records into those that answer and those that test the model, with their campaign.
+    """One division of the records into those that answer (``learned``) and those that only test the model (``tested``).
 
-    Attributes:
-        campaign: the campaign; a fitted projection makes the campaigns of two folds differ.
-        learned: the records that answer.
-        learned_rows, tested_rows: indices of the records that answer, and of the records that only test the model.
-        tested: the records that only test the model.
+    ``campaign``: a fitted projection makes those of two folds differ. The ``rows`` are indices of the records.
     """
 
     campaign: Campaign
@@ -73,8 +60,6 @@ def shares_of_questions(campaign: Campaign) -> list[tuple[int, float]]:
 
 
 class _Hits:
-    """Counts how often models were right about each of N records, separately if they learned from the record or not."""
-
     def __init__(self, folds: Sequence[Fold], records: int) -> None:
         self._own = own_weight(folds)
         self._right, self._times = np.zeros((2, records)), np.zeros((2, records))
@@ -100,11 +85,7 @@ class _Hits:
 class Rehearsal:
     """Simulates campaigns of one design for one fleet, and forecasts the accuracy; more can be simulated at any time.
 
-    Args:
-        folds: the divisions of the records, at least one.
-        records: N, number of records of the population.
-        fleet: devices and periods.
-        rng: source of randomness.
+    ``folds``: the divisions of the N = ``records`` records, at least one.
     """
 
     def __init__(self, folds: Sequence[Fold], records: int, fleet: Fleet, rng: np.random.Generator) -> None:
@@ -124,17 +105,12 @@ class Rehearsal:
         return sum(len(of_fold) for of_fold in self._single)
 
     def run(self, times: int) -> None:
-        """Simulate ``times`` more campaigns per fold.
-
-        Raises:
-            InputError: no model can be made from the campaign (:func:`aggregator.models.fitting.fit`).
-        """
+        """Simulate ``times`` more campaigns per fold. Raises the errors of :func:`aggregator.models.fitting.fit`."""
         for place, fold in enumerate(self._folds):
             for _ in range(times):
                 self._single[place].append(self._hits.add(self._model(place), fold))
 
     def _model(self, place: int) -> Model:
-        """Simulate one campaign on the division ``place`` of the records, and return its model."""
         fold, fleet, rng = self._folds[place], self._fleet, self._rng
         campaign = fold.campaign
         rows = len(fold.learned.labels)
@@ -155,8 +131,7 @@ class Rehearsal:
     def forecast(self) -> Forecast:
         """Return the expected accuracy from all simulated campaigns so far; there must be two or more per fold.
 
-        The simulation's noise is computed from the variance between campaigns of one fold. Folds differ in how hard
-        they are, and further campaigns do not change that.
+        The simulation's noise is computed from the variance between campaigns of one fold.
         """
         found = self.by_record
         found = found[np.isfinite(found)]
@@ -170,12 +145,9 @@ def own_weight(folds: Sequence[Fold]) -> float:
 
 
 class Forecast(NamedTuple):
-    """An expected accuracy with its standard errors.
+    """An expected accuracy, the mean over simulated campaigns and records.
 
-    Attributes:
-        accuracy: share of right predictions, the mean over simulated campaigns and records.
-        noise: standard error from the number of simulated campaigns.
-        error: standard error from the number of simulated campaigns and of the pilot's records.
+    ``noise``: standard error from the number of simulated campaigns. ``error``: from the pilot's records, too.
     """
 
     accuracy: float
@@ -208,8 +180,7 @@ def laws_of(campaign: Campaign, population: Population, shares: Floats) -> list[
 def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: np.random.Generator) -> Statistics:
     """Simulate one campaign by random numbers of answers and random counts, and return statistics without intervals.
 
-    ``laws``: from :func:`laws_of`, one per question. ``fleet``: every device answers one question of each stratum in
-    every period.
+    ``laws``: from :func:`laws_of`. Every device answers one question of each stratum in every period.
     """
     answers = fleet.devices * fleet.periods
     shares = shares_of_questions(campaign)

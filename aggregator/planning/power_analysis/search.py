@@ -46,11 +46,7 @@ STEPS = ROUNDS + 1
 def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
     """Simulate campaigns of all designs until the best one is clear, or :data:`ROUNDS` rounds are over.
 
-    ``running``: design → its rehearsal, which the race extends. ``step``: called after the start, and then
-    :data:`ROUNDS` times.
-
-    Raises:
-        InputError: a campaign makes no model (:meth:`aggregator.planning.power_analysis.rehearsal.Rehearsal.run`).
+    ``step``: called after the start, and then :data:`ROUNDS` times. Raises the errors of :meth:`.Rehearsal.run`.
     """
     for rehearsal in running.values():
         rehearsal.run(max(2, _per_fold(rehearsal, FIRST)))
@@ -94,11 +90,8 @@ def behind(first: Rehearsal, other: Rehearsal) -> tuple[float, float]:
 class Scope(NamedTuple):
     """The choices that the search may make. A value other than ``auto`` is fixed.
 
-    Attributes:
-        family: ``discrete``, ``gaussian`` or ``auto``.
-        mechanism: name of a mechanism, or ``auto``.
-        answers: ``one``, ``all``, a number, or ``auto`` for 1, 2, 4, all and the number of ``hearsay campaign``'s rule.
-        coding: ``auto`` for bins and reductions, ``schema`` for the schema as it is, or one projection like ``dca:2``.
+    ``answers``: ``one``, ``all``, a number, or ``auto`` for 1, 2, 4, all and the number of ``hearsay campaign``'s rule.
+    ``coding``: ``auto`` for bins and reductions, ``schema`` for the schema as it is, or one projection like ``dca:2``.
     """
 
     family: str = AUTO
@@ -111,13 +104,9 @@ class RankedDesign(NamedTuple):
     """One design with its expected accuracy.
 
     Attributes:
-        design: the design.
-        questions: number of questions of the campaign.
         error: typical standard error of its statistics, the root of their mean variance.
-        forecast: the expected accuracy.
         behind: the first design's accuracy minus this one's, on the same records; 0 for the first.
         behind_error: standard error of ``behind``.
-        campaigns: number of simulated campaigns.
         plain: accuracy without privacy and with endless devices.
     """
 
@@ -167,10 +156,8 @@ def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
     Reductions are tried only with a pilot, and only if all features have the same share of the devices: shares are
     about features, and a projection has components.
 
-    Raises:
-        InputError: ``family_unknown``; ``no_numbers``: the family is gaussian, and the schema has no numeric feature;
-            ``mechanism_unknown``: the family has no such mechanism; ``not_fittable``: a Gaussian campaign without the
-            question about the class alone; ``plan_invalid``: a projection to be fitted, and shares of features.
+    Raises InputError ``family_unknown``, ``no_numbers``, ``mechanism_unknown``, ``not_fittable`` (a Gaussian campaign
+    without the question about the class); ``plan_invalid``: a projection to be fitted, and shares of features.
     """
     schema, families = study.schema, _families(study, scope)
     found: list[tuple[str, int | None, str]] = [(family, None, "none") for family in families]
@@ -192,7 +179,6 @@ def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
 
 
 def _families(study: Study, scope: Scope) -> list[str]:
-    """Return the families that the search tries. Raises the first four errors of :func:`codings`."""
     if scope.family not in (AUTO, DISCRETE, GAUSSIAN):
         raise InputError("family_unknown", "a family is discrete, gaussian or auto")
     if scope.mechanism != AUTO:
@@ -216,7 +202,6 @@ def _families(study: Study, scope: Scope) -> list[str]:
 
 
 def _has_bins(schema: Schema, bins: int) -> bool:
-    """Return whether all numeric features of a schema have ``bins`` bins of equal width."""
     pairs = zip(schema.features, with_bins(schema, bins).features, strict=True)
     return all(
         one.edges == other.edges for one, other in pairs if isinstance(one, Numeric) and isinstance(other, Numeric)
@@ -224,7 +209,6 @@ def _has_bins(schema: Schema, bins: int) -> bool:
 
 
 def _alternatives(coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
-    """Return all designs with ``coding``, the first one that is tried for its family."""
     family, bins, reduction = coding
     micro = study.epsilon_micro
     names = [scope.mechanism] if scope.mechanism != AUTO else list(forms()) if family == GAUSSIAN else _of_values(study)
@@ -240,7 +224,6 @@ def _alternatives(coding: tuple[str, int | None, str], study: Study, scope: Scop
 
 
 def _questions(study: Study, schema: Schema, design: Design) -> int:
-    """Return the number of questions of a design. ``schema``: the schema with the design's bins or projection."""
     family, name, approach = design.family, design.mechanism, design.approach
     return len(campaign_subjects(schema, family, name, approach, class_question=study.class_question))
 
@@ -257,11 +240,8 @@ def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Desig
     """Return the designs to simulate, with their typical standard errors, and the designs that these errors leave out.
 
     At the first coding of a family every mechanism is kept with its best number of answers, and every number of answers
-    with its best mechanism. At each other coding the two best designs of the first coding are compared, and the better
-    one is kept. The best design is the one with the least typical standard error.
-
-    Raises:
-        InputError, DocumentError: no campaign is possible with any design; the error is that of the first design.
+    with its best mechanism. At each other coding the better one of the two best designs is kept. Raises the error of
+    the first design if no campaign is possible with any.
     """
     kept: dict[Design, float] = {}
     left: list[PrunedDesign] = []
@@ -310,7 +290,6 @@ def _one_by_one(rising: Sequence[Design]) -> list[Design]:
 
 
 def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
-    """Return the designs ``known`` with another coding, with at most as many answers as that has questions."""
     _, bins, reduction = coding
     found = []
     for design in known:
@@ -323,12 +302,9 @@ def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: S
 
 
 def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -> Ranking:
-    """Rank designs by expected accuracy.
+    """Rank designs by expected accuracy. ``step``: called :data:`STEPS` times, after each part of the work.
 
-    ``scope``: the choices that may be made. ``step``: called :data:`STEPS` times, after each part of the work.
-
-    Raises:
-        InputError, DocumentError: no campaign is possible with any design.
+    Raises the error of the first design if no campaign is possible with any.
     """
     errors, left = pruned_designs(study, scope, fleet)
     running: dict[Design, Rehearsal] = {}

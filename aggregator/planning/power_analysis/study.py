@@ -36,12 +36,9 @@ class Design(NamedTuple):
     """One way to ask the devices of a fleet.
 
     Attributes:
-        family: ``discrete`` or ``gaussian``.
-        mechanism: name of the mechanism. In a discrete design ``auto`` means, for each question, ``direct`` or ``oue``
-            (:func:`aggregator.publishing.mechanisms.choice.mechanism_for`).
+        mechanism: name of the mechanism; in a discrete design ``auto`` means, for each question, ``direct`` or ``oue``.
         answers: answers per device and period.
-        bins: bins of equal width of every numeric feature and component; None for the bins of the schema. Gaussian
-            designs have None.
+        bins: bins of equal width of every numeric feature and component; None for those of the schema.
         reduction: ``none``, ``pca:K`` or ``dca:K``.
         approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once; None for one.
     """
@@ -72,8 +69,7 @@ class Design(NamedTuple):
     def schema_of(self, schema: Schema, pilot: pd.DataFrame | None) -> Schema:
         """Return the campaign's schema: ``schema`` with the design's bins, and a projection fitted on ``pilot``.
 
-        Raises:
-            InputError: the errors of :func:`aggregator.models.reduction.fit_projection`.
+        Raises the errors of :func:`aggregator.models.reduction.fit_projection`.
         """
         if self.reduction != "none":
             assert pilot is not None
@@ -92,15 +88,10 @@ class Design(NamedTuple):
     ) -> Campaign:
         """Return the unsigned campaign of this design, made and checked by the code that makes real campaigns.
 
-        Args:
-            schema: from :meth:`schema_of`.
-            epsilon_micro: total ε of a device in one period, in millionths.
-            postprocess: name of the post-processing.
-            class_question: whether devices are also asked for the class alone.
-            shares: all features of ``schema``, with the share of each and with the same groups; empty for equal shares.
+        ``schema``: from :meth:`schema_of`. ``epsilon_micro``: total ε of a device in one period, in millionths.
+        ``shares``: all features of ``schema`` with their groups and shares; empty for equal shares.
 
-        Raises:
-            InputError, DocumentError: the errors of :func:`aggregator.publishing.campaigns.build_campaign`.
+        Raises the errors of :func:`aggregator.publishing.campaigns.build_campaign`.
         """
         parameters = CampaignParameters(
             "plan",
@@ -139,19 +130,16 @@ class Study:
     """Records of a pilot or invented ones, on which designs are tried.
 
     Args:
-        schema: the schema to plan for.
         epsilon_micro: total ε of a device in one period, in millionths.
-        postprocess: name of the post-processing.
         pilot: typed records (:func:`aggregator.models.population.check_pilot`); None invents records.
-        effect: d of the invented records (:func:`aggregator.models.population.assumed`); not used with a pilot.
+        effect: d of the invented records (:func:`aggregator.models.population.assumed`).
         seed: seed of the division into folds, and of all simulated counts.
         class_question: whether the campaigns also ask for the class alone.
-        shares: the features of ``schema`` with their shares of the devices (:meth:`Design.campaign`); empty for equal
-            shares.
+        shares: as in :meth:`Design.campaign`.
 
     Raises:
-        InputError: ``columns_missing``: the pilot has no column for a feature, which would count as missing in every
-            record; ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class.
+        InputError: ``columns_missing``: the pilot has no column for a feature; ``pilot_too_small``: fewer than
+            :data:`LEAST_RECORDS` records with a class.
     """
 
     def __init__(
@@ -208,10 +196,7 @@ class Study:
     def campaign(self, design: Design, epsilon_micro: int | None = None) -> tuple[Campaign, Population]:
         """Return the campaign of a design, made from all records, and the records as the campaign's devices read them.
 
-        ``epsilon_micro`` replaces the study's ε; None keeps it.
-
-        Raises:
-            InputError, DocumentError: no campaign of this design is possible at this ε.
+        ``epsilon_micro`` replaces the study's ε. Raises the errors of :meth:`Design.campaign`.
         """
         schema = design.schema_of(self.schema, self.pilot)
         micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
@@ -236,7 +221,6 @@ class Study:
         return self._folds[design, micro]
 
     def _of_fold(self, design: Design, micro: int, learned: Integers) -> tuple[Campaign, Population]:
-        """Return the campaign with a projection fitted on the records ``learned``, and all records by its schema."""
         assert self.pilot is not None
         schema = design.schema_of(self.schema, self.pilot.iloc[learned])
         return self._made(design, schema, micro), self.population(schema)

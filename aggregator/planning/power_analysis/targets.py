@@ -38,14 +38,9 @@ NEAR_TARGET = 8
 
 
 class Curve(NamedTuple):
-    """Expected accuracies of one design at rising values of a quantity.
+    """Expected accuracies of one design at rising values (``grid``) of a quantity: devices, epsilon or days.
 
-    Attributes:
-        design: the design.
-        quantity: ``devices``, ``epsilon`` or ``days``.
-        grid: shape (V,) float64, the values.
-        accuracy: shape (V,) float64, rising.
-        errors: shape (V,) float64: standard errors, from the number of simulated campaigns and the pilot's records.
+    The arrays have shape (V,) float64. ``accuracy`` rises; ``errors``: its standard errors.
     """
 
     design: Design
@@ -73,15 +68,12 @@ class Solution(NamedTuple):
 
     Attributes:
         target: the target in words.
-        quantity: ``devices``, ``epsilon`` or ``days``.
         value: the needed value; None if the target can not be reached.
-        low, high: ends of the 95 % interval of the value. An end is None if it was not computed or is beyond the
-            searched values; ``low`` also if it is at ``least``.
-        design: the design that needs the smallest value; None if the target can not be reached.
+        low, high: ends of the 95 % interval of the value; None if not computed or beyond the searched values.
+        design: the design that needs the smallest value.
         why: why the target can not be reached, in words; else empty.
-        most: the largest searched value; None without a search.
-        least: the smallest searched value if smaller ones are possible, else None. If ``value`` equals ``least``, the
-            target is met there, and smaller values were not tried.
+        most, least: the largest searched value, and the smallest if smaller ones are possible. If ``value`` equals
+            ``least``, the target is met there, and smaller values were not tried.
     """
 
     target: str
@@ -96,10 +88,7 @@ class Solution(NamedTuple):
 
 
 def rising(values: Floats) -> Floats:
-    """Return the rising sequence with the least squared distance to ``values``, by pooling adjacent violators.
-
-    ``values`` and result: shape (V,) float64.
-    """
+    """Return the rising sequence of least squared distance to ``values``, by pooling adjacent violators."""
     pools: list[tuple[float, int]] = []
     for value in values.tolist():
         mean, size = value, 1
@@ -120,16 +109,10 @@ def curve(
     target: float | None = None,
     done: Callable[[], None] | None = None,
 ) -> Curve:
-    """Simulate the accuracies of a design at rising values of a quantity.
+    """Simulate the accuracies of a design at rising values of a quantity, without values of ε that no answer can have.
 
-    Args:
-        study: the records.
-        design: the design.
-        fleet: numbers of devices and periods; ``quantity`` takes the place of one of these, or of the study's ε.
-        quantity: ``devices``, ``epsilon`` or ``days``.
-        values: rising values; values of ε that no answer can have are left out.
-        target: an accuracy; near it more campaigns are simulated.
-        done: called after every value.
+    ``quantity`` takes the place of the fleet's devices or periods, or of the study's ε. ``target``: an accuracy; near
+    it more campaigns are simulated. ``done``: called after every value.
     """
     found: list[tuple[float, float, float]] = []
     for value in values:
@@ -153,10 +136,7 @@ def curve(
 def for_accuracy(curves: Sequence[Curve], plain: Sequence[float], target: float) -> Solution:
     """Return the least value of a quantity at which one of several designs reaches an accuracy.
 
-    Args:
-        curves: accuracies of the designs, at least one.
-        plain: for every curve the design's accuracy without privacy and with infinitely many devices.
-        target: the accuracy, between 0 and 1.
+    ``plain``: for every curve the design's accuracy without privacy and with infinitely many devices.
     """
     said = f"accuracy {target:.1%}"
     quantity, end = curves[0].quantity, float(curves[0].grid[-1])
@@ -183,17 +163,10 @@ def shown(quantity: str, value: float) -> str:
 
 
 def for_width(study: Study, design: Design, fleet: Fleet, width: float, quantity: str) -> Solution:
-    """Return the least value of a quantity at which every 95 % interval of a design has at most a given width.
+    """Return the least value of a quantity at which every 95 % interval of a design is at most ``width`` wide.
 
-    Args:
-        study: the records.
-        design: the design.
-        fleet: numbers of devices and periods; ``quantity`` takes the place of one of these, or of the study's ε.
-        width: largest width of the interval of a share or mean.
-        quantity: ``devices``, ``epsilon`` or ``days``.
-
-    Raises:
-        InputError, DocumentError: no campaign of this design is possible at some ε.
+    ``quantity`` takes the place of the fleet's devices or periods, or of the study's ε. Raises the errors of
+    :meth:`Study.campaign`.
     """
     said = f"95 % intervals at most {width:g} wide"
     campaign, population = study.campaign(design)
