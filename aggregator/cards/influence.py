@@ -191,7 +191,7 @@ def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestM
 
 
 def _together(moved: Callable[[tuple[int, ...]], float], some: Sequence[int], number: int) -> float:
-    """Return the largest move by sets of ``number`` answers: all alike, or the best smaller sets and one answer more."""
+    """Return the largest move by ``number`` answers: all alike, or the best smaller sets and one more answer."""
     most = max(moved((one,) * number) for one in some)
     best: list[tuple[int, ...]] = [(one,) for one in some[:_BEST]]
     for _ in range(1, number):
