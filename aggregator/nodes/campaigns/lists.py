@@ -94,12 +94,7 @@ def add_nodes(
 
 
 def remove_nodes(
-    workspace: Workspace | str | Path,
-    name: str,
-    nodes: Iterable[str],
-    *,
-    days: int = LIST_DAYS,
-    now: int | None = None,
+    workspace: Workspace | str | Path, name: str, nodes: Iterable[str], *, days: int = LIST_DAYS, now: int | None = None
 ) -> SignedList:
     """``hearsay nodes remove``: sign the next version of a node list, without the nodes of these ids (hexadecimal).
 
@@ -217,11 +212,7 @@ def _listed(workspace: Workspace, before: NodeList | None, name: str) -> list[by
 
 
 def _sign(
-    workspace: Workspace,
-    name: str,
-    change: Callable[[NodeList | None], list[bytes]],
-    days: int,
-    now: int | None,
+    workspace: Workspace, name: str, change: Callable[[NodeList | None], list[bytes]], days: int, now: int | None
 ) -> SignedList:
     """Sign the next version of a list. ``change`` makes its keys from the version before (None before the first)."""
     moment = int(time.time()) if now is None else now

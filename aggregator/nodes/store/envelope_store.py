@@ -164,11 +164,7 @@ class EnvelopeStore(ABC):
         return read_list(newest, self.campaign)
 
     def ingest(
-        self,
-        files: Sequence[str | os.PathLike[str]],
-        *,
-        now: int,
-        progress: Callable[[int, int], None] | None = None,
+        self, files: Sequence[str | os.PathLike[str]], *, now: int, progress: Callable[[int, int], None] | None = None
     ) -> EnvelopeIngest:
         """Take in the envelopes of files: paths, URLs and patterns of URLs. The same files again change nothing.
 
