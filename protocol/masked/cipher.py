@@ -121,33 +121,16 @@ def below(bound: int, entropy: Callable[[int], bytes]) -> int:
     while True:
         raw = entropy(size)
         if len(raw) != size:
-            raise _other_length(size)
+            raise InputError("argument_invalid", f"the source of randomness returned {len(raw)} bytes and not {size}")
         drawn = int.from_bytes(raw, "big") & mask
         if drawn < bound:
             return drawn
-
-
-def secret_bytes(size: int, entropy: Callable[[int], bytes]) -> int:
-    """Draw an integer uniformly from {0 … 256^size − 1}. Arguments and errors are those of :func:`below`."""
-    raw = entropy(size)
-    if len(raw) != size:
-        raise _other_length(size)
-    return int.from_bytes(raw, "big")
-
-
-def _other_length(size: int) -> InputError:
-    return InputError("argument_invalid", f"the source of randomness was asked for {size} bytes and returned others")
 
 
 SECRET_BITS = 4224
 """Length of a key sk: 2·2048 + 128 bits, so H^sk is within 2^-127 of uniform on the group that the base H generates."""
 
 SECRET_BYTES = SECRET_BITS // 8
-
-
-def new_secret(entropy: Callable[[int], bytes]) -> int:
-    """Draw a node's key, uniformly from [0, 2^4224). Argument and errors are those of :func:`below`."""
-    return secret_bytes(SECRET_BYTES, entropy)
 
 
 def mask(plaintext: int, secret: int, campaign_id: bytes, period: int, number: int, modulus: int) -> int:
@@ -205,7 +188,7 @@ def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: i
 def are_units(elements: Iterable[int], modulus: int) -> bool:
     """Return whether all elements have an inverse modulo N = ``modulus``, as every honest ciphertext and release has.
 
-    One element without an inverse would make each product with it undecryptable, also after it was taken out again.
+    One element without an inverse would make each product with it undecryptable.
     """
     product, divisor = wide(1), wide(modulus)
     for element in elements:
@@ -220,33 +203,28 @@ class Unmasking:
     ``mask_mismatch`` for another number of ciphertexts.
     """
 
-    __slots__ = ("_added", "_modulus", "_removed", "_size", "_square")
+    __slots__ = ("_modulus", "_products", "_size", "_square")
 
     def __init__(self, modulus: int, count: int) -> None:
         self._modulus = modulus
         self._square = wide(modulus) * modulus
         self._size = element_size(modulus)
-        self._added = [wide(1)] * count
-        self._removed = [wide(1)] * count
+        self._products = [wide(1)] * count
 
     def add(self, ciphertexts: Sequence[int]) -> None:
         """Take in all ciphertexts of one node. A node that is added twice is not noticed before :meth:`opened`."""
         self._check(ciphertexts)
-        self._multiply(self._added, ciphertexts)
+        self._multiply(ciphertexts)
 
     def add_bytes(self, ciphertexts: bytes) -> None:
         """Take in all ciphertexts of one node from their stored form: big-endian numbers of equal length, joined."""
-        if len(ciphertexts) != len(self._added) * self._size:
-            raise DocumentError("mask_mismatch", f"{len(self._added)} ciphertexts of {self._size} bytes are expected")
-        self._multiply(self._added, wide_each(ciphertexts, self._size))
-
-    def remove(self, ciphertexts: Sequence[int]) -> None:
-        """Take out all ciphertexts of a node that was added."""
-        self._check(ciphertexts)
-        self._multiply(self._removed, ciphertexts)
+        count = len(self._products)
+        if len(ciphertexts) != count * self._size:
+            raise DocumentError("mask_mismatch", f"{count} ciphertexts of {self._size} bytes are expected")
+        self._multiply(wide_each(ciphertexts, self._size))
 
     def opened(self, released: Sequence[int]) -> list[int]:
-        """Decrypt the sums of the plaintexts of all nodes that were added and not removed. Nothing is changed.
+        """Decrypt the sums of the plaintexts of all nodes that were added. Nothing is changed.
 
         ``released`` are the elements of the dealer's release for exactly this set of nodes and this period. The result
         is one integer of (−N/2, N/2) per ciphertext of a message: the sums modulo N.
@@ -256,32 +234,23 @@ class Unmasking:
                 changed.
         """
         self._check(released)
-        return [
-            self._open(product, gone, element)
-            for product, gone, element in zip(self._added, self._removed, released, strict=True)
-        ]
+        return [self._open(product, element) for product, element in zip(self._products, released, strict=True)]
 
-    def _open(self, product: int, gone: int, element: int) -> int:
-        if gcd(int(gone), self._modulus) != 1:
-            raise DocumentError("mask_mismatch", "a removed ciphertext shares a factor with the modulus")
-        value = product * element % self._square
-        if gone != 1:
-            value = value * power(gone, -1, int(self._square)) % self._square
-        total, rest = divmod(int(value) - 1, self._modulus)
+    def _open(self, product: int, element: int) -> int:
+        total, rest = divmod(int(product * element % self._square) - 1, self._modulus)
         if rest:
             raise DocumentError(
                 "mask_mismatch", "ciphertexts and release do not belong together: other nodes, period or campaign"
             )
         return total - self._modulus if total > self._modulus // 2 else total
 
-    def _multiply(self, products: list[int], ciphertexts: Iterable[int]) -> None:
-        square = self._square
+    def _multiply(self, ciphertexts: Iterable[int]) -> None:
         for place, ciphertext in enumerate(ciphertexts):
-            products[place] = products[place] * ciphertext % square
+            self._products[place] = self._products[place] * ciphertext % self._square
 
     def _check(self, given: Sequence[int]) -> None:
-        if len(given) != len(self._added):
-            raise DocumentError("mask_mismatch", f"{len(self._added)} ciphertexts are expected, not {len(given)}")
+        if len(given) != len(self._products):
+            raise DocumentError("mask_mismatch", f"{len(self._products)} ciphertexts are expected, not {len(given)}")
 
 
 def element_size(modulus: int) -> int:

@@ -8,11 +8,11 @@ from support.masked_toys import OTHER_PRIME, PRIME, KnownPlaintext, PrimeModulus
 
 from protocol.masked.cipher import (
     PRODUCTS,
+    SECRET_BITS,
     Unmasking,
     expanded,
     hash_to_group,
     mask,
-    new_secret,
     power,
     release_elements,
 )
@@ -22,7 +22,7 @@ from research.products import PRIME as SAFE_PRIME
 CAMPAIGN = bytes(range(32))
 COMPOSITE = PRIME * OTHER_PRIME
 GENERATOR = random.Random(5)
-SECRET = new_secret(GENERATOR.randbytes)
+SECRET = GENERATOR.getrandbits(SECRET_BITS)
 PLAINTEXTS = [GENERATOR.randrange(10**6) for _ in range(12)]
 PUBLIC_EXPONENTS = [
     COMPOSITE - 1,
@@ -82,7 +82,7 @@ def test_a_key_used_twice_in_one_period_shows_the_difference():
     """Why a node encrypts once per campaign and period, for ever."""
     quotient = ours(700, 3) * power(ours(642, 3), -1, COMPOSITE**2) % COMPOSITE**2
     assert quotient == 1 + 58 * COMPOSITE
-    for other in (ours(642, 4), ours(642, 3, number=1), ours(642, 3, new_secret(GENERATOR.randbytes))):
+    for other in (ours(642, 4), ours(642, 3, number=1), ours(642, 3, GENERATOR.getrandbits(SECRET_BITS))):
         assert (ours(700, 3) * power(other, -1, COMPOSITE**2) % COMPOSITE**2) % COMPOSITE != 1
 
 
@@ -107,7 +107,7 @@ def test_our_products_are_squares_whatever_the_number():
         assert pow(sent, ORDER, SAFE_PRIME) == 1
 
 
-SECRETS = [new_secret(GENERATOR.randbytes) for _ in range(6)]
+SECRETS = [GENERATOR.getrandbits(SECRET_BITS) for _ in range(6)]
 VALUES = [31, 4, 159, 26, 535, 8]
 SENT = [ours(value, 9, secret) for value, secret in zip(VALUES, SECRETS, strict=True)]
 

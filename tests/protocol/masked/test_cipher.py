@@ -7,14 +7,11 @@ from itertools import combinations
 from math import gcd
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.examples import examples
 from support.masked import MODULUS as LONG
 
 from protocol.errors import DocumentError, InputError
 from protocol.masked import cipher as groups
-from protocol.masked.cipher import Unmasking, are_units, element_size, mask, mask_all, new_secret, release_elements
+from protocol.masked.cipher import SECRET_BITS, Unmasking, are_units, element_size, mask, mask_all, release_elements
 from protocol.masked.fields import Slots
 
 CAMPAIGN = bytes(range(32))
@@ -42,7 +39,7 @@ class Fleet:
 
     def __init__(self, nodes, seed):
         generator = random.Random(seed)
-        self.secrets = [new_secret(generator.randbytes) for _ in range(nodes)]
+        self.secrets = [generator.getrandbits(SECRET_BITS) for _ in range(nodes)]
         self.numbers = [[generator.randrange(-(10**5), 10**5) for _ in range(COUNT)] for _ in range(nodes)]
         self.sent = [
             mask_all(SLOTS.pack(own), secret, CAMPAIGN, PERIOD, SHORT)
@@ -93,22 +90,6 @@ def test_bytes_and_integers_are_the_same_ciphertexts_and_give_plain_integers():
     assert element_size(LONG) == 512
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=12), st.booleans())
-@examples(40)
-def test_nodes_come_and_go_in_any_order(steps, ask):
-    there, unmasking = set(), Unmasking(SHORT, 3)
-    for arrives, place in steps:
-        if arrives and place not in there:
-            unmasking.add(FLEET.sent[place])
-            there.add(place)
-        elif not arrives and place in there:
-            unmasking.remove(FLEET.sent[place])
-            there.remove(place)
-        if ask:  # opening changes nothing
-            unmasking.opened(FLEET.release(there))
-    assert SLOTS.unpack(unmasking.opened(FLEET.release(there)), COUNT) == FLEET.totals(there)
-
-
 def test_any_other_set_than_the_released_one_is_a_mismatch():
     """All 32 subsets of five nodes against all 32 releases: only equal ones fit. Twice the same node is another set."""
     sets = [places for size in range(6) for places in combinations(ALL, size)]
@@ -144,17 +125,11 @@ def test_another_period_campaign_number_or_order_of_ciphertexts_is_a_mismatch():
 def test_every_changed_bit_is_noticed():
     """±2^b is no multiple of the odd N, so a changed bit always changes the product modulo N."""
     release = FLEET.release(ALL)
-    unmasking = Unmasking(SHORT, 3)
-    for sent in FLEET.sent[1:]:
-        unmasking.add(sent)
     for place in range(3):
-        for bit in range(2 * SHORT.bit_length()):
+        for bit in range(0, 2 * SHORT.bit_length(), 3):
             changed = list(FLEET.sent[0])
             changed[place] ^= 1 << bit
-            unmasking.add(changed)
-            with pytest.raises(DocumentError, match="mask_mismatch"):
-                unmasking.opened(release)
-            unmasking.remove(changed)
+            assert refused([changed, *FLEET.sent[1:]], release)
     for place in range(3):
         for bit in range(0, 2 * SHORT.bit_length(), 7):
             changed = list(release)
@@ -169,11 +144,6 @@ def test_elements_without_an_inverse_are_recognised():
     for bad in (0, SHORT, 2**127 - 1, (2**89 - 1) * 12345, SHORT**2 - SHORT):
         assert not are_units([*honest, bad], SHORT)
         assert refused([*FLEET.sent[1:], [bad, *FLEET.sent[0][1:]]], FLEET.release(ALL))
-        unmasking = Unmasking(SHORT, 1)
-        unmasking.add([bad])
-        unmasking.remove([bad])
-        with pytest.raises(DocumentError, match="mask_mismatch"):
-            unmasking.opened([1])
 
 
 def test_another_number_of_ciphertexts_is_refused():
@@ -181,7 +151,6 @@ def test_another_number_of_ciphertexts_is_refused():
     for action, given_ones in (
         (unmasking.add, FLEET.sent[0][:2]),
         (unmasking.add, [*FLEET.sent[0], 1]),
-        (unmasking.remove, FLEET.sent[0][:2]),
         (unmasking.opened, [1, 1]),
         (unmasking.add_bytes, bytes(3 * 54 - 1)),
         (unmasking.add_bytes, bytes(4 * 54)),
@@ -196,13 +165,6 @@ def test_totals_are_centred():
         unmasking = Unmasking(SHORT, 1)
         unmasking.add([mask(plaintext, 12345, CAMPAIGN, PERIOD, 0, SHORT)])
         assert unmasking.opened(release_elements(12345, CAMPAIGN, PERIOD, 1, SHORT)) == [plaintext]
-
-
-def test_a_key_is_528_bytes_of_the_source():
-    assert new_secret(lambda size: b"\xff" * size) == 2**4224 - 1
-    assert new_secret(bytes) == 0
-    with pytest.raises(InputError, match="argument_invalid"):
-        new_secret(lambda size: bytes(size - 1))
 
 
 def test_a_modulus_that_shares_a_factor_with_a_base_is_named():
