@@ -138,8 +138,8 @@ def read_node_keys(path: str | Path) -> list[bytes]:
     end in ``.key.pub`` are read.
 
     Raises:
-        InputError: a file can not be read; ``no_keys``: a folder without such a file; ``key_invalid``: a line is no
-            public key; ``wrong_key``: a key is for another role.
+        InputError: a file can not be read; ``key_invalid``: a folder without such a file, or a line that is no public
+            key; ``wrong_key``: a key is for another role.
     """
     path = Path(path)
     if path.is_dir():
