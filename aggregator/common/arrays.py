@@ -17,10 +17,7 @@ def run_starts(values: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def sums_by_key(key: Integers, amount: Integers) -> tuple[Integers, Integers]:
-    """Add up those of N amounts, (N,), that have equal keys, (N,).
-
-    Returns the keys, rising, and their sums, without sums of 0.
-    """
+    """Add up those of N amounts, (N,), that have equal keys: the keys, rising, and their sums, without sums of 0."""
     order = np.argsort(key, kind="stable")
     key = key.take(order)
     starts = run_starts(key)

@@ -91,13 +91,7 @@ class Database:
 
 
 class Mark(NamedTuple):
-    """A mark, as the ledger names it.
-
-    Attributes:
-        nonce: random number in its name, 16 bytes.
-        inode: inode number of the file.
-        changed: when the inode changed last, in nanoseconds since 1970, by the clock of the kernel.
-    """
+    """A mark as the ledger names it: 16 random bytes, and its inode's number and last change, in ns since 1970."""
 
     nonce: bytes
     inode: int
@@ -118,11 +112,7 @@ def no_mark() -> Mark:
 
 
 def new_mark(ledger: Path) -> Mark:
-    """Make a mark beside a ledger. It is on the disk when this returns.
-
-    Raises:
-        OSError: the file can not be made or flushed.
-    """
+    """Make a mark beside a ledger, durably. Raises ``OSError`` if the file can not be made or flushed."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     descriptor = os.open(path_of(ledger, nonce), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
     try:
@@ -135,11 +125,7 @@ def new_mark(ledger: Path) -> Mark:
 
 
 def is_there(ledger: Path, named: Mark) -> bool:
-    """Return whether the mark that a ledger names is beside it, unchanged since it was made.
-
-    Raises:
-        OSError: the file can not be examined.
-    """
+    """Return whether the mark that a ledger names is beside it, unchanged. Raises ``OSError`` if that is not known."""
     try:
         found = os.lstat(path_of(ledger, named.nonce))
     except FileNotFoundError:
@@ -148,11 +134,7 @@ def is_there(ledger: Path, named: Mark) -> bool:
 
 
 def marks_beside(ledger: Path) -> list[Path]:
-    """Return all marks of a ledger, also those that it does not name.
-
-    Raises:
-        OSError: the folder can not be read.
-    """
+    """Return all marks of a ledger, also those that it does not name. Raises OSError: the folder can not be read."""
     before = f"{ledger.name}."
     names = [each.name for each in os.scandir(ledger.parent)]
     return [
@@ -161,11 +143,7 @@ def marks_beside(ledger: Path) -> list[Path]:
 
 
 def remove_marks(ledger: Path, marks: list[Path]) -> None:
-    """Remove marks, durably, so that no older ledger that names one of them can be used.
-
-    Raises:
-        OSError: a mark can not be removed, or the folder can not be flushed.
-    """
+    """Remove marks durably, so that no older ledger that names one can be used. Raises ``OSError`` if it fails."""
     for each in marks:
         each.unlink(missing_ok=True)
     sync_folder(ledger.parent)
@@ -192,11 +170,7 @@ class Ledger(Database, ABC):
         """Return the error for a ledger that is not the original."""
 
     def check_original(self) -> None:
-        """Raise an error if this ledger is a copy or was restored. The caller must be in a transaction or snapshot.
-
-        Raises:
-            StorageError: ``NAME_copied``, where NAME is the ledger's kind.
-        """
+        """Raise ``NAME_copied``, NAME being its kind, if this is a copy or was restored. Call it in a transaction."""
         if not is_there(self._path, self._named()):
             raise self._copied()
 

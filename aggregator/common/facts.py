@@ -50,14 +50,7 @@ def all_said(pairs: Mapping[str, object]) -> list[Fact]:
 
 
 class Table(NamedTuple):
-    """A table for people.
-
-    Attributes:
-        columns: names of the columns.
-        rows: cells of each row.
-        numeric: names of the columns that hold numbers.
-        meaning: what the numbers are, in a sentence; empty where the names say it.
-    """
+    """A table for people. ``numeric`` names the columns of numbers; ``meaning`` says in a sentence what they are."""
 
     columns: tuple[str, ...]
     rows: Sequence[Sequence[object]]

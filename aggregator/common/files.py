@@ -46,10 +46,7 @@ def failure_of(error: OSError) -> tuple[str, str]:
 
 @contextmanager
 def storage_errors(what: str) -> Iterator[None]:
-    """Context manager that turns an ``OSError`` in its block into a ``StorageError``.
-
-    ``what`` is the beginning of the error's text, for example "the store can not be written".
-    """
+    """Context manager that turns an ``OSError`` into a ``StorageError`` whose text begins with ``what``."""
     try:
         yield
         return

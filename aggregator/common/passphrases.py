@@ -39,11 +39,7 @@ def _from_environment() -> bytes:
 
 
 def read_passphrase(file: str | Path) -> bytes:
-    """Read a passphrase: the first line of a file, without its line break.
-
-    Raises:
-        InputError: ``passphrase_missing``: the line is empty; the errors of :func:`aggregator.common.files.read_file`.
-    """
+    """Read a passphrase, the first line of a file. Raises ``passphrase_missing`` if it is empty; as ``read_file``."""
     lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
     if lines and lines[0]:
         return lines[0]

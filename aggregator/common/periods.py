@@ -63,11 +63,7 @@ class Span(NamedTuple):
     end: Moment | None
 
     def of(self, time_precision: int) -> range:
-        """Return the numbers of the periods in the range. An open start is period 0, an open end :data:`LAST_PERIOD`.
-
-        Raises:
-            InputError: ``periods_absent``: no period begins in that time, or the first comes after the last.
-        """
+        """Return the numbers of the periods in the range. Raises ``periods_absent`` if no period begins in it."""
         low = 0 if self.start is None else self.start.first(time_precision)
         high = LAST_PERIOD if self.end is None else min(self.end.last(time_precision), LAST_PERIOD)
         if not low <= high:
@@ -117,11 +113,7 @@ def parse_start(text: str) -> Moment:
 
 
 def of_campaign(campaign: Campaign, periods: range) -> range:
-    """Return those of ``periods`` that the campaign has, from its first period to its last.
-
-    Raises:
-        InputError: ``periods_absent``: the campaign has none of them.
-    """
+    """Return those of ``periods`` that the campaign has. Raises ``periods_absent`` if it has none of them."""
     precision, header = campaign.time_precision, campaign.header
     first, end = header.not_before // precision, -(-header.expires // precision)
     common = range(max(first, periods.start), min(end, periods.stop))

@@ -61,13 +61,10 @@ class Axis(NamedTuple):
 
 
 def bar_chart(title: str, names: Sequence[str], series: Sequence[Bars], *, y_label: str = "", x_label: str = "") -> str:
-    """Draw a bar chart, and return the text of an SVG file. All values are ≥ 0.
+    """Draw a bar chart, and return SVG text: over each of ``names`` a bar of each of ``series``, in its colour.
 
-    Over each of ``names`` there is a bar of each of ``series``, in its own colour.
-
-    Raises:
-        InputError: ``plot_invalid``: there are no values, a series does not have one value for each name, or a value is
-            negative or not finite.
+    Raises ``plot_invalid`` if there are no values, a series does not have one for each name, or one is negative or not
+    finite.
     """
     values = [value for bars in series for value in bars.values]
     if not values or any(len(bars.values) != len(names) for bars in series):

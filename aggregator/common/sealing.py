@@ -73,11 +73,7 @@ def open_secret(raw: bytes, passphrase: bytes) -> bytes:
 
 
 def check_sealed(raw: bytes) -> None:
-    """Check the form and the costs of an encrypted secret. No passphrase is needed.
-
-    Raises:
-        StorageError: ``sealed_damaged``: no encrypted secret, or one that would cost too much; ``sealed_newer``.
-    """
+    """Check an encrypted secret's form and costs, without a passphrase. Raises ``sealed_damaged``, ``sealed_newer``."""
     _parse(raw)
 
 

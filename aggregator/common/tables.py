@@ -120,13 +120,7 @@ class Layout(NamedTuple):
 
 
 class ConvertedTable(NamedTuple):
-    """A table of another program, as every command reads it.
-
-    Attributes:
-        frame: the table as text.
-        converted: names of the columns in which a cell was changed.
-        doubts: a sentence for every column that stays as it is, although most of its cells are numbers.
-    """
+    """A table of another program as text, the names of converted columns, and a sentence for each doubtful one."""
 
     frame: pd.DataFrame
     converted: tuple[str, ...]
@@ -385,11 +379,7 @@ def _check_names(names: Sequence[str], path: Path) -> None:
 
 
 def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> list[str]:
-    """Return the classes in the column ``label`` of a frame of text, sorted. There must be at least two.
-
-    Raises:
-        InputError: ``label_missing``: there is no such column; ``one_class``: it has fewer than two classes.
-    """
+    """Return the sorted classes in the column ``label``. Raises ``label_missing``, or ``one_class`` for one or none."""
     if label not in frame.columns:
         raise InputError("label_missing", f"there is no column '{label}'; the columns are {shorten(frame.columns)}")
     classes = sorted(set(frame[label]) - set(missing))

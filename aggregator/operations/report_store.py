@@ -94,12 +94,7 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:
-    """Open an existing store. Nothing is locked, and no file stays open.
-
-    Raises:
-        InputError: ``store_not_folder``: the path is a URL, or has a zero byte.
-        StorageError: ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``.
-    """
+    """Open an existing store, without a lock. Raises ``store_not_folder`` and the errors of ``read_documents``."""
     check_folder(path)
     folder = Path(path)
     _, campaign, raw = read_documents(folder)
@@ -273,9 +268,7 @@ class Store:
     def tally_report(self, scope: Scope = EVERYTHING) -> TallyReport:
         """Count the reports in ``scope`` exactly, each id once, and all records of the store that do not count.
 
-        Raises:
-            StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``; and on a cluster
-                ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
+        Raises the errors of :func:`open_store`, and on a cluster those of :meth:`over_partitions`.
         """
         return self.at_rest(lambda manifest: self._tally_report(manifest, scope))
 
@@ -363,30 +356,19 @@ class Store:
         )
 
     def conflicts(self, rosters: Sequence[Roster], scope: Scope = EVERYTHING) -> list[Conflict]:
-        """Return the devices whose reports are in conflict (different reports for one answer), by name and period.
-
-        Run by the holder of the fleet lists. The errors are those of :meth:`tally_report`.
-        """
+        """Return the devices with different reports for one answer. Run by the holder of the fleet lists."""
         return self.at_rest(
             lambda manifest: conflicts(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters)
         )
 
     def quarantined(self) -> list[QuarantinedFile]:
-        """Return the input files with rejected records or byte ranges, each with what the quarantine keeps of them.
-
-        Raises:
-            StorageError: ``store_damaged``: a file of the quarantine is not as it was written.
-        """
+        """Return the input files with rejected pieces, each with the pieces that are kept. Raises ``store_damaged``."""
         return list(Quarantine(self.path / QUARANTINE, self.quarantine_bytes).files())
 
     def estimates(self) -> pd.DataFrame:
-        """Return the estimates from all reports as a table (:meth:`aggregator.estimates.statistics.Statistics.frame`).
+        """Return the estimates from all reports as a table, with ``published``, the values that a model would have.
 
-        ``published`` has the values of a model with the campaign's post-processing.
-
-        Raises:
-            PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
-            StorageError: the errors of :meth:`tally_report`.
+        Raises ``batch_too_small`` below the campaign's smallest batch; else the errors of :meth:`tally_report`.
         """
         statistics = self.statistics()
         statistics.check_publishable()

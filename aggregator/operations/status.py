@@ -38,13 +38,7 @@ LEAST_TARGET = 1e-6
 
 
 class DayCount(NamedTuple):
-    """Reports of the periods that begin on one day.
-
-    Attributes:
-        day: in days since 1970, UTC.
-        first, last: the day's first and last period with reports.
-        devices_at_least, devices_at_most: bounds of the number of devices; equal for one period.
-    """
+    """Reports of the periods that begin on one day, counted from 1970 (UTC), and bounds of the number of devices."""
 
     day: int
     first: int

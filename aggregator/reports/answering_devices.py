@@ -62,13 +62,7 @@ def squares_of_answers(
 
 
 class Conflict(NamedTuple):
-    """Different reports of one device with one id, none of which counts.
-
-    Attributes:
-        fleet, device: names of the fleet and of the device.
-        period: the period that the reports are about.
-        records: number of stored records, copies included.
-    """
+    """Different reports of one device with one id, none of which counts. ``records`` is their number with copies."""
 
     fleet: str
     device: str

@@ -43,13 +43,7 @@ _KEYS = {"hearsay_fleet", "fleet", "devices", "secrets"}
 
 
 class Roster(NamedTuple):
-    """The list of a closed fleet's devices. Its ``repr`` shows no secret.
-
-    Attributes:
-        fleet: name of the fleet.
-        devices: names of the devices, all different.
-        secrets: 32 bytes for each device, joined, in the order of ``devices``.
-    """
+    """The list of a closed fleet: names of all devices, and their secrets, 32 bytes each. Its ``repr`` shows none."""
 
     fleet: str
     devices: tuple[str, ...]
@@ -68,11 +62,7 @@ class Roster(NamedTuple):
             yield Provisioning(self.fleet, name, secret)
 
     def without(self, names: Iterable[str]) -> Roster:
-        """Return the fleet without the devices called ``names``.
-
-        Raises:
-            InputError: ``device_unknown``: a name is not in the list; ``fleet_empty``: no device is left.
-        """
+        """Return the fleet without ``names``. Raises ``device_unknown``, or ``fleet_empty`` if no device is left."""
         gone = self._known(names)
         rest = [given for given in self.provisionings() if given.device not in gone]
         if not rest:
@@ -80,11 +70,7 @@ class Roster(NamedTuple):
         return Roster(self.fleet, tuple(given.device for given in rest), b"".join(given.secret for given in rest))
 
     def renewed(self, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
-        """Return the fleet with new secrets for the devices ``names``. Reports under old secrets no longer count.
-
-        Raises:
-            InputError: ``device_unknown``: a name is not in the list.
-        """
+        """Return the fleet with new secrets for ``names``: their old ones end. Raises ``device_unknown``."""
         lost = self._known(names)
         secrets = [entropy(SECRET_BYTES) if given.device in lost else given.secret for given in self.provisionings()]
         return self._replace(secrets=b"".join(secrets))
@@ -275,10 +261,7 @@ class IdMaker:
         self._states = [(sha256(key.translate(_INNER)), sha256(key.translate(_OUTER))) for key in keys]
 
     def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
-        """Return the devices' report ids for one answer of a period: (devices,) uint64, in the order of the secrets.
-
-        ``index`` says which answer of the period it is, from 0 on. Devices compute the same ids.
-        """
+        """Return the devices' report ids for the answer ``index``, from 0, of a period: (devices,) uint64."""
         message = ID_PREFIX + campaign_id + _TAIL.pack(period, index)
         raw = b"".join([_finish(inner.copy(), outer.copy(), message) for inner, outer in self._states])
         return np.frombuffer(raw, ">u8").astype(np.uint64)
@@ -292,11 +275,7 @@ def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
 
 
 def marks(campaign_id: bytes, period: int, index: int, ids: Ids) -> Ids:
-    """Return the mark of each of N ids: (N,) uint64 → (N,) uint64.
-
-    A mark is SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8]. The prefix has 26 bytes, so that the bytes before
-    the id are one block of the hash, which is hashed once.
-    """
+    """Return the marks SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8] of N ids: (N,) uint64 → (N,) uint64."""
     begun = sha256(MARK_PREFIX + campaign_id + _TAIL.pack(period, index))
     raw = ids.astype(">u8").tobytes()
     found = b"".join([_marked(begun.copy(), identifier) for (identifier,) in _ID.iter_unpack(raw)])

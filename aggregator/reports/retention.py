@@ -90,13 +90,7 @@ def _redacted(records: Columns) -> Columns:
 
 
 def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope: Scope) -> Counted:
-    """Return the counts of the forgotten periods that are in scope; zeros if no period was forgotten.
-
-    The numbers of superseded, replayed and conflicting records are those of all forgotten periods.
-
-    Raises:
-        StorageError: ``store_damaged``.
-    """
+    """Return the counts of the forgotten periods in scope; of records that did not count, those of all periods."""
     if manifest.forgotten is None:
         return Counted.zero(campaign)
     table = read_side_file(folder / FORGOTTEN, manifest.forgotten.counts, SCHEMA)

@@ -56,10 +56,7 @@ class LargeFile:
         return block[start - first : max(start, stop) - first]
 
     def find(self, what: bytes, start: int = 0, stop: int | None = None, /) -> int:
-        """Return the first position of ``what`` between ``start`` and ``stop``, or −1 if it is not there.
-
-        ``what`` must be short and not empty, and the positions must not be negative.
-        """
+        """Return the first position of a short ``what`` between ``start`` and ``stop``, or −1 if it is not there."""
         stop = self._size if stop is None else min(stop, self._size)
         while stop - start >= len(what):
             first, block = self._block(start, start + len(what))

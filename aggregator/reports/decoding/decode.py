@@ -140,13 +140,7 @@ SPAN_RECORDS = 1 << 20
 
 
 class Decoded(NamedTuple):
-    """The N good records of one file, in file order, and what was rejected.
-
-    Attributes:
-        positions: (N,) int64, byte position of each good record in the file.
-        rejected: number of rejected pieces by reason, without zeros.
-        pieces: rejected pieces in file order, at most :data:`MAX_PIECES`.
-    """
+    """The N good records of a file with their byte positions, (N,) int64; rejected pieces by reason, and the first."""
 
     records: Columns
     positions: NDArray[np.int64]
@@ -188,10 +182,7 @@ class WholeFiles(NamedTuple):
 
 
 def decode_batches(data: Content, campaign: Campaign, *, now: int) -> Decoded:
-    """Check all records of a file of concatenated batches, all in memory at a time. ``now`` is in seconds since 1970.
-
-    Raises ``FileShortenedError`` if ``data`` is a large file that became shorter.
-    """
+    """Check all records of a file of batches, all in memory at a time. ``now`` is in seconds since 1970."""
     return Decoder(campaign).decode(data, now=now)
 
 
@@ -231,10 +222,7 @@ class Decoder:
             yield block
 
     def spans(self, data: Content, *, most: int = SPAN_RECORDS) -> Iterator[RecordSpan]:
-        """Find the records of a file, and yield their positions in file order. The first step of :meth:`blocks`.
-
-        The digest of a batch is checked before the first span with its records is yielded.
-        """
+        """Find the records of a file, and yield their positions in file order: the first step of :meth:`blocks`."""
         builder = SpanBuilder(data, self._layout, most)
         layouts = {self._header.campaign: self._layout}
         for found in read_batches(data, layouts, adjacent=count_adjacent, digest=piecewise_digest):

@@ -52,10 +52,7 @@ class Fields(NamedTuple):
 
 
 class Rules:
-    """The rules of one campaign as arrays over its questions. Immutable and picklable.
-
-    In all methods ``now`` is the present, in seconds since 1970.
-    """
+    """The rules of one campaign as arrays over its questions. Picklable. ``now`` is in seconds since 1970."""
 
     def __init__(self, campaign: Campaign) -> None:
         layout, questions = campaign.layout, campaign.questions

@@ -39,10 +39,7 @@ class _Source(Protocol):
 
 
 class Enrolled:
-    """The ids of a closed fleet's devices in one campaign, or their marks (digests). It can be sent to another process.
-
-    ``source`` gives the ids of each period. ``cache_bytes`` bounds the memory for the ids of recent periods.
-    """
+    """The ids, or their marks (digests), of a closed fleet's devices in one campaign, which other processes may get."""
 
     def __init__(self, campaign: Campaign, source: _Source, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
@@ -68,11 +65,7 @@ class Enrolled:
         return isinstance(self._source, FleetIds)
 
     def accepts(self, records: Columns) -> NDArray[np.bool_]:
-        """Return which of N records, accepted by all other rules, an enrolled device made: (N,) bool.
-
-        Raises:
-            InputError: ``file_not_found``, ``ids_invalid``: the ids come from a file that changed after it was opened.
-        """
+        """Return which of N otherwise good records an enrolled device made: (N,) bool. Raises as ``IdReader.known``."""
         accepted = np.zeros(records.size, np.bool_)
         group = records.period.astype(np.int64) * self._indices + self._stratum[records.question]
         order = np.argsort(group, kind="stable")
@@ -131,11 +124,7 @@ def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
 
 
 def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
-    """Return the ids in the open file ``reader`` that ``hearsay fleet ids`` made.
-
-    Raises:
-        InputError: ``other_campaign``: the ids are for another campaign.
-    """
+    """Return the ids in a file that ``hearsay fleet ids`` made. Raises ``other_campaign`` for those of another one."""
     if (reader.about.campaign, reader.about.answers) != (campaign.id, campaign.answers):
         raise InputError("other_campaign", "the enrolled ids are for another campaign")
     return Enrolled(campaign, reader)

@@ -60,14 +60,7 @@ class Read(NamedTuple):
 
 
 class Division(NamedTuple):
-    """Good records of a block, divided by what becomes of them.
-
-    Attributes:
-        records: M records to add to the store.
-        rows: (M,) intp, the rows of ``records`` in the block; None if these are all its rows.
-        forgotten: (F,) intp, the F rows whose period was forgotten.
-        foreign: (E,) intp, the E rows that no enrolled device made.
-    """
+    """Good records of a block to add, their rows (None for all), and the rows that are forgotten or not enrolled."""
 
     records: Columns
     rows: NDArray[np.intp] | None

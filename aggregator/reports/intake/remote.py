@@ -61,14 +61,10 @@ class Executor(Protocol):
         """Return whether calls and shared values travel encrypted, and so may hold secrets."""
 
     def run(self, function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
-        """Call a function once for each sequence of arguments, and yield the results as they become ready.
+        """Call a function once for each sequence of arguments, or again after a loss; yield the results as they come.
 
-        The function is defined at the top of a module, so that its name can be sent. A lost call is repeated, so it may
-        run twice with the same arguments. Results of :meth:`share` may be among them.
-
-        Raises:
-            HearsayError: the function raised it.
-            StorageError: the executor failed.
+        The function is defined at the top of a module, so that its name can be sent. Results of :meth:`share` may be
+        among the arguments. Raises what the function raises, and ``StorageError`` if the executor failed.
         """
 
     def share(self, value: object) -> Any:
@@ -91,13 +87,7 @@ Result = TypeVar("Result")
 
 
 class Job(NamedTuple):
-    """The store that a task works on.
-
-    Attributes:
-        folder: its absolute path, the same on all machines.
-        manifest: digest of the manifest on the disk, as the client sees it.
-        software: version of the client's software.
-    """
+    """The store that a task works on: its absolute path, the digest of its manifest, the client's software version."""
 
     folder: str
     manifest: bytes

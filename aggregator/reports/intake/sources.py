@@ -78,11 +78,7 @@ def check_urls(files: Iterable[str | os.PathLike[str]]) -> None:
 
 
 def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
-    """Replace each URL with ``*``, ``?`` or ``[`` by the files that match it, sorted. Other names stay.
-
-    A pattern without a match stays, too: reading it will say that the file is not found. Raises the errors of
-    :func:`check_urls`.
-    """
+    """Replace each URL pattern by the sorted files that match it, if one does. Raises as :func:`check_urls`."""
     given = list(files)
     urls = [file for file in given if is_url(file)]
     check_urls(urls)
@@ -128,10 +124,7 @@ def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
 def ahead(
     function: Callable[[str | os.PathLike[str]], Found], files: Sequence[str | os.PathLike[str]]
 ) -> Iterator[Found]:
-    """Yield ``function(file)`` of every file, in order. Exceptions of the function are raised here.
-
-    If a URL is among the files, several calls run at a time, to wait less for servers.
-    """
+    """Yield ``function(file)`` of every file, in order. With a URL among them, several calls run at a time."""
     if not any(map(is_url, files)):
         yield from map(function, files)
         return
@@ -307,14 +300,7 @@ class Unreadable(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A loaded file.
-
-    Attributes:
-        number: index of the file among the files given, from 0.
-        file: its name, as given.
-        data: its content, decompressed.
-        received: number of its bytes as they came, compressed or not.
-    """
+    """A loaded file: its index among those given, its name, its decompressed content, and its length as it came."""
 
     number: int
     file: str

@@ -105,11 +105,7 @@ def tail(data: Content) -> bytes:
 
 
 class Inputs:
-    """The index of a store's input files, with the new entries of the running ingest.
-
-    Raises:
-        StorageError: ``store_damaged``: one of the index's ``files``, from the manifest, is missing or altered.
-    """
+    """The index of a store's input files, with the new entries of the running ingest. Raises ``store_damaged``."""
 
     def __init__(self, folder: Path, files: Sequence[SideFile]) -> None:
         self._folder = folder / INPUTS
@@ -210,11 +206,7 @@ def write_side_file(folder: Path, name: str, table: pa.Table) -> SideFile:
 
 
 def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
-    """Read a Parquet file that the manifest names, and whose columns must be ``schema``.
-
-    Raises:
-        StorageError: ``store_damaged``: the file is missing, or is not as the manifest says.
-    """
+    """Read a Parquet file that the manifest names, with the columns ``schema``. Raises ``store_damaged``."""
     where = f"'{folder.name}/{file.name}'"
     try:
         raw = read_regular(folder / file.name)

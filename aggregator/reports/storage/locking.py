@@ -25,11 +25,7 @@ _FLUSHERS = 16
 
 
 def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
-    """Write ``data`` to ``path`` atomically with permissions ``mode``, and flush the file and its folder to the disk.
-
-    A link under the temporary name is removed, and never followed. After an error ``path`` is as before, unless only
-    the flush of its folder failed.
-    """
+    """Write ``data`` to ``path`` atomically with permissions ``mode``, through no link, and flush file and folder."""
     write_temporary(path, data, mode)
     replace_durably([path])
 

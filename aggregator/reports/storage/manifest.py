@@ -66,15 +66,9 @@ class SideFile(NamedTuple):
 
 
 class Forgotten(NamedTuple):
-    """The counts of the periods whose reports were removed.
+    """The file ``counts`` with the counts of the periods before ``before``, whose reports were removed.
 
-    Attributes:
-        before: the first period whose reports are kept.
-        counts: the file with the integer counts.
-        replayed: number of removed records that were surplus copies of counted ones.
-        conflicting: number of removed records whose id had different records.
-        superseded: number of removed unproven records in whose place proven records count.
-        way: how integer answers were added up: :data:`CLAMPED`.
+    It also has the numbers of removed records that did not count; ``way`` says how integers were added up.
     """
 
     before: int
@@ -340,11 +334,7 @@ class Opened(NamedTuple):
 
 
 def read_documents(folder: Path) -> Opened:
-    """Read a store's manifest and campaign.
-
-    Raises:
-        StorageError: the errors of :func:`read_manifest`; ``store_damaged`` also for a missing or other campaign file.
-    """
+    """Read a store's manifest and campaign. Raises as :func:`read_manifest`, for a bad campaign file, too."""
     manifest = read_manifest(folder)
     problem = ""
     try:
@@ -362,12 +352,7 @@ def read_documents(folder: Path) -> Opened:
 
 
 def read_campaign(raw: bytes) -> Campaign:
-    """Parse a signed campaign file. The caller must have verified its signatures.
-
-    Raises:
-        DocumentError: the errors of :func:`protocol.documents.campaign.parse_campaign`; ``wrong_role``,
-            ``unknown_crit``.
-    """
+    """Parse a signed campaign file that the caller has verified. Raises ``DocumentError``, also for unknown parts."""
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
     check_understood(campaign.header, UNDERSTOOD)
     return campaign

@@ -116,11 +116,7 @@ def to_table(stored: Stored, layout: Layout) -> pa.Table:
 
 
 def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[Stored]:
-    """Yield the records of a part (a Parquet file), one row group at a time. The digest of the part is checked first.
-
-    Raises:
-        StorageError: ``store_damaged``: the file is missing or altered, or is another part.
-    """
+    """Yield the records of a part by row groups, after a check of its digest. Raises ``store_damaged``."""
     try:
         raw = read_regular(path)
     except OSError:

@@ -32,10 +32,7 @@ _EMPTY_TAG = b"hearsay/1/empty file\0"
 
 
 class QuarantinedFile(NamedTuple):
-    """The rejected records and byte ranges that are kept of one input file.
-
-    ``identity`` is the digest of the file's content in hexadecimal, ``file`` its name without folders.
-    """
+    """The rejected pieces kept of one input file, with the hex digest of its content (``identity``) and its name."""
 
     identity: str
     file: str
@@ -83,11 +80,7 @@ class Quarantine:
         return len(lines)
 
     def flush(self) -> None:
-        """Put all rejected pieces since the last flush on the disk. Call it before a manifest counts these pieces.
-
-        If the process is killed before, the folder is as it was, and the next change of the store removes temporary
-        files. After an error each file is as before or complete.
-        """
+        """Put all pieces since the last flush on the disk, before a manifest counts them. A kill loses only them."""
         if self._pending:
             replace_durably(list(self._pending))
             self._pending.clear()
@@ -113,11 +106,7 @@ class Quarantine:
         self._used = None
 
     def files(self) -> Iterator[QuarantinedFile]:
-        """Yield the rejected pieces of every input file that has any, in the order of the files' identities (digests).
-
-        Raises:
-            StorageError: ``store_damaged``: a file is not as it was written.
-        """
+        """Yield the rejected pieces of every input file that has any, by identity. Raises ``store_damaged``."""
         paths = sorted(self._folder.glob(f"*{_SUFFIX}")) if self._folder.is_dir() else []
         for path in paths:
             kept = _read(path)

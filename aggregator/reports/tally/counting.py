@@ -156,11 +156,7 @@ def partitions(
 
 
 def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition) -> Stored:
-    """Read all records of a partition of a store into memory, repeated records included.
-
-    Raises:
-        StorageError: ``store_damaged``.
-    """
+    """Read all records of a partition of a store into memory, repeated records included. Raises ``store_damaged``."""
     pieces = list(_row_groups(folder, campaign, manifest, which))
     return Stored.join(pieces, campaign.layout.answer_bytes)
 

@@ -63,11 +63,7 @@ class PeriodSums:
         self._waiting: list[tuple[Integers, Integers]] = []
 
     def add(self, records: Columns) -> None:
-        """Count some de-duplicated records: at most one record of each id.
-
-        Raises:
-            StorageError: ``store_damaged``: a record's question or answer is none of the campaign's.
-        """
+        """Count records, at most one of each id. Raises ``store_damaged`` if one fits no question of the campaign."""
         if not records.size:
             return
         group = 2 * records.period.astype(np.int64) + records.proven
@@ -85,10 +81,7 @@ class PeriodSums:
             self._count(records, rows if order is None else order[rows], group[own], which)
 
     def add_group(self, records: Columns, group: int) -> None:
-        """Count de-duplicated records as those of one ``group``, 2·period + proven, whatever their own values are.
-
-        Raises the errors of :meth:`add`.
-        """
+        """Count records as those of one ``group``, 2·period + proven, whatever they state. Raises as :meth:`add`."""
         self._count(records, slice(None), np.array([group], np.int64), None)
 
     def _count(self, records: Columns, rows: Rows, groups: Integers, which: Integers | None) -> None:
@@ -129,10 +122,7 @@ class PeriodSums:
         return self._keys, self._counts
 
     def table(self) -> pa.Table:
-        """Return all counts that are not 0, as a table with the columns of :data:`SCHEMA`.
-
-        The rows are sorted by period, then unproven before proven, then by question and cell (one possible answer).
-        """
+        """Return all counts but zeros, with the columns of :data:`SCHEMA`, sorted by all columns but ``count``."""
         keys, counts = self.counts()
         group, place = np.divmod(keys, len(self._cell))
         columns = [group >> 1, group & 1 == 1, self._question[place], self._cell[place], counts]
@@ -180,10 +170,7 @@ class Profile:
         return self.merge(Profile(-other.set_bits, other.key, -other.count))
 
     def by_stretch(self, width: int) -> tuple[Integers, Integers]:
-        """Return the numbers of the P stretches with reports, (P,) int64, rising, and their counts, (P, W) int64.
-
-        ``width`` is W, the number of counts of a stretch.
-        """
+        """Return the P stretches with reports, (P,) int64, rising, and their counts, (P, W) int64, W = ``width``."""
         stretch, row = np.unique(self.key // width, return_inverse=True)
         table = np.zeros((len(stretch), width), np.int64)
         table[row, self.key % width] = self.count
@@ -273,10 +260,7 @@ class ProfileCounter:
 
 
 def profile_of_counts(campaign: Campaign, period: Integers, place: Integers, count: Integers) -> Profile:
-    """Return the profile of removed reports, of which only N counts are left, each with its period and place.
-
-    ``place`` is the index among the counts of a stretch (:class:`Profile`). The result has no set bits.
-    """
+    """Return the profile, without set bits, of N counts of removed reports, each with its period and place."""
     stretches, empty = Stretches(campaign), ProfileCounter(campaign).profile()
     key = stretches.of(period.astype(np.uint32)).astype(np.int64) * stretches.width + place
     return empty.merge(Profile(empty.set_bits, key, count.astype(np.int64)))

@@ -15,14 +15,9 @@ if TYPE_CHECKING:
 
 
 class Scope(NamedTuple):
-    """The records that a tally counts: a range of periods, with or without records of damaged batches.
+    """The records that a tally counts: of the periods ``first`` to ``last``, perhaps without those of damaged batches.
 
     De-duplication comes first and looks at all records, so the scope does not change which record of an id is kept.
-
-    Attributes:
-        first: the first period that is counted.
-        last: the last period that is counted.
-        proven_only: whether records of damaged batches are left out.
     """
 
     first: int = 0
@@ -51,11 +46,7 @@ EVERYTHING = Scope()
 
 
 def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
-    """Return the scope of ``periods``, a range with step 1; None stands for all periods.
-
-    Raises:
-        InputError: ``periods_absent``: the range is empty; ``argument_invalid``: its step is not 1.
-    """
+    """Return the scope of ``periods``; None for all. Raises ``periods_absent``, ``argument_invalid`` for a step."""
     if periods is None:
         return Scope(proven_only=proven_only)
     if periods.step != 1:

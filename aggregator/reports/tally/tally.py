@@ -178,11 +178,7 @@ class Tally:
         return cls(campaign.id, (0,) * len(mechanisms), tuple((0,) * mechanism.answers for mechanism in mechanisms))
 
     def merge(self, other: Tally) -> Tally:
-        """Return the sum of this tally and ``other``, a tally of reports with other ids. Associative and commutative.
-
-        Raises:
-            InputError: ``other_campaign``: the tallies count answers to different campaigns.
-        """
+        """Return the sum with a tally of reports with other ids, in any order. Raises ``other_campaign``."""
         if self.campaign != other.campaign:
             raise InputError("other_campaign", "tallies of two campaigns do not add up")
         return Tally(
@@ -325,11 +321,7 @@ def row_bytes(records: Columns) -> NDArray[Any]:
 
 
 def count(campaign: Campaign, records: Columns) -> Tally:
-    """Return the tally of de-duplicated records. The caller gives at most one record of each id.
-
-    Raises:
-        InputError: the errors of :meth:`TallyBuilder.add_answers`.
-    """
+    """Return the tally of records, at most one of each id. Raises the errors of :meth:`TallyBuilder.add_answers`."""
     counter = TallyBuilder(campaign)
     counter.add(records)
     return counter.tally()
@@ -360,17 +352,13 @@ class TallyBuilder:
     def add_answers(
         self, question: NDArray[np.uint16], answer: NDArray[np.uint8], group: NDArray[np.int64] | None = None
     ) -> None:
-        """Count N answers.
+        """Count N answers to ``question``, (N,) uint16, whose fields are ``answer``, (N, A) uint8.
 
-        Args:
-            question: (N,) uint16, the question of each answer.
-            answer: (N, A) uint8, the answer fields of A bytes.
-            group: (N,) int64, the group of each answer, from 0 on; None if all are of group 0.
+        ``group``, (N,) int64, is the group of each, from 0 on; None if all are of group 0.
 
         Raises:
-            InputError: ``question_unknown``: an answer is to a question that the campaign does not have;
-                ``value_out_of_domain``: an answer is not possible for its question. In both cases some answers may have
-                been counted.
+            InputError: ``question_unknown``, ``value_out_of_domain``: an answer is to no question, or not possible for
+                its question. Some answers may have been counted then.
         """
         questions, width = len(self._campaign.questions), 4 if self._campaign.layout.kind == INTEGERS else 2
         for start in range(0, len(question), BLOCK_RECORDS):
@@ -387,9 +375,7 @@ class TallyBuilder:
                 raise InputError("value_out_of_domain", "a record's answer is none of its question's")
 
     def count(self, number: Integers, answer: NDArray[np.uint8] | None = None, value: Integers | None = None) -> bool:
-        """Count N records, and return True.
-
-        If an answer is not possible for its question, count none, and return False.
+        """Count N records, and return True. If an answer is not possible for its question, count none: False.
 
         Args:
             number: (N,) int64, number of each record's question (see the class).
@@ -428,11 +414,7 @@ class TallyBuilder:
         return np.concatenate(columns, axis=1)
 
     def drain(self) -> Integers:
-        """Return all counts, (G, Q + C) int64, and set them to 0.
-
-        There is a row for each of G groups. It holds for each of Q questions the number of answers, then its own of the
-        C counts (:func:`tally_of_counts`).
-        """
+        """Return all counts, (G, Q + C) int64 for G groups, each as :func:`tally_of_counts` has it; set them to 0."""
         drained = self._counts()
         self._n[:] = 0
         for counts in (self._values, self._rows):

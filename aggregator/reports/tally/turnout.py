@@ -79,13 +79,7 @@ class Turnout:
 
 
 class ByPeriod(NamedTuple):
-    """Reports and devices of T periods.
-
-    Attributes:
-        period: (T,) int64, rising.
-        reports: (T,) int64, number of counted reports.
-        devices: (T,) int64, lower bound of the number of devices.
-    """
+    """Periods with reports, rising, their reports, and lower bounds of their devices: (T,) int64 each."""
 
     period: Integers
     reports: Integers
