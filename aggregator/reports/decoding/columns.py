@@ -107,7 +107,7 @@ class Matrix(NamedTuple):
         return self.field(0, ">u8").astype(np.uint64)
 
     def head(self) -> NDArray[np.uint64]:
-        """Return period · 2^32 + question · 2^16 + value of N records, (N,) uint64; the value is 0 but in ``SINGLE``."""
+        """Return period·2^32 + question·2^16 + value of N records: (N,) uint64; the value is 0 but in ``SINGLE``."""
         place = len(self.layout.prefix) + ID_BYTES
         if self.layout.kind == SINGLE:
             return self.field(place, ">u8").astype(np.uint64)
