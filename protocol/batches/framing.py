@@ -154,22 +154,6 @@ class Scan:
     ``known`` holds the headers of known campaigns.
     """
 
-    __slots__ = (
-        "_adjacent",
-        "_damaged",
-        "_digest",
-        "_ends",
-        "_header",
-        "_known",
-        "_marks",
-        "_readable",
-        "_runs",
-        "_wasted",
-        "data",
-        "size",
-        "verify",
-    )
-
     def __init__(
         self,
         data: Source,
@@ -185,9 +169,8 @@ class Scan:
         self.size = len(data)
         self._known = [(header, header.to_bytes()) for header in known]
         self._adjacent = adjacent
-        self._marks = self._ends = self._readable = (
-            self._header
-        ) = -1  # positions found last, one of each kind; -1: none found yet
+        # Positions found last, one of each kind; -1: none found yet.
+        self._marks = self._ends = self._readable = self._header = -1
         # Half of a known header → position of the damaged header that was found by it; the file's size if none is left.
         self._damaged: dict[bytes, int] = {}
         # (prefix, position mod record length) → end of the run of records that was found last.

@@ -76,6 +76,9 @@ class Mechanism(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return the map that a campaign carries: name, size, ε and integer parameters."""
 
+    def _stated(self, **own: int) -> dict[str, Any]:
+        return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, **own}
+
     @abstractmethod
     def perturb(self, value: Any, seed: bytes) -> Any:
         """Return the random answer for the input ``value``, determined by ``value`` and ``seed``. The device runs this.
@@ -109,9 +112,9 @@ class Mechanism(ABC):
         """Return how the answer hides the input, in words for the owner of a device: one line without a full stop."""
 
     @property
-    @abstractmethod
     def answers(self) -> int:
-        """Size of an answer: the number of possible single answers, or of the bits or integers in an answer."""
+        """The number of possible single answers, or of the bits or integers in an answer: by default ``size``."""
+        return self.size
 
     @property
     def bounds(self) -> tuple[int, int]:

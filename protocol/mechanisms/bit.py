@@ -56,10 +56,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return {0: 1 - one, 1: one}
 
     def estimate(self, answer: int) -> Fraction:
-        """Return the estimate of the input: +B for the answer 1, −B for the answer 0.
-
-        B = S/(2T/2^32 − 1), S = 65536; T/2^32 is the largest probability of the coin's true side.
-        """
+        """Return the estimate of the input: +B for the answer 1, −B for the answer 0, with B = S/(2T/2^32 − 1)."""
         return bit_estimate(answer, self.threshold)
 
     def variance(self, x: int) -> Fraction:

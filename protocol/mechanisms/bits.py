@@ -40,11 +40,6 @@ class Bits(CoinMechanism):
     layout = BITS
 
     @property
-    def answers(self) -> int:
-        """The number of bits in an answer: one per class."""
-        return self.size
-
-    @property
     def most_nonzero(self) -> int:
         """The largest number of coordinates of an input that may differ from 0: 1, that of the record's class."""
         return 1
@@ -73,10 +68,7 @@ class Bits(CoinMechanism):
         return rows_of_bits(self.bit_probabilities(value))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """Return the estimates of all entries of the input: +B for a bit 1 of ``answer``, −B for a bit 0.
-
-        B = S/(2T/2^32 − 1), S = 65536; T/2^32 is the largest probability of a coin's true side.
-        """
+        """Return the estimates of all entries: +B for a bit 1 of ``answer``, −B for a bit 0; B = S/(2T/2^32 − 1)."""
         return tuple(bit_estimate(bit, self.threshold) for bit in answer)
 
     def variance(self, x: int) -> Fraction:

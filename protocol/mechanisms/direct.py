@@ -66,12 +66,7 @@ class Direct(FrequencyMechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map in a campaign. Its ``keep`` is T, 2^32 times the probability of the true value."""
-        return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "keep": self.keep}
-
-    @property
-    def answers(self) -> int:
-        """The number of possible answers: every value is one."""
-        return self.size
+        return self._stated(keep=self.keep)
 
     @property
     def p(self) -> Fraction:
@@ -116,8 +111,5 @@ class Direct(FrequencyMechanism):
         del answers
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Return the exact privacy loss ln(p/q), with the probabilities :attr:`p` and :attr:`q`.
-
-        An answer has probability p for the input that it equals, else q.
-        """
+        """Return the exact privacy loss ln(p/q): an answer has :attr:`p` for its own input, else :attr:`q`."""
         return PrivacyLoss(self.p / self.q)

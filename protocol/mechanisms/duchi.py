@@ -37,11 +37,6 @@ class Duchi(CoinMechanism):
     layout = BITS
 
     @property
-    def answers(self) -> int:
-        """The number of bits in an answer: one per dimension."""
-        return self.size
-
-    @property
     def dimensions(self) -> int:
         """D, the odd number of dimensions in which an answer is drawn: ``size`` if it is odd, else ``size`` + 1."""
         return self.size | 1
@@ -102,10 +97,7 @@ class Duchi(CoinMechanism):
         return Fraction(2 ** (d - 1), comb(d - 1, (d - 1) // 2)) * Fraction(HALF, self.threshold - HALF)
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """Return the estimates of all d coordinates: B for a bit 1 of ``answer``, −B for a bit 0.
-
-        B = S · :attr:`gain`, S = 65536.
-        """
+        """Return the estimates of all coordinates: B for a bit 1 of ``answer``, −B for a bit 0; B/S = :attr:`gain`."""
         size = self.gain * SCALE
         return tuple(size if bit else -size for bit in answer)
 

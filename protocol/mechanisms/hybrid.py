@@ -30,10 +30,7 @@ class Hybrid(SingleNumberMechanism):
     name = "hybrid"
 
     def __init__(self, epsilon_micro: int, share: int, piecewise: Piecewise, bit: Bit) -> None:
-        """Make the mechanism with the probability ``share``/2^32 of ``piecewise``.
-
-        ``piecewise`` and ``bit`` each have the full ε of ``epsilon_micro``.
-        """
+        """Make the mechanism with the probability ``share``/2^32 of ``piecewise``. Both parts have the full ε."""
         super().__init__(epsilon_micro, 1)
         self.share = share
         self.piecewise = piecewise
@@ -60,19 +57,13 @@ class Hybrid(SingleNumberMechanism):
         return cls(micro, share, piecewise, Bit.from_dict({"name": Bit.name, "threshold": coin, **common}))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map in a campaign. ``share`` is 2^32 times the probability of ``piecewise``.
-
-        The other keys are the parameters of ``piecewise`` and ``bit``.
-        """
-        return {
-            "name": self.name,
-            "size": 1,
-            "epsilon_micro": self.epsilon_micro,
-            "share": self.share,
-            "window": self.piecewise.window,
-            "piecewise_threshold": self.piecewise.threshold,
-            "bit_threshold": self.bit.threshold,
-        }
+        """Return the map in a campaign: ``share``, and the parameters of ``piecewise`` and ``bit``."""
+        return self._stated(
+            share=self.share,
+            window=self.piecewise.window,
+            piecewise_threshold=self.piecewise.threshold,
+            bit_threshold=self.bit.threshold,
+        )
 
     @property
     def answers(self) -> int:

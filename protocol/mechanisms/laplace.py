@@ -67,23 +67,11 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map in a campaign. ``delta`` is Δ (:class:`Laplace`), ``s``/``t`` the rate of the noise."""
-        return {
-            "name": self.name,
-            "size": self.size,
-            "epsilon_micro": self.epsilon_micro,
-            "delta": self.delta,
-            "s": self.s,
-            "t": self.t,
-        }
+        return self._stated(delta=self.delta, s=self.s, t=self.t)
 
     def options(self) -> dict[str, Any]:
         """Return the option ``delta``: twice the largest number of coordinates that may differ from 0."""
         return {"delta": self.delta}
-
-    @property
-    def answers(self) -> int:
-        """The number of integers in an answer: one per coordinate."""
-        return self.size
 
     @property
     def bounds(self) -> tuple[int, int]:

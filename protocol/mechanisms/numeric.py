@@ -51,10 +51,7 @@ class NumericMechanism(Mechanism):
 
 
 class SingleNumberMechanism(NumericMechanism):
-    """A numeric mechanism of one number whose answer is one small integer.
-
-    An estimator of the mean needs only the counts of the answers, since :meth:`estimate` is one number per answer.
-    """
+    """A numeric mechanism of one number whose answer is one small integer, so that counts of the answers suffice."""
 
     __slots__ = ()
     layout = SINGLE
@@ -104,10 +101,7 @@ def check_threshold(threshold: int) -> None:
 
 
 def bent(x: int, threshold: int) -> int:
-    """Return 2^32 times the probability of the bit 1 for input ``x``: 2^31 + ⌊x(T − 2^31)/S⌋.
-
-    S = 65536, and T = ``threshold``.
-    """
+    """Return 2^32 times the probability of the bit 1 for input ``x``: 2^31 + ⌊x(T − 2^31)/S⌋, T = ``threshold``."""
     return HALF + x * (threshold - HALF) // SCALE
 
 
@@ -119,10 +113,7 @@ def bit_estimate(bit: int, threshold: int) -> Fraction:
 
 
 def bit_variance(x: int, threshold: int) -> Fraction:
-    """Return the variance of :func:`bit_estimate` for the input ``x``: B²·4p(1 − p).
-
-    p is the probability of the bit 1; B is the estimate from the bit 1.
-    """
+    """Return the variance B²·4p(1 − p) of :func:`bit_estimate`; p is the probability of a 1, B the estimate from it."""
     from fractions import Fraction
 
     p = Fraction(bent(x, threshold), ONE)
@@ -164,16 +155,8 @@ class CoinMechanism(NumericMechanism):
         return cls(epsilon_micro, size, threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map in a campaign.
-
-        Its ``threshold`` is T, 2^32 times the largest probability of a coin's true side.
-        """
-        return {
-            "name": self.name,
-            "size": self.size,
-            "epsilon_micro": self.epsilon_micro,
-            "threshold": self.threshold,
-        }
+        """Return the map in a campaign. Its ``threshold`` is T."""
+        return self._stated(threshold=self.threshold)
 
     def impossible(self, answers: Any) -> None:
         """Return None: every row of bits is a possible answer."""
@@ -183,10 +166,7 @@ class CoinMechanism(NumericMechanism):
         """Return None: the number of ones depends on the input."""
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Return the exact privacy loss ln(T/(2^32 − T)).
-
-        T/2^32 is the largest probability of the true side of a coin.
-        """
+        """Return the exact privacy loss ln(T/(2^32 − T)), with T = ``threshold``."""
         from fractions import Fraction
 
         return PrivacyLoss(Fraction(self.threshold, ONE - self.threshold))

@@ -66,17 +66,8 @@ class Piecewise(SingleNumberMechanism):
         return cls(epsilon_micro, window, threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map in a campaign.
-
-        ``window`` is the number of the window's cells, ``threshold`` 2^32 times the window's probability.
-        """
-        return {
-            "name": self.name,
-            "size": 1,
-            "epsilon_micro": self.epsilon_micro,
-            "window": self.window,
-            "threshold": self.threshold,
-        }
+        """Return the map in a campaign, with w as ``window`` and T as ``threshold``."""
+        return self._stated(window=self.window, threshold=self.threshold)
 
     @property
     def answers(self) -> int:
@@ -94,10 +85,7 @@ class Piecewise(SingleNumberMechanism):
         return self.answer(value, Stream(seed, TAG))
 
     def answer(self, value: int, stream: Stream) -> int:
-        """Draw a cell for the number ``value`` from ``stream``. ``value`` is not checked.
-
-        ``hybrid`` calls this, too.
-        """
+        """Draw a cell for the number ``value``, which is not checked, from ``stream``. ``hybrid`` calls this, too."""
         start, rest = self._start(value)
         start += stream.below(2 * SCALE) < rest
         if stream.coin(self.threshold):
@@ -136,10 +124,7 @@ class Piecewise(SingleNumberMechanism):
         return Fraction(self.threshold, ONE * self.window), Fraction(ONE - self.threshold, ONE * rest)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Return the exact privacy loss: ln(p/q) for a cell of probability p inside the window and q outside it.
-
-        A cell may be in the window of one input and outside that of another.
-        """
+        """Return the exact privacy loss: ln(p/q) for a cell of probability p inside a window and q outside another."""
         inside, outside = self._heights()
         return PrivacyLoss(inside / outside)
 

@@ -47,19 +47,11 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map in a campaign. ``s``/``t`` is the rate of the noise."""
-        return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "s": self.s, "t": self.t}
-
-    @property
-    def answers(self) -> int:
-        """The number of integers in an answer: one per value."""
-        return self.size
+        return self._stated(s=self.s, t=self.t)
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The smallest and the largest integer in an answer: −H and 1024 + H.
-
-        H is the largest noise (:attr:`reach`).
-        """
+        """The smallest and the largest integer in an answer: −H and 1024 + H, H = :attr:`reach`."""
         return -self.reach, GRID + self.reach
 
     @property
@@ -102,8 +94,5 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Return the exact privacy loss 2·M·s/t: another value changes two integers by M = 1024.
-
-        s/t is the rate of the noise.
-        """
+        """Return the exact privacy loss 2·M·s/t: another value changes two integers by M = 1024 steps of the noise."""
         return PrivacyLoss(Fraction(1), Fraction(SENSITIVITY * GRID * self.s, self.t))

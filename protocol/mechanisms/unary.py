@@ -64,18 +64,7 @@ class UnaryMechanism(FrequencyMechanism):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map in a campaign. ``p`` and ``q`` are 2^32 times the probabilities :attr:`p` and :attr:`q`."""
-        return {
-            "name": self.name,
-            "size": self.size,
-            "epsilon_micro": self.epsilon_micro,
-            "p": self.one_if_true,
-            "q": self.one_if_other,
-        }
-
-    @property
-    def answers(self) -> int:
-        """The number of bits in an answer: one per value."""
-        return self.size
+        return self._stated(p=self.one_if_true, q=self.one_if_other)
 
     @property
     def p(self) -> Fraction:

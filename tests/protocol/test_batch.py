@@ -337,13 +337,6 @@ def test_foreign_bytes_cost_at_most_the_record_that_they_are_in(position, foreig
     assert [each for batch in found for each in batch.records if each in others] == others
 
 
-@given(st.lists(st.integers(0, 40), min_size=6, max_size=6))
-def test_foreign_bytes_between_all_records_cost_none(lengths):
-    pieces = [bytes(length) + each for length, each in zip(lengths, [*RECORDS, WHOLE[BODY.stop :]], strict=True)]
-    (batch,) = check(DIRECT.to_bytes() + b"".join(pieces), [DIRECT])
-    assert batch.records == tuple(RECORDS)
-
-
 @given(st.integers(BODY.start, BODY.stop - 1), st.integers(1, 17))
 def test_missing_bytes_cost_at_most_the_records_that_they_are_missing_in(position, length):
     stop = min(position + length, BODY.stop)

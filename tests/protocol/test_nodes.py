@@ -1,7 +1,5 @@
 """Campaigns for nodes, lists of nodes, summaries and sets of summaries."""
 
-from collections import Counter
-
 import pytest
 from support.failures import reason, refusal
 from support.nodes import NODE_KEYS, PERIOD, TERMS, node_campaign, node_payload, plain_sums, signed_list, summary_of
@@ -14,12 +12,10 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN, UNDERSTOOD, parse_ca
 from protocol.documents.envelope import keyid, read_envelope, seal
 from protocol.nodes.summary import (
     SUMMARY_PAYLOAD_TYPE,
-    SummarySet,
     build_node_list,
     build_summary,
     judge_summary,
     parse_node_list,
-    read_summaries,
     read_summary,
 )
 from protocol.nodes.summary import UNDERSTOOD as LIST_KEYS
@@ -119,32 +115,6 @@ def test_a_summary_is_judged_completely():
         assert refusal(judge, seal(SUMMARY_PAYLOAD_TYPE, forged, [NODE_KEYS[0]])) == expected
     beyond = [*plain_sums(CAMPAIGN)[:-1], 1257 * SCALE]
     assert refusal(build_summary, CAMPAIGN, NODE_KEYS[0], PERIOD, beyond) == "value_out_of_domain"
-
-
-def test_the_reader_finds_every_intact_envelope_between_damage():
-    first, second = summary_of(CAMPAIGN, 0), summary_of(CAMPAIGN, 1)
-    raw = first[:-1] + second + b"noise" + first + second[:50]
-    pieces = [(piece.length, piece.reason) for piece in read_summaries(raw)]
-    assert pieces == [
-        (len(first) - 1, "invalid_message"),
-        (len(second), None),
-        (5, "invalid_message"),
-        (len(first), None),
-        (50, "truncated"),
-    ]
-
-
-def test_sets_unite_in_any_order_and_keep_two_of_a_conflict():
-    raws = [summary_of(CAMPAIGN, node, number) for node in (0, 1) for number in (1, 2, 3)] + [summary_of(CAMPAIGN, 2)]
-    forwards = SummarySet.from_bytes(b"".join(raws), judge)
-    backwards = SummarySet()
-    assert backwards.add_file(b"".join(reversed(raws)) + b"?", judge) == Counter({"invalid_message": 1})
-    assert forwards == backwards
-    assert forwards.to_bytes() == backwards.to_bytes()
-    assert len(forwards) == 5
-    assert len(forwards.conflicts()) == 2
-    assert forwards.counting() == [raws[-1]]
-    assert SummarySet.from_bytes(forwards.to_bytes()) == forwards
 
 
 @pytest.mark.parametrize(("campaign_key", "model_key", "kept"), [(7, 3, False), (2, 8, True)])

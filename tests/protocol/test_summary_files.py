@@ -204,7 +204,7 @@ def test_a_refused_envelope_does_not_change_a_set():
 
     found = SummarySet.from_bytes(POOL[0])
     before = found.to_bytes()
-    assert found.add_file(b"".join(POOL[:3]), refuse) == {"bad_signature": 3}
+    assert found.add_file(b"".join(POOL[:3]) + b"?", refuse) == {"bad_signature": 3, "invalid_message": 1}
     assert refusal(found.add, POOL[1], refuse) == "bad_signature"
     assert found.to_bytes() == before
     assert not found.add(POOL[0], lambda raw: parse_summary(read_summary(raw)[0].payload))
