@@ -11,18 +11,16 @@ from aggregator.common.files import write_output
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.foresight import foresee
 from aggregator.nodes.store.envelope_store import EnvelopeStore
-from aggregator.nodes.store.status import NodeStatus
 from aggregator.nodes.store.status import status as node_status
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store
-from aggregator.operations.status import Status
 from aggregator.operations.status import status as store_status
 from aggregator.page import subject as subjects
 from aggregator.page.blocks import Paragraph, Section
 from aggregator.page.entries import influence_of
 from aggregator.page.rendering import Page
 from aggregator.page.sections import about, accuracy, asked, checking, choices, counts, influence, promises, results
-from aggregator.page.subject import AnyStore, Given, Measured, ModelSubject, StoreSubject
+from aggregator.page.subject import Given, Measured, ModelSubject, StoreSubject
 from aggregator.publishing.decisions import Decision, kept_of
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.workspace import Workspace
@@ -120,7 +118,7 @@ def _of_stores(
     found: StoreSubject, measured: list[Measured], decision: Decision, now: int, *, is_verified: bool
 ) -> Report:
     names = ", ".join(dict.fromkeys(quoted(campaign.header.name) for campaign in found.campaigns))
-    counted = [_status(store) for store in found.stores]
+    counted = [store_status(store) if isinstance(store, Store) else node_status(store) for store in found.stores]
     sheets = [
         promises.sheet_of(store.campaign, store.campaign_bytes, status)
         for store, status in zip(found.stores, counted, strict=True)
@@ -169,10 +167,6 @@ def _of_model(found: ModelSubject, measured: list[Measured], now: int, *, is_ver
         checking.of_model(found),
     ]
     return _made("model", f"Model {quoted(found.document.header.name)}", sections, now, is_verified=is_verified)
-
-
-def _status(store: AnyStore) -> Status | NodeStatus:
-    return store_status(store) if isinstance(store, Store) else node_status(store)
 
 
 def _card(found: Statistics, decision: Decision) -> dict[str, object]:

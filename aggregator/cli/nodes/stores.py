@@ -20,7 +20,7 @@ from aggregator.cli.output import (
     progress,
     warn_of_end,
 )
-from aggregator.common.periods import Span, shown
+from aggregator.common.periods import Span
 from aggregator.nodes.campaigns.sheet import in_words
 from aggregator.reports.storage.manifest import read_campaign
 from aggregator.reports.tally.scope import scope_of
@@ -30,7 +30,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from aggregator.nodes.store.envelope_store import EnvelopeIngest
     from aggregator.nodes.store.masked import MaskedStore
-    from aggregator.nodes.store.status import NodeStatus, PeriodCount
+    from aggregator.nodes.store.status import NodeStatus
 
 
 def ingest_summaries(
@@ -176,6 +176,8 @@ def _sums(store: MaskedStore, found: NodeStatus) -> list[dict[str, object]]:
 
 def _print(found: NodeStatus, what: str, neighbours: str) -> None:
     """Print the facts and the periods. ``neighbours`` says in words which records every ε is for."""
+    from aggregator.page.sections.counts import period_row
+
     reached = "reached" if found.enough else "not reached"
     print_facts(
         {
@@ -192,7 +194,7 @@ def _print(found: NodeStatus, what: str, neighbours: str) -> None:
         return
     click.echo()
     last = found.periods[-_PERIODS:]
-    rows = [_row(period, found.time_precision) for period in last]
+    rows = [period_row(period, found.time_precision) for period in last]
     print_table(
         ["period", "nodes", "missing", "in conflict", "missing nodes"], rows, ["nodes", "missing", "in conflict"]
     )
@@ -205,8 +207,3 @@ def _stated(found: NodeStatus, epsilon_micro: int) -> str:
     nodes = found.epsilon_nodes[epsilon_micro]
     names = f": {', '.join(nodes)}" if len(found.summaries) > 1 and len(nodes) <= _NAMES else ""
     return f"{found.summaries[epsilon_micro]}{names}"
-
-
-def _row(period: PeriodCount, time_precision: int) -> tuple[object, ...]:
-    names = ", ".join(period.missing[:_NAMES]) + (", …" if len(period.missing) > _NAMES else "")
-    return shown(period.period, time_precision), period.seen, len(period.missing), len(period.conflicting), names

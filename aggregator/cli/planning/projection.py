@@ -60,18 +60,11 @@ _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
 def projection(
     pilot: Path,
     schema_file: Path,
-    method: str,
-    components: int,
     output: Path,
-    rho: float | None,
-    bounds: str | None,
-    quantile: float | None,
-    bins: int,
     missing: tuple[str, ...],
     plot: Path | None,
     payment: Payment | None,
-    *,
-    equal_frequency: bool,
+    **options: Any,
 ) -> None:
     """Fit a projection of the numeric features on a pilot file whose people agreed to be seen.
 
@@ -88,15 +81,11 @@ def projection(
       hearsay projection patients.csv --schema s.toml --method dca --components 1 -o p.json \\
           --private --epsilon 1 --budget ward.hsb
     """  # noqa: D301
-    from aggregator.models.reduction import DEFAULT_RIDGE
-
-    if payment is not None and quantile is not None:
+    wanted = _Wanted(**options)
+    if payment is not None and wanted.quantile is not None:
         raise click.UsageError("--quantile is about exact outputs; it does not go with --private")
     inputs = [pilot, schema_file] if payment is None else [pilot, schema_file, payment.budget]
     check_files(output, *([] if plot is None else [plot]), inputs=inputs)
-    wanted = _Wanted(
-        method, components, DEFAULT_RIDGE if rho is None else rho, bounds, quantile or 0.0, bins, equal_frequency
-    )
     schema = load_schema(schema_file).schema
     with working("fitting the projection"):
         fitted = (_exactly if payment is None else partial(_privately, payment))(pilot, schema, wanted, missing)
@@ -109,15 +98,22 @@ def projection(
 
 
 class _Wanted(NamedTuple):
-    """The options of a projection; ``bounds`` is None for the default."""
+    """The options of a projection; None for a default."""
 
     method: str
     components: int
-    ridge: float
+    rho: float | None
     bounds: str | None
-    quantile: float
+    quantile: float | None
     bins: int
     equal_frequency: bool
+
+    @property
+    def ridge(self) -> float:
+        """The ridge of dca, in units of variance."""
+        from aggregator.models.reduction import DEFAULT_RIDGE
+
+        return DEFAULT_RIDGE if self.rho is None else self.rho
 
 
 class _Fitted(NamedTuple):
@@ -137,18 +133,10 @@ def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str
 
     bounds = wanted.bounds or "pilot"
     frame = check_pilot(read_table(pilot), schema, missing)
-    fitted = fit_projection(
-        frame,
-        schema,
-        wanted.method,
-        wanted.components,
-        bins=wanted.bins,
-        ridge=wanted.ridge,
-        bounds=bounds,
-        quantile=wanted.quantile,
-        equal_frequency=wanted.equal_frequency,
-    )
-    facts = reduction_facts(fitted, wanted.method, len(frame)) | {"bounds": bounds, "quantile": wanted.quantile}
+    clipped: dict[str, Any] = {"bounds": bounds, "quantile": wanted.quantile or 0.0}
+    shape: dict[str, Any] = {"bins": wanted.bins, "equal_frequency": wanted.equal_frequency}
+    fitted = fit_projection(frame, schema, wanted.method, wanted.components, ridge=wanted.ridge, **shape, **clipped)
+    facts = reduction_facts(fitted, wanted.method, len(frame)) | clipped
     if wanted.method == "dca":
         facts["rho"] = wanted.ridge
     return _Fitted(fitted.schema, facts, outside(frame, schema))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -44,16 +45,7 @@ from protocol.errors import InputError
 )
 @options.json
 @click.pass_context
-def guarantee(
-    context: click.Context,
-    file: Path,
-    devices: int | None,
-    records: float | None,
-    delta: float,
-    liars: tuple[float, ...],
-    *,
-    shuffled: bool,
-) -> None:
+def guarantee(context: click.Context, /, file: Path, **asked: Any) -> None:
     """Print the guarantee sheet of a campaign: ε, privacy after shuffling, the reach of lies, and what stays unseen.
 
     ε is what one device spends per period, per day and in the campaign's life, under the default limits of owners. The
@@ -82,10 +74,10 @@ def guarantee(
         raise InputError("not_a_campaign", f"'{file}' is no campaign")
     found = parse_campaign(read_envelope(raw, role).payload)
     if found.nodes is not None:
-        _check_for_nodes(context, shuffled=shuffled)
-    elif records is not None:
+        _check_for_nodes(context, shuffled=asked["shuffled"])
+    elif asked["records"] is not None:
         raise click.UsageError("--records is about campaigns for nodes, and this one is for devices", context)
-    sheet = guarantee_sheet(raw, devices=devices, records=records, delta=delta, shuffled=shuffled, liars=liars)
+    sheet = guarantee_sheet(raw, **asked)
     if as_json():
         print_json(sheet.to_json())
         return

@@ -102,8 +102,8 @@ def verify(
     result |= {"name": header.name, "version": header.version, "issued_at": header.issued_at}
     result |= {"not_before": header.not_before, "expires": header.expires}
     _print_verdict(role, header, result, raw if privacy else None)
-    if role == "campaign":
-        _warn_about_campaign(raw)
+    if role == "campaign" and (warning := warning_of(campaign.parse_campaign(read_envelope(raw, role).payload))):
+        warn(warning)
 
 
 def _check_usage(
@@ -139,7 +139,7 @@ def _show_understated(payload: bytes) -> None:
         refused = {"kind": "campaign", "verified": False, "reason": "epsilon_understated"}
         print_json({**refused, "privacy": sheet.to_json()})
     else:
-        _print_privacy(sheet)
+        print_sheet(sheet)
 
 
 def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None) -> None:
@@ -153,20 +153,7 @@ def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes
     )
     click.echo(f"signed by {len(held.signers)} of {held.keys} keys, {held.needed} needed: {', '.join(held.signers)}")
     if raw is not None:
-        _print_privacy(_sheet(read_envelope(raw, role).payload))
-
-
-def _print_privacy(sheet: PrivacySheet | NodeSheet) -> None:
-    if isinstance(sheet, PrivacySheet):
-        print_sheet(sheet)
-    else:
-        print_node_sheet(sheet)
-
-
-def _warn_about_campaign(raw: bytes) -> None:
-    warning = warning_of(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
-    if warning:
-        warn(warning)
+        print_sheet(_sheet(read_envelope(raw, role).payload))
 
 
 def _sheet(payload: bytes) -> PrivacySheet | NodeSheet:
@@ -176,8 +163,11 @@ def _sheet(payload: bytes) -> PrivacySheet | NodeSheet:
     return privacy_sheet(body)
 
 
-def print_sheet(sheet: PrivacySheet) -> None:
+def print_sheet(sheet: PrivacySheet | NodeSheet) -> None:
     """Print the privacy losses, rounded up to nine decimals, and whether the total is at most the declared ε."""
+    if isinstance(sheet, NodeSheet):
+        print_node_sheet(sheet)
+        return
     per_answer = format_micro(sheet.declared_per_answer_micro)
     rows: list[list[object]] = [
         [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), rounded_up(loss), per_answer]

@@ -78,6 +78,8 @@ def status(store: Path, interval: float | None, target_sd: float | None, memory:
 
 
 def _print_status(found: Status) -> None:
+    from aggregator.page.sections.counts import between
+
     reached = "reached" if found.enough else "not reached"
     forgotten = f"periods before {shown(found.forgotten_before, found.time_precision)}"
     needed = {} if found.devices_needed is None else {"devices still needed": found.devices_needed}
@@ -85,7 +87,7 @@ def _print_status(found: Status) -> None:
         {
             "campaign": found.name,
             "reports": found.reports,
-            "devices": _between(found.devices_at_least, found.devices_at_most),
+            "devices": between(found.devices_at_least, found.devices_at_most),
             "smallest batch": f"{found.min_batch_size}, {reached}",
             "of damaged files": found.unproven,
         }
@@ -133,30 +135,17 @@ def _print_alarms(found: Alarms) -> None:
 
 def _print_days(days: tuple[DayCount, ...]) -> None:
     """Print a table of the last days. Earlier days are added up in one row."""
-    from aggregator.operations.status import date_of
+    from aggregator.page.sections.counts import between, day_row
 
     click.echo()
     shown = days[-_DAYS:]
     most = max(day.reports for day in shown)
-    rows = []
+    rows: list[tuple[object, ...]] = []
     if len(days) > len(shown):
         earlier = days[: -len(shown)]
         least = max(day.devices_at_least for day in earlier)
-        devices = _between(least, sum(day.devices_at_most for day in earlier))
+        devices = between(least, sum(day.devices_at_most for day in earlier))
         reports = sum(day.reports for day in earlier)
         rows.append(("earlier", f"{earlier[0].first}..{earlier[-1].last}", reports, devices, ""))
-    rows += [
-        (
-            date_of(day.day),
-            str(day.first) if day.first == day.last else f"{day.first}..{day.last}",
-            day.reports,
-            _between(day.devices_at_least, day.devices_at_most),
-            "█" * max(1, round(_BAR * day.reports / most)),
-        )
-        for day in shown
-    ]
+    rows += [(*day_row(day), "█" * max(1, round(_BAR * day.reports / most))) for day in shown]
     print_table(["day (UTC)", "periods", "reports", "devices", ""], rows, ["reports", "devices"])
-
-
-def _between(least: int, most: int) -> str:
-    return str(most) if least == most else f"{least} to {most}"

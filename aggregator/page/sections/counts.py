@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aggregator.common.periods import shown
 from aggregator.nodes.campaigns.sheet import in_words
 from aggregator.nodes.store.masked import MaskedStore
-from aggregator.nodes.store.status import NodeStatus
-from aggregator.operations.status import Status, date_of
+from aggregator.nodes.store.status import NodeStatus, PeriodCount
+from aggregator.operations.status import DayCount, Status, date_of
 from aggregator.page.blocks import Block, Chart, Section, facts, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import mapping, rows_of
@@ -52,6 +52,18 @@ def between(least: int, most: int) -> str:
     return str(most) if least == most else f"{least} to {most}"
 
 
+def day_row(day: DayCount) -> tuple[object, ...]:
+    """Return the cells of a day: its date, its periods, the reports of these, and their devices."""
+    periods = str(day.first) if day.first == day.last else f"{day.first}..{day.last}"
+    return date_of(day.day), periods, day.reports, between(day.devices_at_least, day.devices_at_most)
+
+
+def period_row(period: PeriodCount, time_precision: int) -> tuple[object, ...]:
+    """Return the cells of a period: its date, nodes heard, missing and in conflict, and names of missing nodes."""
+    names = ", ".join(period.missing[:_NODES]) + (", …" if len(period.missing) > _NODES else "")
+    return shown(period.period, time_precision), period.seen, len(period.missing), len(period.conflicting), names
+
+
 def _of_reports(found: Status) -> list[Block]:
     """Return numbers of a store of reports, a chart of the days, and a table of the questions."""
     reached = "reached" if found.enough else "not reached"
@@ -83,18 +95,9 @@ def _days(found: Status) -> Block:
     last = found.days[-_DAYS:]
     bars = [Bar(date_of(day.day), float(day.reports)) for day in last]
     most = max(day.reports for day in last)
-    rows = [
-        (
-            date_of(day.day),
-            str(day.first) if day.first == day.last else f"{day.first}..{day.last}",
-            day.reports,
-            between(day.devices_at_least, day.devices_at_most),
-        )
-        for day in last
-    ]
     earlier = len(found.days) - len(last)
     title = "Reports by day" + (f", the last {len(last)} days of {len(found.days)}" if earlier else "")
-    numbers = table(title, ("day", "periods", "reports", "devices"), rows, (2, 3), folded=True)
+    numbers = table(title, ("day", "periods", "reports", "devices"), map(day_row, last), (2, 3), folded=True)
     return Chart(whiskers(title, bars, high=float(most), without=""), numbers)
 
 
@@ -113,16 +116,7 @@ def _of_nodes(store: AnyStore, found: NodeStatus) -> list[Block]:
         f"of them with ε = {format_micro(micro)} for {neighbours}": number for micro, number in found.summaries.items()
     }
     last = found.periods[-_PERIODS:]
-    rows = [
-        (
-            shown(each.period, found.time_precision),
-            each.seen,
-            len(each.missing),
-            len(each.conflicting),
-            ", ".join(each.missing[:_NODES]) + (", …" if len(each.missing) > _NODES else ""),
-        )
-        for each in last
-    ]
+    rows = [period_row(each, found.time_precision) for each in last]
     columns = ("period", "nodes", "missing", "in conflict", "missing nodes")
     title = "Nodes by period" + (
         f", the last {len(last)} of {len(found.periods)}" if len(found.periods) > _PERIODS else ""
