@@ -1,15 +1,9 @@
 """Settings of all tests: how properties are searched, a curator's noise, and that no test waits for the disk.
 
-Property tests have no deadline, and the same examples for everyone. ``make test`` takes a quarter of the examples of
-``--hypothesis-profile=deep``, which ``make test-all`` runs; ``.ci/run`` takes half of them (``half``);
-``--hypothesis-profile=explore`` looks for new ones.
-
-The noise of private fits and pilots of a curator comes from a stream with the test's name as its seed, so that a test
-which passed once passes again. ``HEARSAY_TEST_SEED`` in the environment, any text, tries other seeds. Commands that run
-in processes of their own draw from the operating system.
-
-A flush to the disk is left out, since only a power cut could tell: the tests of power cuts put a disk of their own in
-its place, and the tests that watch flushes a function of their own.
+``make test`` takes a quarter of the examples of the profile ``deep`` (``make test-all``), ``.ci/run`` half of them;
+``--hypothesis-profile=explore`` looks for new ones. A curator's noise in this process has the test's name as its seed;
+``HEARSAY_TEST_SEED`` in the environment, any text, tries other seeds. No flush reaches the disk, since only a power cut
+could tell: tests of power cuts and of flushes put functions of their own in its place.
 """
 
 from __future__ import annotations
@@ -34,14 +28,8 @@ settings.register_profile("deep", deadline=None, derandomize=True, max_examples=
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile("steady")
 
-
-def _without_flushes() -> None:
-    database.SYNCHRONOUS = "OFF"
-    os.fsync = lambda _descriptor: None
-
-
-_without_flushes()
-
+database.SYNCHRONOUS = "OFF"
+os.fsync = lambda _descriptor: None
 NOISE = random.Random()
 for _function in (bin_records, design_records, fit_records, project_records):
     _function.__kwdefaults__["random_bytes"] = NOISE.randbytes

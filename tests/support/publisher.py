@@ -62,6 +62,15 @@ class Publisher:
         payload = Root(self.header("workspace", version, lifetime), roles).to_payload()
         return seal(PAYLOAD_TYPES["root"], canonical.pack(payload), [ROOT_KEY])
 
+    def _payload(
+        self, header: Header, questions: Any, micro: int, fit: campaign.Fit, changes: Any = None, **more: Any
+    ) -> bytes:
+        """The payload of a campaign. ``changes`` overwrites fields after the checks."""
+        terms = {"purpose": "tell edible from poisonous", "contact": "someone@example.org"} | more
+        terms = {"time_precision": DAY, "min_batch_size": 1} | terms
+        payload = campaign.build_payload(header, self.schema, questions, epsilon_micro=micro, fit=fit, **terms)
+        return canonical.pack({**canonical.unpack(payload), **changes}) if changes else payload
+
     def campaign_payload(
         self,
         *,
@@ -71,28 +80,16 @@ class Publisher:
         mechanism: str = "direct",
         answers: int = 1,
         lifetime: int = 365 * DAY,
-        time_precision: int = DAY,
-        min_batch_size: int = 1,
-        series: Series | None = None,
+        **terms: Any,
     ) -> bytes:
-        per_answer = epsilon_micro // answers
+        """The payload of a campaign for devices. ``terms``: ``time_precision``, ``min_batch_size``, ``series``."""
         questions = build_questions(
             discrete_subjects(self.schema),
             answers,
-            lambda subject: mechanisms.from_micro(mechanism, per_answer, subject.size),
+            lambda subject: mechanisms.from_micro(mechanism, epsilon_micro // answers, subject.size),
         )
-        return campaign.build_payload(
-            self.header(name, version, lifetime),
-            self.schema,
-            questions,
-            epsilon_micro=epsilon_micro,
-            purpose="tell edible from poisonous",
-            contact="someone@example.org",
-            time_precision=time_precision,
-            min_batch_size=min_batch_size,
-            fit=campaign.Fit("discrete", "simplex"),
-            series=series,
-        )
+        fit = campaign.Fit("discrete", "simplex")
+        return self._payload(self.header(name, version, lifetime), questions, epsilon_micro, fit, **terms)
 
     def node_payload(
         self,
@@ -106,23 +103,13 @@ class Publisher:
         family: str = "discrete",
         postprocess: str = "floored",
         lifetime: int = 365 * DAY,
-        time_precision: int = DAY,
-        min_batch_size: int = 1,
+        **terms: Any,
     ) -> bytes:
         """The payload of a campaign for the nodes of the list ``clinics``."""
         least = epsilon_micro if least_epsilon_micro is None else least_epsilon_micro
-        return campaign.build_payload(
-            self.header(name, version, lifetime),
-            self.schema,
-            (),
-            epsilon_micro=epsilon_micro,
-            purpose="tell edible from poisonous",
-            contact="someone@example.org",
-            time_precision=time_precision,
-            min_batch_size=min_batch_size,
-            fit=campaign.Fit(family, postprocess, 0 if family == "discrete" else 10_000),
-            nodes=NodeTerms("clinics", max_records, least, sensitivity),
-        )
+        fit = campaign.Fit(family, postprocess, 0 if family == "discrete" else 10_000)
+        nodes = NodeTerms("clinics", max_records, least, sensitivity)
+        return self._payload(self.header(name, version, lifetime), (), epsilon_micro, fit, nodes=nodes, **terms)
 
     def node_campaign(self, **options: Any) -> bytes:
         """A signed campaign for nodes; ``options`` as for :meth:`node_payload`."""
@@ -130,22 +117,11 @@ class Publisher:
 
     def evaluation_payload(self, model_file: bytes, micro: int = 1_000_000, **changes: Any) -> bytes:
         """The payload of a campaign that evaluates a model. ``changes`` overwrites fields after the checks."""
-        questions = build_questions(
-            outcome_subjects(self.schema), 1, lambda subject: mechanisms.from_micro("direct", micro, subject.size)
-        )
-        payload = campaign.build_payload(
-            self.header("outcome"),
-            self.schema,
-            questions,
-            epsilon_micro=micro,
-            purpose="is it right?",
-            contact="someone",
-            time_precision=DAY,
-            min_batch_size=1,
-            fit=campaign.Fit("outcome", "none"),
-            model=sha256(read_envelope(model_file, "model").payload).digest(),
-        )
-        return canonical.pack({**canonical.unpack(payload), **changes}) if changes else payload
+        subjects = outcome_subjects(self.schema)
+        questions = build_questions(subjects, 1, lambda subject: mechanisms.from_micro("direct", micro, subject.size))
+        digest, fit = sha256(read_envelope(model_file, "model").payload).digest(), campaign.Fit("outcome", "none")
+        said = {"purpose": "is it right?", "contact": "someone", "model": digest}
+        return self._payload(self.header("outcome"), questions, micro, fit, changes, **said)
 
     def comparison_payload(
         self,
@@ -156,27 +132,12 @@ class Publisher:
         series: Series | None = None,
         **changes: Any,
     ) -> bytes:
-        """The payload of a campaign that compares models, given by name and file.
-
-        ``changes`` overwrites fields after the checks.
-        """
-        questions = build_questions(
-            right_subjects(len(models)), 1, lambda _: mechanisms.from_micro("direct", micro, 2), weights
-        )
-        payload = campaign.build_payload(
-            self.header("comparison"),
-            self.schema,
-            questions,
-            epsilon_micro=micro,
-            purpose="which is right most often?",
-            contact="someone",
-            time_precision=DAY,
-            min_batch_size=1,
-            fit=campaign.Fit("outcome", "none"),
-            series=series,
-            models={name: sha256(read_envelope(file, "model").payload).digest() for name, file in models.items()},
-        )
-        return canonical.pack({**canonical.unpack(payload), **changes}) if changes else payload
+        """The payload of a campaign that compares models, given by name and file. ``changes`` as before."""
+        subjects, fit = right_subjects(len(models)), campaign.Fit("outcome", "none")
+        questions = build_questions(subjects, 1, lambda _: mechanisms.from_micro("direct", micro, 2), weights)
+        digests = {name: sha256(read_envelope(file, "model").payload).digest() for name, file in models.items()}
+        said = {"purpose": "which is right most often?", "contact": "someone", "models": digests, "series": series}
+        return self._payload(self.header("comparison"), questions, micro, fit, changes, **said)
 
     def campaign(self, changes: dict[str, Any] | None = None, **options: Any) -> bytes:
         """A signed campaign. ``changes`` overwrites payload fields after the checks of ``build_payload``."""
