@@ -171,7 +171,7 @@ class _DiskQuota:
                 self._used -= size
 
     def _measure(self) -> int:
-        """Remove incomplete files of killed servers, and return the bytes of all others, by :data:`LEAST_COST`.
+        """Remove incomplete files of killed servers. Return the bytes of the others, each at least :data:`LEAST_COST`.
 
         Names of incomplete files begin with a dot; room for uploads under way is reserved already. If the folder can
         not be read, the result is the limit, so that nothing more fits.
@@ -369,9 +369,8 @@ class TreeServer(http.server.ThreadingHTTPServer):
             host, port: address to listen on; port 0 chooses a free port.
             token: bearer token that an upload must carry; None if uploads need none.
             limits: limits of uploads.
-            log: called with method, path and status of every answer, without the client's address. A path outside of
-                the folder is ``-``. Method and path are ``-`` for a malformed request, for a refused connection,
-                and for status 500, which stands for an exception that ended a connection without an answer.
+            log: called with method, path and status of every answer, without the client's address. All are ``-`` but the
+                status for a malformed request, a refused connection, and an exception without an answer (500).
             problem: called with a sentence for the operator if this machine keeps an upload from being stored.
             seconds: longest life of a connection, to about half a second.
             daily: called when the server begins, and every 24 hours from then on.

@@ -173,7 +173,7 @@ class Commands(click.Group):
     def _guarded(
         self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
     ) -> int:
-        """Run a command line, print a failure, and return the status: 1 if the reader of the output has closed it."""
+        """Run a command line, print its failure, and return the exit status."""
         RESULT_PRINTED.set(False)
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -205,7 +205,7 @@ def _told(error: Exception, *, as_json: bool) -> int:
 
 
 def _failure(error: Exception) -> HearsayError:
-    """Return why a command has failed. Of an internal error no message, which may hold a value of a record."""
+    """Return an error as one of ours. The message of an internal error is left out: it may hold a value of a record."""
     if isinstance(error, HearsayError):
         return error
     if isinstance(error, click.UsageError):

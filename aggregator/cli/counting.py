@@ -91,7 +91,6 @@ def count_each(selection: Selection) -> list[tuple[Statistics, bytes]]:
 def _counted(
     store: Path, selection: Selection, rosters: Sequence[Roster], rule: Rule | None
 ) -> tuple[Statistics, bytes]:
-    """Return the statistics of one store, and the bytes of its campaign's file."""
     from aggregator.nodes.store.opening import is_node_store, open_node_store
     from aggregator.operations.report_store import open_store
 

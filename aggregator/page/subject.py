@@ -175,7 +175,6 @@ def measured_of(subject: StoreSubject) -> list[Measured]:
 
 
 def _measured(store: AnyStore, about: str, periods: str | None = None) -> Measured:
-    """Count the store of one evaluation, and return the result."""
     name = store.campaign.header.name
     if isinstance(store, EnvelopeStore):
         raise InputError("not_an_evaluation", "the store has summaries of nodes; an evaluation asks devices")
@@ -186,7 +185,6 @@ def _measured(store: AnyStore, about: str, periods: str | None = None) -> Measur
 
 
 def _evaluated(campaign: Campaign) -> str:
-    """Return a sentence that names the models which a campaign evaluates."""
     return f"Evaluated: {', '.join(digest.hex() for digest in campaign.evaluated)} (digests of models)."
 
 

@@ -150,7 +150,6 @@ def show(file: Path) -> None:
 
 
 def _print(file: Path, state: BudgetState) -> None:
-    """Print a budget: facts, then assigned records and queries as tables."""
     if as_json():
         print_json(_json(state))
         return

@@ -77,7 +77,6 @@ def _accuracy(found: Predictions) -> dict[str, object]:
 
 
 def _as_object(found: Predictions, model: Model, output: Path | None, *, proba: bool) -> dict[str, object]:
-    """Return the predictions as one JSON object. With an output file, only the facts about them."""
     about: dict[str, object] = {"records": len(found.frame), "labelled": found.labelled, "accuracy": found.accuracy}
     if output is not None:
         return {**about, "output": str(output)}

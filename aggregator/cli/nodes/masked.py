@@ -348,7 +348,6 @@ def show(folder: Path) -> None:
 
 
 def _own_files(folder: Path) -> list[Path]:
-    """Return the files of a dealer's folder, which no output replaces."""
     from aggregator.nodes.dealer.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE
 
     journal = folder / JOURNAL_FILE
@@ -357,7 +356,6 @@ def _own_files(folder: Path) -> list[Path]:
 
 
 def _say_release(made: ReleasedSum, output: Path) -> None:
-    """Print for which set of parties a sum was released, and which parties are not in it."""
     asked = made.request
     say(
         [

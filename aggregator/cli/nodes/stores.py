@@ -78,7 +78,6 @@ def ingest_summaries(
 
 
 def _print_taken(taken: EnvelopeIngest, what: str) -> None:
-    """Print the numbers of an ingest, and the files that were not read. ``what`` names the entries."""
     facts = {
         "files": taken.files,
         "files not read": len(taken.unreadable),
@@ -203,7 +202,7 @@ def _print(found: NodeStatus, what: str, neighbours: str) -> None:
 
 
 def _stated(found: NodeStatus, epsilon_micro: int) -> str:
-    """Return the number of summaries with this ε, with the ids of their nodes if few nodes differ from the others."""
+    """Return the number of summaries with this ε, and the ids of their nodes if these are few and others state another ε."""
     nodes = found.epsilon_nodes[epsilon_micro]
     names = f": {', '.join(nodes)}" if len(found.summaries) > 1 and len(nodes) <= _NAMES else ""
     return f"{found.summaries[epsilon_micro]}{names}"

@@ -160,7 +160,6 @@ def _privately(
 
 
 def _compare(accuracy: Accuracy, largest: tuple[str, float]) -> None:
-    """Print a warning if the accuracy is not clearly above that of always guessing the largest class."""
     name, share = largest
     if accuracy.low <= share:
         said = "is not" if accuracy.accuracy <= share else "may not be"

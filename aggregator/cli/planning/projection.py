@@ -126,7 +126,6 @@ class _Fitted(NamedTuple):
 
 
 def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
-    """Fit a projection to the records without noise."""
     from aggregator.common.tables import read_table
     from aggregator.models.population import check_pilot, outside
     from aggregator.models.reduction import fit_projection
@@ -143,7 +142,6 @@ def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str
 
 
 def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
-    """Fit a differentially private projection to the records, paid from a budget."""
     from aggregator.common.tables import read_table
     from aggregator.curator.projecting import MOMENTS, ProjectionTerms, project_records
 

@@ -121,7 +121,6 @@ def next_text(found: Refinement, name: str, stated: Schema, pilots: tuple[PilotC
 
 
 def _signed(found: Refinement, workspace: Path | None, folder: Path | None, stores: Sequence[Store]) -> list[Path]:
-    """Sign the candidate models of an evaluation, write them, and return their files; none without ``folder``."""
     from aggregator.operations.designs import sign_candidates
     from aggregator.publishing.tree import file_name
 

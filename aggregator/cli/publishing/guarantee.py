@@ -87,7 +87,6 @@ def guarantee(context: click.Context, /, file: Path, **asked: Any) -> None:
 
 
 def _check_for_nodes(context: click.Context, *, shuffled: bool) -> None:
-    """Raise ``UsageError`` for options that mean nothing for a campaign for nodes."""
     if shuffled or context.get_parameter_source("delta") == ParameterSource.COMMANDLINE:
         raise click.UsageError(
             "--shuffled and --delta are about reports of devices; the summaries of nodes are signed by them", context

@@ -191,7 +191,6 @@ def _publish_model(
 
 
 def _recall_json(expected: Foresight) -> dict[str, dict[str, Any]]:
-    """Return class → its expected recall with its interval, and whether the model never predicts it."""
     return {
         one.name: {"expected": one.expected, "interval": [one.least, one.most], "never_predicted": one.is_never}
         for one in expected.recall
@@ -207,7 +206,6 @@ def _dated(periods: str, statistics: Statistics) -> str:
 
 
 def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path]) -> list[Fact]:
-    """Update the published folder. Return the facts to print."""
     from aggregator.publishing.tree import write_tree
 
     made = write_tree(signer, folder, [read_file(book, SIZE_LIMITS["keys"]) for book in books])

@@ -316,7 +316,6 @@ def _root_facts(found: NextRoot) -> tuple[Fact, ...]:
 
 
 def _say_root(found: NextRoot, workspace: Path, now: int) -> None:
-    """Print the state of the next root, and the next step for its signers."""
     header = found.root.header
     facts = Fact("version", header.version), Fact("in_force", found.in_force)
     say([*facts, Fact("expires", header.expires, when(header.expires)), *_root_facts(found)])

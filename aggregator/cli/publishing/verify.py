@@ -109,7 +109,6 @@ def verify(
 def _check_usage(
     context: click.Context, file: Path, role: str, campaign_file: Path | None, list_file: Path | None
 ) -> None:
-    """Raise an error if ``--campaign`` and ``--nodes`` do not suit the kind of file. ``role``: role of its envelope."""
     given = (campaign_file is not None, list_file is not None)
     if role == "masked":
         raise InputError("wrong_role", f"'{file}' is a file of {KINDS[role]}; hearsay ingest verifies these")
@@ -143,7 +142,6 @@ def _show_understated(payload: bytes) -> None:
 
 
 def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None) -> None:
-    """Print the result of a verification, with the privacy sheet if ``raw`` is given."""
     held: Signatures = result["signatures"]
     if as_json():
         print_json({**result, "signatures": held.to_output(as_json=True)})

@@ -167,7 +167,6 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
 
 
 def _merged(kept: list[QuarantinedFile], names: tuple[str, ...]) -> list[tuple[QuarantinedFile, tuple[Rejected, ...]]]:
-    """Return the quarantined pieces that several names select, grouped by file."""
     found: dict[str, tuple[QuarantinedFile, tuple[Rejected, ...]]] = {}
     for name in names:
         for file, pieces in _chosen(kept, name):

@@ -120,7 +120,6 @@ def _print_status(found: Status) -> None:
 
 
 def _print_alarms(found: Alarms) -> None:
-    """Print the alarms with the smallest p-values as a table, and a warning."""
     click.echo()
     shown = found.raised[:_ALARMS]
     rows = [(test.kind, test.about, f"{test.p:.2g}", f"{test.corrected:.2g}") for test in shown]

@@ -63,7 +63,6 @@ def section(card: Mapping[str, object] | None, measured: Sequence[Measured]) -> 
 
 
 def _expected(found: Foresight) -> list[Block]:
-    """Return the expected accuracy beside the share of the largest class."""
     bars = [
         Bar("the model", found.accuracy, found.least, found.most),
         Bar("largest class", found.largest_class, found.low, found.high),
@@ -95,7 +94,6 @@ def _expected(found: Foresight) -> list[Block]:
 
 
 def _measured(found: Evaluation) -> list[Block]:
-    """Return the accuracy and confusion matrix that devices' private answers gave."""
     accuracy = found.accuracy
     bars = [_bar("right", accuracy.estimate, accuracy.low, accuracy.high)]
     bars += [
@@ -118,7 +116,6 @@ def _measured(found: Evaluation) -> list[Block]:
 
 
 def _ranked(found: Ranking) -> list[Block]:
-    """Return blocks that compare several models by private answers."""
     known = [one for one in found.models if one.accuracy is not None]
     bars = [
         _bar(clipped(one.name, MOST_CELL), one.accuracy.estimate, one.accuracy.low, one.accuracy.high)

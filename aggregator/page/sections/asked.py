@@ -70,7 +70,6 @@ def _left_out(campaign: Campaign) -> dict[str, object]:
 
 
 def _questions(campaign: Campaign, raw: bytes) -> list[Block]:
-    """Return a table of the questions: how likely each is, and its exact ε."""
     if not campaign.questions:
         return [paragraph("The campaign has ended: it asks nothing.")]
     sheet = _sheet(raw)
@@ -86,7 +85,6 @@ def _questions(campaign: Campaign, raw: bytes) -> list[Block]:
 
 
 def _sheet(raw: bytes) -> PrivacySheet:
-    """Return the exact ε of a campaign's questions, from its file."""
     return privacy_sheet(read_payload(read_envelope(raw, "campaign").payload)[0])
 
 
@@ -98,7 +96,6 @@ def _odds(raw: bytes) -> str:
 
 
 def _vectors(campaign: Campaign) -> Block:
-    """Return a table of the sums that a node releases."""
     rows = [
         (vector.name, vector.size, format_micro(vector.epsilon_micro), vector.deviation)
         for vector in node_sheet(campaign).vectors

@@ -65,7 +65,6 @@ def period_row(period: PeriodCount, time_precision: int) -> tuple[object, ...]:
 
 
 def _of_reports(found: Status) -> list[Block]:
-    """Return numbers of a store of reports, a chart of the days, and a table of the questions."""
     reached = "reached" if found.enough else "not reached"
     pairs: dict[str, object] = {
         "reports counted": found.reports,
@@ -91,7 +90,6 @@ def _of_reports(found: Status) -> list[Block]:
 
 
 def _days(found: Status) -> Block:
-    """Return a chart of the reports of the last days, and the same numbers as a table."""
     last = found.days[-_DAYS:]
     bars = [Bar(date_of(day.day), float(day.reports)) for day in last]
     most = max(day.reports for day in last)
@@ -102,7 +100,6 @@ def _days(found: Status) -> Block:
 
 
 def _of_nodes(store: AnyStore, found: NodeStatus) -> list[Block]:
-    """Return numbers of a store of summaries or masked messages, and a table of the periods."""
     reached = "reached" if found.enough else "not reached"
     masked = isinstance(store, MaskedStore)
     pairs: dict[str, object] = {
@@ -129,7 +126,6 @@ def _of_nodes(store: AnyStore, found: NodeStatus) -> list[Block]:
 
 
 def _dropped(rejected: Mapping[str, int]) -> list[Block]:
-    """Return a table of what is not counted, by reason, with the sentence of the reason."""
     some = {reason: number for reason, number in rejected.items() if number}
     if not some:
         return [paragraph("Nothing was set aside.")]

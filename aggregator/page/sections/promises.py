@@ -66,7 +66,6 @@ def of_card(card: Mapping[str, object]) -> Section:
 
 
 def _alarms(found: Alarms | None) -> list[Block]:
-    """Return blocks about the alarms with the smallest p-values."""
     if found is None:
         return [paragraph("No alarm is tested before the smallest batch is reached.")]
     said = f"Alarms (reports that honest devices hardly ever send): {found.summary()}."
