@@ -369,8 +369,8 @@ class TreeServer(http.server.ThreadingHTTPServer):
             host, port: address to listen on; port 0 chooses a free port.
             token: bearer token that an upload must carry; None if uploads need none.
             limits: limits of uploads.
-            log: called with method, path and status of every answer, without the client's address. All are ``-`` but the
-                status for a malformed request, a refused connection, and an exception without an answer (500).
+            log: called with method, path and status of every answer, without the client's address. Method and path are
+                ``-`` for a malformed request, a refused connection, and an exception without an answer (500).
             problem: called with a sentence for the operator if this machine keeps an upload from being stored.
             seconds: longest life of a connection, to about half a second.
             daily: called when the server begins, and every 24 hours from then on.

@@ -202,7 +202,7 @@ def _print(found: NodeStatus, what: str, neighbours: str) -> None:
 
 
 def _stated(found: NodeStatus, epsilon_micro: int) -> str:
-    """Return the number of summaries with this ε, and the ids of their nodes if these are few and others state another ε."""
+    """Return the number of summaries with this ε, and the ids of their nodes if few and others differ."""
     nodes = found.epsilon_nodes[epsilon_micro]
     names = f": {', '.join(nodes)}" if len(found.summaries) > 1 and len(nodes) <= _NAMES else ""
     return f"{found.summaries[epsilon_micro]}{names}"

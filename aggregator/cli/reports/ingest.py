@@ -155,7 +155,7 @@ def _end_of(moment: Moment, time_precision: int) -> int:
 def _note_unchecked(
     trust: Path | None, workspace: Path | None, campaign_bytes: bytes, *, has_list: bool = False
 ) -> None:
-    """Print notes if signatures of the campaign, and of its list of nodes (``has_list``), were not checked or are too few."""
+    """Print notes if signatures of campaign and node list (``has_list``) were not checked or are too few."""
     if trust is None and workspace is None:
         if has_list:
             note(

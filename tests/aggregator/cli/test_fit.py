@@ -1,4 +1,4 @@
-"""``hearsay fit`` as a curator types it: fit, look, classify, and be refused."""
+"""``hearsay fit`` and ``hearsay budget`` as a curator types them: pay, fit, look, classify, and be refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.commands import run
+from support.commands import run, told
 
 from edge_sdk import Device
 
@@ -64,8 +64,12 @@ def fit(*more, epsilon="2", output="m.hsm", data="a.csv", label="outcome", statu
                "--workspace", "work", "-o", output, *more, status=status)  # fmt: skip
 
 
+def budget_of(path):
+    return told("budget", "show", path)
+
+
 def queries():
-    return json.loads(run("budget", "show", "w.hsb", "--json").stdout)["queries"]
+    return budget_of("w.hsb")["queries"]
 
 
 def test_a_curators_model_is_shown_verified_and_used(folder):
@@ -137,6 +141,132 @@ def test_refusals_cost_nothing(folder, more, reason):
     assert queries() == []
 
 
+# Outputs of commands that pay: none is the budget, a file that the command reads, or another output ---------------
+
+PAID = {
+    "fit": ("fit", "a.csv", "--label", "outcome", "--schema", "s.toml", "--epsilon", "1", "--workspace", "work"),
+    "projection": ("projection", "a.csv", "--schema", "s.toml", "--method", "pca", "--components", "1", "--private",
+                   "--epsilon", "1"),
+    "schema": ("schema", "a.csv", "--private", "--schema", "s.toml", "--epsilon", "1"),
+    "design": ("design", "a.csv", "--schema", "s.toml", "--epsilon", "1", "--devices", "1000",
+               "--private-epsilon", "1"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def places(folder):
+    """Other names for the budget and for the records."""
+    run("budget", "new", "other.hsb", "--name", "ward 7", "--epsilon", "4")
+    Path("link").symlink_to("w.hsb")
+    Path("other-link").symlink_to("other.hsb")
+    Path("hard").hardlink_to("a.csv")
+    Path("here").symlink_to(".")
+    return folder
+
+
+def refused(command, *more):
+    error = run(*PAID[command], "--budget", "w.hsb", *more, "--force", status=1).stderr
+    assert error.startswith("output_invalid: "), error
+    assert queries() == []
+
+
+@pytest.mark.parametrize("command", PAID)
+def test_no_output_is_a_budget_or_a_file_that_the_command_reads(places, command):
+    before = {path: path.read_bytes() for path in places.iterdir() if path.is_file()}
+    for place in ["w.hsb", "link", "here/w.hsb", "w.hsb-journal", "other.hsb", "other-link", "a.csv", "hard", "s.toml"]:
+        refused(command, "-o", place)
+    assert {path: path.read_bytes() for path in places.iterdir() if path.is_file()} == before
+
+
+def test_two_outputs_are_two_files_and_a_budget_is_replaced_by_no_command(places):
+    for other in ("p", "here/p", "./p"):
+        refused("projection", "-o", "p", "--plot", other)
+        assert not (places / "p").exists()
+    refused("projection", "-o", "p", "--plot", "w.hsb")
+    refused("projection", "--budget", "link", "-o", "p", "--plot", "w.hsb-journal")
+    usual = ("projection", "a.csv", "--schema", "s.toml", "--method", "pca", "--components", "1")
+    before = (places / "w.hsb").read_bytes()
+    campaign = ("campaign", "s.toml", "--workspace", "work", "--epsilon", "1", "--mechanism", "auto")
+    for command in ((*usual, "-o", "p", "--plot", "p"), (*campaign, "-o", "w.hsb", "--force")):
+        assert run(*command, status=1).stderr.startswith("output_invalid: ")
+    assert (places / "w.hsb").read_bytes() == before
+
+
+# hearsay budget ---------------------------------------------------------------------------------------------------
+
+DATA = "class,width\ne,1\np,2.5\ne,?\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "a.csv").write_text(DATA)
+    run("budget", "new", tmp_path / "w.hsb", "--name", "ward 7", "--epsilon", "1.5", "--delta", "1e-6")
+    return tmp_path
+
+
+def test_a_new_budget_is_shown_in_words_and_as_json_and_warned_of_if_others_can_read_it(files):
+    result = run("budget", "show", files / "w.hsb")
+    for text in ("ward 7", "ε = 1.5, δ = 1e-06", "ε = 1.5, δ = 5e-07 for one more query"):
+        assert text in result.stdout
+    found = budget_of(files / "w.hsb")
+    assert (found["adjacency"], found["concentrated_delta"], "key" in found) == ("change", 5e-7, False)
+    assert (found["epsilon"], found["epsilon_spent"], found["epsilon_left"]) == ("1.5", "0", "1.5")
+    assert result.stderr == ""
+    (files / "w.hsb").chmod(0o640)
+    assert "chmod 600" in run("budget", "show", files / "w.hsb").stderr
+
+
+def test_records_are_assigned_once_whatever_their_order(files):
+    result = run("budget", "assign", files / "w.hsb", files / "a.csv", "--note", "all of them")
+    assert result.stdout.split("assigned")[-1].split() == ["yes"]
+    header, *rows = DATA.splitlines()
+    (files / "b.csv").write_text("\n".join([header, *reversed(rows)]) + "\n")
+    again = run("budget", "assign", files / "w.hsb", files / "b.csv")
+    assert "already before" in again.stdout
+    (only,) = budget_of(files / "w.hsb")["data"]
+    assert only["note"] == "all of them"
+    assert only["digest"][:16] in run("budget", "show", files / "w.hsb").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("new w.hsb --name w --epsilon 1", "output_exists"),
+        ("new x.hsb --name w --epsilon 0", "epsilon_invalid"),
+        ("new x.hsb --name w --epsilon 1 --delta 1", "delta_invalid"),
+        ("new x.hsb --name w --epsilon 1 --delta few", "delta_invalid"),
+        ("new x.hsb --name w --epsilon 1 --delta 1e-999999999", "delta_invalid"),
+        ("new x.hsb --name w --epsilon 1 --concentrated-delta 0.1", "delta_invalid"),
+        ("new x.hsb --name  --epsilon 1", "name_invalid"),
+        ("assign w.hsb none.csv", "file_not_found"),
+        ("assign none.hsb a.csv", "file_not_found"),
+        ("assign a.csv a.csv", "budget_damaged"),
+        ("assign w.hsb a.csv --note a\tb", "name_invalid"),
+        ("show a.csv", "budget_damaged"),
+        ("show .", "unreadable"),
+    ],
+)
+def test_refusals_have_a_reason_and_change_nothing(files, monkeypatch, line, reason):
+    monkeypatch.chdir(files)
+    assert run("budget", *line.split(" "), status=1).stderr.startswith(f"{reason}: ")
+    assert {path.name for path in files.iterdir() if path.suffix != ".mark"} == {"a.csv", "w.hsb"}
+    assert (len(list(files.glob("*.mark"))), budget_of("w.hsb")["data"]) == (1, [])
+
+
+def test_a_copy_is_shown_and_pays_for_nothing_until_it_is_adopted(files):
+    copy = files / "copy.hsb"
+    copy.touch(mode=0o600)
+    copy.write_bytes((files / "w.hsb").read_bytes())
+    assert budget_of(copy)["epsilon_left"] == "1.5"
+    assert run("budget", "assign", copy, files / "a.csv", status=1).stderr.startswith("budget_copied: ")
+    assert "adopted" not in run("budget", "adopt", copy, "--nothing-since").stdout
+    run("budget", "assign", copy, files / "a.csv")
+    assert budget_of(copy)["epsilon_left"] == "1.5"
+    assert "the whole total counts as spent" in run("budget", "adopt", copy).stdout
+    assert budget_of(copy)["epsilon_left"] == "0"
+    assert budget_of(copy)["closed_at"] > 0
+
+
 # The page for curators ---------------------------------------------------------------------------------
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "curator.md").read_text("utf-8")
@@ -172,9 +302,9 @@ def test_the_commands_and_the_program_of_the_page_work(hospital):
     run(*shlex.split(first)[1:], "--no-passphrase")
     for line in rest:
         shown = run(*shlex.split(line)[1:]).stdout
-    for told in blocks("text")[0].splitlines():
-        if told.startswith(("hides", "left", "records")):
-            assert told in shown
+    for line in blocks("text")[0].splitlines():
+        if line.startswith(("hides", "left", "records")):
+            assert line in shown
     (program,) = blocks("python")
     exec(compile(program, "docs/how-to/curator.md", "exec"), {})
     assert len(json.loads(run("budget", "show", "ward7.hsb", "--json").stdout)["queries"]) == 2
