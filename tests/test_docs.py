@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import doctest
+import importlib
 import pkgutil
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -83,3 +87,70 @@ def test_named_benchmarks_exist():
             assert place.with_suffix(".py").is_file() or place.is_dir(), f"{path.relative_to(ROOT)} names {name}"
             checked += 1
     assert checked >= 100
+
+
+PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation", "research")
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("*.py")
+    if ">>>" in path.read_text()
+)
+
+
+def test_the_examples_of_the_modules_print_what_they_say():
+    found = {name: doctest.testmod(importlib.import_module(name)) for name in MODULES}
+    assert [name for name, result in found.items() if result.failed] == []
+    assert sum(result.attempted > 0 for result in found.values()) >= 10
+    assert doctest.testmod(ModuleType("wrong", ">>> 1 + 1\n3"), report=False).failed == 1
+
+
+FOLDERS = ("protocol", "edge_sdk", "aggregator", "simulation", "research", "examples")
+
+
+def _is_epsilon(name: str) -> bool:
+    return name.startswith("epsilon") and not name.endswith("_micro")
+
+
+def _called(value: ast.expr) -> str:
+    """The name of a value that is passed on as it is; empty for anything that is computed."""
+    return value.id if isinstance(value, ast.Name) else value.attr if isinstance(value, ast.Attribute) else ""
+
+
+def given_names(tree: ast.AST) -> list[tuple[str, str]]:
+    """Each name that is given a value, with that value's name: keys, keywords, assignments."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            keys = zip(node.keys, node.values, strict=True)
+            found += [(str(key.value), _called(value)) for key, value in keys if isinstance(key, ast.Constant)]
+        elif isinstance(node, ast.keyword) and node.arg:
+            found.append((node.arg, _called(node.value)))
+        elif isinstance(node, ast.Assign):
+            found += [(_called(target), _called(node.value)) for target in node.targets]
+    return found
+
+
+def mixed(source: str) -> list[tuple[str, str]]:
+    """Names of one unit that are given a value called by the other."""
+    return [
+        (name, value)
+        for name, value in given_names(ast.parse(source))
+        if (_is_epsilon(name) and value.endswith("_micro")) or (name.endswith("_micro") and _is_epsilon(value))
+    ]
+
+
+@pytest.mark.slow
+def test_no_name_of_one_unit_takes_a_value_of_the_other():
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert len(paths) > 150
+    assert {str(path): found for path in paths if (found := mixed(path.read_text("utf-8")))} == {}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["f(epsilon=x.epsilon_micro)", "{'epsilon_total': total_micro}", "epsilon = day_micro", "a.spent_micro = epsilon"],
+)
+def test_the_test_finds_what_is_mixed(wrong):
+    assert len(mixed(wrong)) == 1
+    assert mixed("f(epsilon=format_micro(x.epsilon_micro), epsilon_micro=micro_epsilon(epsilon))") == []

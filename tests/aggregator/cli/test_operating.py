@@ -14,6 +14,7 @@ from support.reports import batch, opened, report
 from aggregator.common import sealing
 from aggregator.common.periods import begins
 from aggregator.reports import fleet as rosters
+from aggregator.reports.storage.manifest import read_manifest
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning
 
@@ -217,3 +218,88 @@ def test_a_closed_fleet_counts_its_own_devices_alone(tmp_path):
     assert both.stderr.startswith("enrolment_ambiguous: ")
     wrong = run(*ingest, "--enrolled", tmp_path / "c.hsc", status=1)
     assert wrong.stderr.startswith("ids_invalid: ")
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """150 reports of three periods in whole files, and 30 of the last in a cut one."""
+    monkeypatch.setattr("time.time", lambda: NOW + 2 * DAY)
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    whole = [report(CAMPAIGN, device, device, period=PERIOD + device % 3) for device in range(150)]
+    cut = [report(CAMPAIGN, device, device, period=PERIOD + 2) for device in range(200, 230)]
+    (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, whole))
+    (tmp_path / "b.hsr").write_bytes(batch(CAMPAIGN, cut)[:-44])
+    files = [tmp_path / "c.hsc", tmp_path / "a.hsr", tmp_path / "b.hsr"]
+    run("ingest", *files, "--store", tmp_path / "s", "--buckets", "4")
+    assert read_manifest(tmp_path / "s").buckets == 4
+    return tmp_path / "s"
+
+
+def estimated(store, *options):
+    found = json.loads(run("estimate", "--store", store, "--json", *options).output)
+    return found["reports"], found["unproven"], found["statistics_id"]
+
+
+CASES = [
+    ([], 180, 30),
+    (["--proven-only"], 150, 0),
+    (["--periods", f"{PERIOD}..{PERIOD + 1}"], 100, 0),
+    (["--periods", f"{PERIOD + 2}"], 80, 30),
+    (["--periods", f"{PERIOD + 2}..", "--proven-only", "--memory", "64MiB"], 50, 0),
+]
+
+
+def test_estimates_of_periods_are_the_same_before_and_after_forgetting(store):
+    before = [estimated(store, *options) for options, _, _ in CASES]
+    assert [found[:2] for found in before] == [(reports, unproven) for _, reports, unproven in CASES]
+    removal = told("forget", "--store", store, "--before", PERIOD + 1)
+    assert removal == {"before": PERIOD + 1, "removed": 50, "kept": 130}
+    assert [estimated(store, *options) for options, _, _ in CASES] == before
+    assert run("forget", "--store", store, "--before", PERIOD + 2).output.splitlines() == [
+        f"periods forgotten before  {PERIOD + 2} ({begins(PERIOD + 2, DAY)})",
+        "reports removed           50",
+        "reports kept              80",
+    ]
+    assert [estimated(store, *options) for options, _, _ in CASES] == before
+    late = store.parent / "late.hsr"
+    late.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 999, period=PERIOD)]))
+    found = told("ingest", store.parent / "c.hsc", late, "--store", store)
+    assert found["rejected"] == {"period_forgotten": 1}
+
+
+def test_dates_are_the_periods_that_begin_on_them(store):
+    days = [begins(PERIOD + more, DAY) for more in range(4)]
+    for by_date, by_number in (
+        (f"{days[0]}..{days[1]}", f"{PERIOD}..{PERIOD + 1}"),
+        (days[2], f"{PERIOD + 2}"),
+        (f"..{days[0]}", f"..{PERIOD}"),
+        ("..", "0.."),
+    ):
+        assert estimated(store, "--periods", by_date) == estimated(store, "--periods", by_number)
+    removal = told("forget", "--store", store, "--before", days[1])
+    assert removal == {"before": PERIOD + 1, "removed": 50, "kept": 130}
+    assert run("forget", "--store", store, "--before", "2026-11-31", status=2).stderr.startswith("usage: ")
+
+
+def test_too_few_reports_in_the_periods_are_too_few(store, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: NOW + 3 * DAY)
+    sparse = store.parent / "sparse.hsr"
+    sparse.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, device, period=PERIOD + 3) for device in range(19)]))
+    run("ingest", store.parent / "c.hsc", sparse, "--store", store)
+    assert estimated(store)[0] == 199
+    refused = run("estimate", "--store", store, "--periods", PERIOD + 3, status=1)
+    assert refused.stderr.startswith("batch_too_small: usable reports so far: 19; ")
+
+
+@pytest.mark.parametrize(
+    ("line", "start"),
+    [
+        (f"forget --store s --before {PERIOD + 3}", "period_not_over: "),
+        ("ingest c.hsc a.hsr --store new --buckets 3", "buckets_invalid: "),
+        *((f"estimate --store s {wrong}", "usage: ")
+          for wrong in ("--periods 9..1", "--periods x", "--memory 1", "--memory lots")),
+    ],
+)  # fmt: skip
+def test_refusals(store, monkeypatch, line, start):
+    monkeypatch.chdir(store.parent)
+    assert run(*line.split(), status=2 if start == "usage: " else 1).stderr.startswith(start)
