@@ -3,31 +3,36 @@
     pip install coverage
     python tests/mutation/mutants.py map                      # which test runs which line: some 15 minutes
     python tests/mutation/mutants.py run --count 1000         # some seconds per mutant and processor
+    python tests/mutation/mutants.py run --again BEFORE.jsonl # those that other tests found, in functions of equal code
     python tests/mutation/mutants.py compare BEFORE.jsonl build/mutants/found.jsonl
 
 A *mutant* is the product with one changed operator, number, condition or call. A test finds it if the test fails. Only
 tests that run the changed line are tried, the quick ones first, so a mutant that survives is one that none of these
 tests can tell from the product. What runs in processes of its own (commands of a shell, clusters) is not changed.
 
-Equal seeds and equal sources give equal mutants. To compare two sets of tests, take two folders with the same product.
+Equal seeds and equal sources give equal mutants. A mutant is named by its module, its function, the digest of the
+function's code without docstrings, and its number in the function: so the mutants of one tree are found in a later one.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import importlib
 import importlib.abc
 import importlib.util
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
 import traceback
 from collections import defaultdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -35,9 +40,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "mutants"
 PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation")
-SECONDS = 120
-"""For all tests of one mutant. A mutant that takes longer counts as found: its tests do not end."""
-MOST_TESTS = 80
+SECONDS = 60
+"""Of processor time for all tests of one mutant. A mutant that takes longer counts as found: its tests do not end."""
+WAITING = 600
+"""Seconds until tests that wait for each other count as found."""
+MOST_TESTS = 60
 NO_RUN = 99
 OUTCOMES = {0: "survived", NO_RUN: "not run"}
 """By the status of a process; every other status is pytest's for a failure."""
@@ -77,38 +84,70 @@ def mutate(node):
             return None
 
 
-def places(tree):
-    """The nodes of functions that have a mutant, in order; neither annotations nor docstrings nor messages."""
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef):
-            for statement in function.body:
-                for node in ast.walk(statement):
-                    nested = isinstance(node, ast.FunctionDef | ast.ClassDef)
-                    if not nested and hasattr(node, "lineno") and mutate(_copy(node)):
-                        yield node
+@dataclass(frozen=True)
+class Mutant:
+    """One mutant: the function of a module, the digest of the function's code, and the mutant's number in it."""
+
+    module: str
+    function: str
+    code: str
+    number: int
+
+
+def functions(tree, name=""):
+    """The functions of a module with their full names, in order; a function in a function belongs to the outer one."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            full = f"{name}.{node.name}" if name else node.name
+            if isinstance(node, ast.ClassDef):
+                yield from functions(node, full)
+            else:
+                yield full, node
+
+
+def places(function):
+    """The nodes of a function that have a mutant, in order; neither annotations nor docstrings nor messages."""
+    for statement in function.body:
+        for node in ast.walk(statement):
+            nested = isinstance(node, ast.FunctionDef | ast.ClassDef)
+            if not nested and hasattr(node, "lineno") and mutate(_copy(node)):
+                yield node
+
+
+def digest(function):
+    """The first digits of the digest of a function's code, without docstrings."""
+    copy = ast.parse(ast.unparse(function)).body[0]
+    for node in ast.walk(copy):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return hashlib.sha256(ast.unparse(copy).encode()).hexdigest()[:16]
 
 
 def _copy(node):
     return ast.copy_location(type(node)(**dict(ast.iter_fields(node))), node)
 
 
-def mutated(source, number):
-    """The tree of a source with its mutant of this number, and what was done at which line."""
+def path_of(module):
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def mutated(source, mutant):
+    """The tree of a source with its mutant, and what was done at which line."""
     tree = ast.parse(source)
-    node = list(places(tree))[number]
+    found = [node for name, node in functions(tree) if name == mutant.function and digest(node) == mutant.code]
+    node = list(places(found[0]))[mutant.number]
     return ast.fix_missing_locations(tree), node.lineno, mutate(node)
 
 
 class Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
     """Loads one module with its mutant, and no stored bytecode of it."""
 
-    def __init__(self, module, number):
-        self.module, self.number = module, number
-        path = ROOT / module.replace(".", "/")
-        self.path = str(path / "__init__.py" if path.is_dir() else path.with_suffix(".py"))
+    def __init__(self, mutant):
+        self.mutant, self.path = mutant, str(path_of(mutant.module))
 
     def find_spec(self, name, path=None, target=None):
-        if name == self.module:
+        if name == self.mutant.module:
             return importlib.util.spec_from_file_location(name, self.path, loader=self)
         return None
 
@@ -122,7 +161,7 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         raise OSError("no bytecode is stored")
 
     def source_to_code(self, data, path, *, _optimize=-1):
-        tree, _, _ = mutated(data, self.number)
+        tree, _, _ = mutated(data, self.mutant)
         return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
 
 
@@ -176,49 +215,86 @@ def make_map(jobs, folder):
     (FOLDER / "map.json").write_text(json.dumps({"seconds": seconds, "ran": ran}))
 
 
-def chosen(count, seed):
-    """The mutants of a seed: (module, number), of all places in the product alike."""
-    found = []
+def mutants():
+    """Every mutant of the product, by module and line."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            found += [(module, number) for number in range(len(list(places(ast.parse(path.read_bytes())))))]
-    return random.Random(seed).sample(found, count)
+            for name, function in functions(ast.parse(path.read_bytes())):
+                count = len(list(places(function)))
+                code = digest(function) if count else ""
+                yield from (Mutant(module, name, code, number) for number in range(count))
 
 
-def tried(module, number, known):
+def found_again(file):
+    """The mutants of a file of results that tests found, as far as their functions have the same code here."""
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    wanted = [Mutant(**one["mutant"]) for one in lines if one["found"].startswith("found")]
+    known = defaultdict(list)
+    for mutant in mutants():
+        known[mutant.function.rsplit(".", 1)[-1], mutant.code, mutant.number].append(mutant)
+    again = {}
+    for mutant in wanted:
+        alike = known[mutant.function.rsplit(".", 1)[-1], mutant.code, mutant.number]
+        same = [one for one in alike if one.module == mutant.module] or alike
+        if same:
+            again[same[0]] = mutant
+    print(f"{len(wanted)} were found; {len(again)} of them stand in functions whose code is the same here")
+    return again
+
+
+class Finder:
+    """A plugin of pytest: writes the name of the first test that fails."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed and not self.path.exists():
+            self.path.write_text(report.nodeid)
+
+
+def tried(mutant, known):
     """Run the tests of one mutant in a process of its own; returns what became of it."""
-    changed = Changed(module, number)
+    changed = Changed(mutant)
     path = os.path.relpath(changed.path, ROOT)
-    _, line, done = mutated(Path(changed.path).read_bytes(), number)
+    _, line, done = mutated(Path(changed.path).read_bytes(), mutant)
     seconds = known["seconds"]
     tests = sorted(set(known["ran"].get(path, {}).get(str(line), ())), key=seconds.get)[:MOST_TESTS]
-    result = {"module": module, "number": number, "line": line, "done": done, "tests": len(tests)}
+    result = {"mutant": asdict(mutant), "line": line, "done": done, "tests": len(tests), "by": ""}
     if not tests:
         return {**result, "found": "no test runs the line"}
+    finder = FOLDER / f"by-{os.getpid()}.txt"
+    finder.unlink(missing_ok=True)
     begun, child = time.monotonic(), os.fork()
     if child == 0:
-        _in_child(changed, tests)
-    while time.monotonic() < begun + SECONDS:
+        _in_child(changed, tests, finder)
+    while time.monotonic() < begun + WAITING:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return {**result, "found": OUTCOMES.get(os.waitstatus_to_exitcode(status), "found")}
+            by = finder.read_text() if finder.exists() else ""
+            return {**result, "by": by, "found": _outcome(os.waitstatus_to_exitcode(status))}
         time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return {**result, "found": "found (time)"}
 
 
-def _in_child(changed, tests):
+def _outcome(status):
+    return "found (time)" if -status in {signal.SIGXCPU, signal.SIGKILL} else OUTCOMES.get(status, "found")
+
+
+def _in_child(changed, tests, finder):
     """Load the product with its mutant, run the tests, and end the process with pytest's status."""
     status = NO_RUN
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
     with open(FOLDER / f"child-{os.getppid()}.txt", "w") as said:  # noqa: PTH123 - its descriptor is needed
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)
         try:
             os.setpgid(0, 0)
             sys.meta_path.insert(0, changed)
-            status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+            status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests], [Finder(finder)]))
         except BaseException:  # noqa: BLE001 - nothing of a child may go on in its parent's code
             traceback.print_exc()
         finally:
@@ -227,20 +303,23 @@ def _in_child(changed, tests):
             os._exit(status)
 
 
-def run(count, seed, jobs):
+def run(count, seed, jobs, before):
     """Try mutants in a number of processes, each of which has the libraries loaded, and write a line for each."""
     for library in ("numpy", "pandas", "pyarrow.parquet"):
         importlib.import_module(library)  # Once, before the processes part; nothing of the product.
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     known = json.loads((FOLDER / "map.json").read_text())
-    mutants = chosen(count, seed)
+    again = found_again(before) if before else {}
+    these = list(again) if before else random.Random(seed).sample(list(mutants()), count)
     children = []
     for job in range(jobs):
         child = os.fork()
         if child == 0:
             with (FOLDER / f"found-{job}.jsonl").open("w") as out:
-                for module, number in mutants[job::jobs]:
-                    print(json.dumps(tried(module, number, known)), file=out, flush=True)
+                for mutant in these[job::jobs]:
+                    result = tried(mutant, known)
+                    named = {"was": asdict(again[mutant])} if mutant in again else {}
+                    print(json.dumps({**result, **named}), file=out, flush=True)
             os._exit(0)
         children.append(child)
     for child in children:
@@ -252,19 +331,21 @@ def run(count, seed, jobs):
 
 def compare(files):
     """Print a table of what became of the mutants, and those that the first file's tests alone find."""
-    found = [map(json.loads, file.read_text().splitlines()) for file in files]
-    tables = [{(one["module"], one["number"]): one for one in lines} for lines in found]
+    found = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+    tables = [{Mutant(**one.get("was", one["mutant"])): one for one in lines} for lines in found]
     for file, table in zip(files, tables, strict=True):
         counts = defaultdict(int)
         for one in table.values():
             counts[one["found"]] += 1
         print(f"{file}: {len(table)} mutants;", ", ".join(f"{name} {n}" for name, n in sorted(counts.items())))
     if len(tables) == 2:
-        lost = [key for key, one in tables[0].items() if one["found"].startswith("found")]
-        lost = [key for key in lost if not tables[1][key]["found"].startswith("found")]
-        for key in sorted(lost):
-            print("lost:", tables[1][key])
-        print(f"{len(lost)} mutants that the first tests find and the second do not")
+        first = [mutant for mutant, one in tables[0].items() if one["found"].startswith("found")]
+        both = [mutant for mutant in first if mutant in tables[1]]
+        lost = [mutant for mutant in both if not tables[1][mutant]["found"].startswith("found")]
+        for mutant in lost:
+            print("lost:", tables[1][mutant], "was found by", tables[0][mutant]["by"])
+        print(f"{len(first)} were found by the first tests; {len(both)} of them stand in the second tree too,")
+        print(f"of which {len(lost)} are not found by the second tests")
 
 
 def main():
@@ -274,12 +355,13 @@ def main():
     parser.add_argument("--tests", type=Path, default=ROOT / "tests", help="the folder of the tests of a map")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--again", type=Path, help="results of other tests: run the mutants that these found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     given = parser.parse_args()
     if given.what == "map":
         make_map(given.jobs, given.tests.resolve())
     elif given.what == "run":
-        run(given.count, given.seed, given.jobs)
+        run(given.count, given.seed, given.jobs, given.again)
     else:
         compare(given.files)
 
