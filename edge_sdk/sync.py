@@ -16,7 +16,7 @@ from urllib.parse import quote
 from edge_sdk.arguments import path_of, system_entropy
 from edge_sdk.log import INFO, WARNING, note
 from edge_sdk.storage.outbox import NAME_BYTES, Fetched, FetchNote, Outbox
-from edge_sdk.transport.base import Guarded
+from edge_sdk.transport.base import refusals
 from protocol.document import is_text, read_payload
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from edge_sdk.device import Device
-    from edge_sdk.transport.base import Transport
+    from edge_sdk.transport.base import Found, Transport
 
 
 class Refusal(NamedTuple):
@@ -142,7 +142,7 @@ def sync(
         raise InputError("argument_invalid", "the name of a campaign or model is a text of 1 to 1024 bytes that prints")
     fetched = Fetched(place, transport.address)
     try:
-        return _Run(device, Guarded(transport), Outbox(place), fetched, entropy).all(named)
+        return _Run(device, transport, Outbox(place), fetched, entropy).all(named)
     finally:
         fetched.save()
 
@@ -223,6 +223,14 @@ class _Run:
         note(WARNING, "sync: %s: %s", step, error)
         self._refusals.append(Refusal(step, error.reason, error.detail, error.status))
 
+    def _fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
+        """Fetch a document. Raise ``too_large`` if the transport returns more than ``limit`` bytes."""
+        with refusals():
+            found = self._transport.fetch(place, limit, tag)
+            if found is not None and found.content is not None and len(found.content) > limit:
+                raise DocumentError("too_large", f"what is at {place} has more than {limit} bytes")
+            return found
+
     def _rotate(self, version: int) -> None:
         """Fetch the roots after ``version`` until there are no more, and let the device accept them."""
         roots: list[bytes] = []
@@ -238,7 +246,7 @@ class _Run:
             place = _root_place(version + len(roots) + 1)
             content = None
             with self._step(place):
-                found = self._transport.fetch(place, SIZE_LIMITS["root"])
+                found = self._fetch(place, SIZE_LIMITS["root"])
                 content = None if found is None else found.content
                 if content is not None:
                     # Without this check a server with one page for every address would be asked MAX_ROOTS times.
@@ -297,7 +305,7 @@ class _Run:
         """Fetch one document unless it is unchanged, and let the device verify and store it by ``accept``."""
         place = _place(role, name)
         known = self._fetched.get(place, version)
-        found = self._transport.fetch(place, most_bytes, "" if known is None else known.tag)
+        found = self._fetch(place, most_bytes, "" if known is None else known.tag)
         if found is None:
             if asked:
                 raise InputError("not_published", f"the source has nothing at {place}")
@@ -342,7 +350,8 @@ class _Run:
 
     def _send_file(self, path: str) -> None:
         try:
-            self._transport.send(f"reports/{os.path.basename(path)}", path)
+            with refusals():
+                self._transport.send(f"reports/{os.path.basename(path)}", path)
         except HearsayError:
             if self._outbox.is_whole(path):
                 raise

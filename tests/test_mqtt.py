@@ -268,33 +268,6 @@ def test_where_nobody_listens_the_brokers_receipt_is_not_believed(tmp_path, publ
     assert (error.reason, "No matching subscribers" in error.detail) == ("refused_by_server", True)
 
 
-def test_documents_come_through_the_broker_once_and_newer_ones_again(folder, starting, publisher, member):
-    gateway = starting()
-    with member.connect() as connection:
-        first = sync(member.device, connection, campaigns=["mushrooms"])
-        again = sync(member.device, connection)
-    assert [(taken.name, taken.version) for taken in (*first.campaigns, *first.models)] == [("mushrooms", 1)] * 2
-    assert (first.refusals, again.refusals) == ((), ())
-    assert (again.campaigns, again.models, again.unchanged) == ((), (), 2)
-    (folder / "source" / "models" / "mushrooms.hsm").write_bytes(publisher.model(version=2))
-    (folder / "source" / "roots").mkdir()
-    (folder / "source" / "roots" / "2.hst").write_bytes(publisher.root(version=2))
-    kill(gateway)
-    gateway = starting()
-    with member.connect() as connection:
-        newer = sync(member.device, connection)
-    assert (newer.root_version, newer.models[0].version, newer.unchanged, newer.refusals) == (2, 2, 1, ())
-
-
-@pytest.mark.usefixtures("gateway")
-def test_a_larger_document_than_may_be_is_refused(member):
-    with member.connect() as connection:
-        size = len(connection.fetch("models/mushrooms.hsm", 1 << 20).content)
-        assert connection.fetch("models/none.hsm", size) is None
-        assert len(connection.fetch("models/mushrooms.hsm", size).content) == size
-        assert refusal(connection.fetch, "models/mushrooms.hsm", size - 1) == "too_large"
-
-
 def test_no_device_may_say_that_a_batch_is_kept_and_none_reads_anothers(tmp_path, broker, gateway, publisher, member):
     """The gateway sleeps; another device forges its word and listens to everything."""
     gateway.send_signal(signal.SIGSTOP)

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from protocol.errors import DocumentError, HearsayError, InputError, StorageError
+from protocol.errors import HearsayError, InputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,35 +72,6 @@ class Transport(Protocol):
             StorageError: ``file_exists``: another file is at the place; ``disk_full``; or a reason of :meth:`fetch`.
                 After other reasons than ``file_exists`` the file may or may not have arrived; send it again.
         """
-
-
-class Guarded:
-    """Wraps a transport, so that an unexpected exception of the transport can not end a run of ``sync``.
-
-    ``fetch`` and ``send`` raise each :class:`HearsayError` unchanged, and the StorageError ``transport_failed`` for
-    every other exception but KeyboardInterrupt.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    @property
-    def address(self) -> str:
-        """The wrapped transport's address: where the source is, in one line."""
-        return self._transport.address
-
-    def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """Call the transport's ``fetch``. Raise ``too_large`` if it returns more than ``limit`` bytes."""
-        with refusals():
-            found = self._transport.fetch(place, limit, tag)
-            if found is not None and found.content is not None and len(found.content) > limit:
-                raise DocumentError("too_large", f"what is at {place} has more than {limit} bytes")
-            return found
-
-    def send(self, place: str, path: str) -> None:
-        """Call the transport's ``send``."""
-        with refusals():
-            self._transport.send(place, path)
 
 
 @contextmanager

@@ -79,6 +79,10 @@ def test_refusals_are_listed_and_the_status_is_the_firsts(state, tree):
     assert json.loads(out)["root_version"] == 2
     status, out, err = edge(*arguments)
     assert (status, "refusals" in out, len(err.splitlines())) == (3, False, 2)
+    with scripted(reply(403, b"\x1b[2J")) as server:  # what a server says is not repeated
+        assert edge("--state", state, "sync", server.url)[2] == (
+            "refused_by_server: roots/3.hst: the server answers with status 403\n"
+        )
 
 
 def test_the_status_is_the_first_that_is_not_0(state, tree, now_publisher):
@@ -115,47 +119,33 @@ def test_an_unchanged_source_under_an_expired_root_is_refused_too(tmp_path, way)
     assert [(each["step"], each["reason"]) for each in refusals] == [("campaigns/mushrooms.hsc", "expired")]
 
 
-def test_a_stick_that_is_not_there(state, tmp_path):
-    status, _, err = edge("--state", state, "sync", tmp_path / "stick")
-    assert status == 5
-    assert {line.split(":")[0] for line in err.splitlines()} == {"unreachable"}
-
-
 @pytest.mark.parametrize(
-    ("more", "reason"),
+    ("more", "reason", "status"),
     [
-        (["ftp://example.org"], "address_invalid"),
-        (["http://example.org", "--token", "TOKEN"], "token_invalid"),
-        (["https://example.org", "--token", "NONE"], "file_unreadable"),
-        (["https://example.org", "--token", "EMPTY"], "token_invalid"),
-        (["TREE", "--campaign", ""], "argument_invalid"),
+        (["ftp://example.org"], "address_invalid", 1),
+        (["http://example.org", "--token", "TOKEN"], "token_invalid", 1),
+        (["https://example.org", "--token", "NONE"], "file_unreadable", 1),
+        (["https://example.org", "--token", "EMPTY"], "token_invalid", 1),
+        (["TREE", "--campaign", ""], "argument_invalid", 1),
+        (["STICK"], "unreachable", 5),
+        (["SLOW", "--seconds", "0.3"], "unreachable", 5),
     ],
 )
-def test_what_can_not_be_begun(state, tree, tmp_path, more, reason):
+def test_what_can_not_be_begun(state, tree, tmp_path, more, reason, status):
     (tmp_path / "TOKEN").write_text("secret")
     (tmp_path / "EMPTY").write_text("")
-    places = {name: str(tmp_path / name) for name in ("TOKEN", "NONE", "EMPTY")} | {"TREE": str(tree)}
-    status, out, err = edge("--state", state, "sync", *(places.get(each, each) for each in more))
-    assert (status, out, err.split(":")[0]) == (1, "", reason)
-    assert "secret" not in err
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "x", "1e9", "1_0", "\u0663"])
-def test_wrong_usage(state, tree, seconds):
-    with pytest.raises(SystemExit) as caught:
-        edge("--state", state, "sync", tree, "--seconds", seconds)
-    assert caught.value.code == 2
-
-
-def test_a_slow_server_ends_when_the_command_says(state):
+    places = {name: str(tmp_path / name) for name in ("TOKEN", "NONE", "EMPTY", "STICK")} | {"TREE": str(tree)}
     with scripted(lambda connection, _: connection.recv(1)) as server:
         began = time.monotonic()
-        status, _, err = edge("--state", state, "sync", server.url, "--seconds", "0.3")
-        assert (status, err.split(":")[0]) == (5, "unreachable")
+        places["SLOW"] = server.url
+        found, out, err = edge("--state", state, "sync", *(places.get(each, each) for each in more))
         assert time.monotonic() - began < 9  # the server waits for 10
+    assert (found, {line.split(":")[0] for line in err.splitlines()}) == (status, {reason})
+    assert (out == "", "secret" in err) == (status == 1, False)
 
 
-def test_what_a_server_says_is_not_repeated(state):
-    with scripted(reply(403, b"\x1b[2J")) as server:
-        _, _, err = edge("--state", state, "sync", server.url)
-    assert err == "refused_by_server: roots/2.hst: the server answers with status 403\n"
+def test_wrong_usage(state, tree):
+    for seconds in ("0", "-1", "nan", "inf", "x", "1e9", "1_0", "\u0663"):
+        with pytest.raises(SystemExit) as caught:
+            edge("--state", state, "sync", tree, "--seconds", seconds)
+        assert caught.value.code == 2
