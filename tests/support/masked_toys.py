@@ -88,18 +88,3 @@ class KnownPlaintext:
         """The plaintext modulo m of any other ciphertext of the same key."""
         seen = logarithm(ciphertext, self.exponent, self.modulus)
         return (seen - self.secret * logarithm(self.base(*place), self.exponent, self.modulus)) % self.modulus
-
-
-def symbol(value, modulus):
-    """Jacobi symbol (value / modulus), which for a prime is Legendre's: 1 for squares, −1 for others, 0."""
-    value, result = value % modulus, 1
-    while value:
-        while value % 2 == 0:
-            value //= 2
-            if modulus % 8 in (3, 5):
-                result = -result
-        value, modulus = modulus, value
-        if value % 4 == modulus % 4 == 3:
-            result = -result
-        value %= modulus
-    return result if modulus == 1 else 0

@@ -4,20 +4,9 @@ import random
 from math import lcm
 
 import pytest
-from support.masked_toys import OTHER_PRIME, PRIME, KnownPlaintext, PrimeModulus, logarithm, symbol
+from support.masked_toys import OTHER_PRIME, PRIME, KnownPlaintext, PrimeModulus, logarithm
 
-from protocol.masked.cipher import (
-    PRODUCTS,
-    SECRET_BITS,
-    Unmasking,
-    expanded,
-    hash_to_group,
-    mask,
-    power,
-    release_elements,
-)
-from research.products import ORDER, base_of_squares, mask_number
-from research.products import PRIME as SAFE_PRIME
+from protocol.masked.cipher import SECRET_BITS, Unmasking, hash_to_group, mask, power, release_elements
 
 CAMPAIGN = bytes(range(32))
 COMPOSITE = PRIME * OTHER_PRIME
@@ -84,27 +73,6 @@ def test_a_key_used_twice_in_one_period_shows_the_difference():
     assert quotient == 1 + 58 * COMPOSITE
     for other in (ours(642, 4), ours(642, 3, number=1), ours(642, 3, GENERATOR.getrandbits(SECRET_BITS))):
         assert (ours(700, 3) * power(other, -1, COMPOSITE**2) % COMPOSITE**2) % COMPOSITE != 1
-
-
-NUMBERS = [0, 1, 2, 4, 5, 6, 9, 10]
-
-
-def test_products_without_squares_show_a_bit_of_every_number():
-    """A base that is a square hides no Legendre symbol: that of C is that of n + 1."""
-    shown = {}
-    for period, value in enumerate(NUMBERS):
-        drawn = power(expanded(PRODUCTS, CAMPAIGN, period, 0), 2, SAFE_PRIME)
-        sent = (value + 1) * power(drawn, SECRET, SAFE_PRIME) % SAFE_PRIME
-        shown[value] = symbol(sent, SAFE_PRIME)
-        assert shown[value] == symbol(value + 1, SAFE_PRIME)
-    assert set(shown.values()) == {1, -1}
-
-
-def test_our_products_are_squares_whatever_the_number():
-    for period, value in enumerate(NUMBERS):
-        sent = mask_number(value, 20, SECRET % ORDER, CAMPAIGN, period, 0)
-        assert symbol(sent, SAFE_PRIME) == symbol(base_of_squares(CAMPAIGN, period, 0), SAFE_PRIME) == 1
-        assert pow(sent, ORDER, SAFE_PRIME) == 1
 
 
 SECRETS = [GENERATOR.getrandbits(SECRET_BITS) for _ in range(6)]

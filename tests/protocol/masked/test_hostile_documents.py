@@ -7,7 +7,6 @@ from support.failures import failure
 from support.masked import DEALER, TERMS, book_of, masked_campaign, message_of
 from support.nodes import NODE_KEYS
 from support.publisher import key
-from support.watched import Watched
 
 from protocol import canonical
 from protocol.documents.envelope import PAYLOAD_TYPES, SIZE_LIMITS, Envelope, keyid, seal, write_envelope
@@ -16,7 +15,7 @@ from protocol.masked.fields import largest_file
 from protocol.masked.keys import PartyKey, build_key_book, parse_key_book, read_key_book
 from protocol.masked.message import parse_message, read_message
 from protocol.masked.release import MAX_REQUEST_BYTES, build_request, parse_request, read_release
-from protocol.nodes.summary import MARK, read_summaries
+from protocol.nodes.summary import MARK
 
 KIND = PAYLOAD_TYPES["keys"]
 SMALL = masked_campaign()
@@ -116,27 +115,6 @@ def test_the_longest_message_takes_memory_in_proportion():
         reason, peak = reading(parse_message, raw)
         assert reason == expected
         assert peak < 4.5 * len(raw)
-
-
-HOSTILE = {
-    "marks": MARK * 2000,
-    "starts": message_of(SMALL)[:60] * 300,
-    "messages without an end": message_of(SMALL)[:-1] * 15,
-    "summaries' type": message_of(SMALL).replace(b"masked.v1", b"node.v1") * 15,
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_work_is_proportional_to_a_file_of_messages(name):
-    """Steps are counted: four times the file takes four times the steps."""
-    steps = []
-    for count in (1, 4):
-        Watched.steps = 0
-        pieces = list(read_summaries(Watched(HOSTILE[name] * count), "masked"))
-        steps.append(Watched.steps)
-        assert sum(piece.length for piece in pieces) == len(HOSTILE[name]) * count
-    assert steps[1] <= 4.4 * steps[0] + 1000
-    assert steps[1] <= 30 * len(HOSTILE[name]) * 4
 
 
 def test_books_cut_or_changed_anywhere_are_refused():
