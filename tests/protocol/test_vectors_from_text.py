@@ -50,10 +50,8 @@ def repeated(case):
     """The result of the second implementation for a case; single numbers are vectors of one."""
     mechanism, epsilon, size, kind = case["mechanism"], case["epsilon"], case["size"], case["kind"]
     theta, delta = (case.get("options", {}).get(name, other) for name, other in (("theta", "0.25"), ("delta", None)))
-    if kind == "accumulated":
-        return from_text.accumulated(mechanism, epsilon, size, case["cases"], theta)
-    if kind == "accumulated_numbers":
-        return from_text.accumulated_numbers(mechanism, epsilon, size, case["cases"], delta)
+    if kind.startswith("accumulated"):
+        return from_text.accumulated(mechanism, epsilon, size, case["cases"], theta, delta)
     integers = from_text.parameters(mechanism, epsilon, size, theta, delta)
     if kind.startswith("parameters"):
         return integers | ({"theta_micro": round(float(theta) * 1_000_000)} if mechanism == "the" else {})

@@ -13,6 +13,7 @@ TWO_32 = 2**32
 M = 1024
 S = 65536
 N = 4096
+OF_NUMBERS = ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi")
 ACCUMULATED_SEED = b"\x41" * 32
 ACCUMULATED_TAG = b"hearsay/1/accumulated"
 
@@ -196,50 +197,32 @@ def answer_field(mechanism, answer):
         return bytes([answer // 256, answer % 256])
     if mechanism in ("she", "laplace"):
         return b"".join((part % TWO_32).to_bytes(4, "big") for part in answer)
-    field = []
-    for start in range(0, len(answer), 8):
-        byte = 0
-        for place, bit in enumerate(answer[start : start + 8]):
-            byte += bit * 2 ** (7 - place)
-        field.append(byte)
-    return bytes(field)
+    digits = "".join(map(str, answer))
+    digits += "0" * (-len(digits) % 8)
+    return int(digits, 2).to_bytes(len(digits) // 8, "big")
 
 
-def accumulated_numbers(mechanism, epsilon, size, cases, delta=None):
-    """As ``accumulated``, of a numeric mechanism.
+def accumulated(mechanism, epsilon, size, cases, theta="0.25", delta=None):
+    """First 16 bytes of the SHA-256 over the answer fields of many cases, which come from one stream.
 
-    Per case and coordinate x = below(2S + 1) − S; where at most one entry may differ from 0 (``bits``, and
-    ``laplace`` with Δ = 2) a place = below(size) and then one such x. Then the 32 bytes of the seed.
+    The value is below(size); of a numeric mechanism x = below(2S + 1) − S for each coordinate, or, where at most one
+    entry may differ from 0 (``bits``, and ``laplace`` with Δ = 2), for the place below(size). The seed is the next 32
+    bytes.
     """
     inputs = ByteReader(ACCUMULATED_SEED, ACCUMULATED_TAG)
-    integers = parameters(mechanism, epsilon, size, delta=delta)
+    integers = parameters(mechanism, epsilon, size, theta, delta)
     total = sha256()
     for _ in range(cases):
-        value = [0] * size
-        if mechanism == "bits" or delta == 2:
-            place = inputs.below(size)
-            value[place] = inputs.below(2 * S + 1) - S
-        else:
-            for place in range(size):
+        if mechanism in OF_NUMBERS:
+            value = [0] * size
+            for place in [inputs.below(size)] if mechanism == "bits" or delta == 2 else range(size):
                 value[place] = inputs.below(2 * S + 1) - S
-        answer = numbers(mechanism, integers, size, value, inputs.take(32))
-        single = mechanism in ("bit", "piecewise", "hybrid")
-        total.update(answer_field(mechanism, answer[0] if single else answer))
-    return total.hexdigest()[:32]
-
-
-def accumulated(mechanism, epsilon, size, cases, theta="0.25"):
-    """First 16 bytes of the SHA-256 over the answer fields of many cases.
-
-    Value and seed of each case come from one stream: value = below(size), seed = the next 32 bytes.
-    """
-    inputs = ByteReader(ACCUMULATED_SEED, ACCUMULATED_TAG)
-    integers = parameters(mechanism, epsilon, size, theta)
-    total = sha256()
-    for _ in range(cases):
-        value = inputs.below(size)
-        seed = inputs.take(32)
-        total.update(answer_field(mechanism, perturbed(mechanism, integers, size, value, seed)))
+            answer = numbers(mechanism, integers, size, value, inputs.take(32))
+            answer = answer[0] if mechanism in ("bit", "piecewise", "hybrid") else answer
+        else:
+            value = inputs.below(size)
+            answer = perturbed(mechanism, integers, size, value, inputs.take(32))
+        total.update(answer_field(mechanism, answer))
     return total.hexdigest()[:32]
 
 

@@ -12,10 +12,9 @@ from math import erf, floor, inf, isinf, isnan, log, pi, prod, sqrt
 
 import msgpack
 
-from vectors.from_text import S, numbers, perturbed
+from vectors.from_text import OF_NUMBERS, S, answer_field, numbers, perturbed
 
 DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-OF_NUMBERS = ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi")
 
 
 class RefusedError(Exception):
@@ -206,14 +205,7 @@ def field_of(layout, width, question, value, seed):
         answer = answer[0] if name in ("bit", "piecewise", "hybrid") else answer
     else:
         answer = perturbed(name, mechanism, size, value, seed)
-    if isinstance(answer, int):
-        raw = answer.to_bytes(4 if layout == 3 else 2, "big")
-    elif name in ("she", "laplace"):
-        raw = b"".join(part.to_bytes(4, "big", signed=True) for part in answer)
-    else:
-        digits = "".join(map(str, answer))
-        digits += "0" * (-len(digits) % 8)
-        raw = int(digits, 2).to_bytes(len(digits) // 8, "big")
+    raw = answer.to_bytes(4, "big") if layout == 3 and isinstance(answer, int) else answer_field(name, answer)
     return raw + bytes(width - len(raw))
 
 
