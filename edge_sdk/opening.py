@@ -250,6 +250,7 @@ def reset_state(
     check_bytes(root, "trust")
     folder = path_of(state_dir, "state_dir")
     place, fresh = os.path.join(folder, STATE_FILE), os.path.join(folder, f"{STATE_FILE}.new")
+    highest = os.path.join(folder, HIGHEST_FILE)
     _is_there(place)  # a folder that can not be read is refused
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
     lifetime = allowed().lifetime
@@ -280,11 +281,13 @@ def reset_state(
             note_in_marker(folder, pending=used_mark(secret))
         # The files in the outboxes hold reports of the old state, which must not be sent any more.
         clear_outboxes(folder, old.sealed)
-        _note_both(os.path.join(folder, HIGHEST_FILE), old, line)
+        before = next(iter(read_highest(highest)), old.newest)
+        if before is not None or not old.whole:  # else the old ledger has no line that a copy could lack
+            replace_highest(highest, tuple(dict.fromkeys((before or line, line))))
         _put_in_place(fresh, place, old_is_whole=old.whole)
     # If a step fails from here on, the next opening does it.
     with suppress(OSError):
-        replace_highest(os.path.join(folder, HIGHEST_FILE), (line,))
+        replace_highest(highest, (line,))
     if enrolment is not None:
         with suppress(StorageError):
             note_in_marker(folder, uses=[used_mark(secret)])
@@ -340,13 +343,6 @@ def _make_next(
     remove(part + _JOURNAL)
     flush_folder(os.path.dirname(fresh))
     return Highest(line.number, line.seal)
-
-
-def _note_both(highest: str, old: _OldState, line: Highest) -> None:
-    """Write into the file ``highest`` a line of the old state's ledger, if it has one, and the new state's ``line``."""
-    before = next(iter(read_highest(highest)), old.newest)
-    if before is not None or not old.whole:  # else the old ledger has no line that a copy could lack
-        replace_highest(highest, tuple(dict.fromkeys((before or line, line))))
 
 
 class _OldState(NamedTuple):

@@ -85,7 +85,9 @@ def exchange(
     """
     judge = _Judge(campaign, nodes, now)
     with _locked(own):
-        before = _own_bytes(own)
+        before = _read(own) if os.path.lexists(own) else b""
+        if isinstance(before, Unread):
+            raise InputError(before.reason, f"'{own}' can not be read: {before.detail}")
         united = SummarySet()
         dropped = united.add_file(before, judge)
         if dropped["unrecognized_campaign"]:
@@ -121,16 +123,6 @@ class _Judge:
                 self._accepted.clear()
             found = self._accepted[digest] = self._judge(envelope)._replace(sums=())
         return found
-
-
-def _own_bytes(own: str) -> bytes:
-    """Return the content of the node's own file; no bytes if there is no such file."""
-    if not os.path.lexists(own):
-        return b""
-    found = _read(own)
-    if isinstance(found, Unread):
-        raise InputError(found.reason, f"'{own}' can not be read: {found.detail}")
-    return found
 
 
 def _read(path: str) -> bytes | Unread:

@@ -273,21 +273,16 @@ class Node(Device):
                 continue
             listed = campaign.nodes.list_name
             held = self._acceptance.listed_version(listed)
-            accept = partial(self._accept_list, listed)
+            accept = partial(lambda name, raw: self._acceptance.accept_nodes(raw, name).header.version, listed)
             found.append(FollowedDocument("nodes", listed, held, accept, SIZE_LIMITS["nodes"]))
             if campaign.masked is not None:
                 from protocol.masked.fields import largest_file
 
                 held = books.get(campaign.id.hex())
-                accept, most = partial(self._accept_book, campaign.id), largest_file("keys", campaign)
+                accept = partial(lambda of, raw: self.accept_keys(raw, campaign=of).version, campaign.id)
+                most = largest_file("keys", campaign)
                 found.append(FollowedDocument("keys", campaign.header.name, held, accept, most))
         return found
-
-    def _accept_list(self, name: str, raw: bytes) -> int:
-        return self._acceptance.accept_nodes(raw, name).header.version
-
-    def _accept_book(self, campaign_id: bytes, raw: bytes) -> int:
-        return self.accept_keys(raw, campaign=campaign_id).version
 
     def _book_of(self, raw: bytes, campaign: bytes | str | None) -> tuple[Campaign, KeyBook]:
         """Return a verified key book and its campaign, which is searched among the accepted ones unless named."""

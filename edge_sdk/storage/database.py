@@ -26,7 +26,6 @@ from protocol.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
-    from typing import IO
 
 HIGHEST_FILE = "highest"
 _NUMBER_BYTES = 8
@@ -434,13 +433,9 @@ def _ensure_file(path: str) -> None:
     """Make a new, complete state file with empty tables at ``path``, unless a file is there."""
     if not os.path.lexists(path):
         with suppress(FileExistsError):  # another process has just made the file
-            write_new(path, _write_tables)
+            write_new(path, lambda file: file.write(_empty_state()))
     if os.stat(path).st_size == 0:
         raise StorageError("state_damaged", "the state file is empty: what this device has spent is not known any more")
-
-
-def _write_tables(file: IO[bytes]) -> None:
-    file.write(_empty_state())
 
 
 @lru_cache(maxsize=1)

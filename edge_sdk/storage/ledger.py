@@ -145,26 +145,20 @@ class Tally:
             for window in self._windows.values():
                 window.add(line)
 
-    def covers(self, seconds: int, time: int) -> bool:
-        """Return whether enough ledger lines were read for :meth:`spent_around` with these arguments."""
-        window = self._windows.get(seconds)
-        return window is not None and window.start <= time - seconds
+    def spent_around(self, seconds: int, time: int, track: Track | None, backward: Iterable[Line]) -> int:
+        """Return the ε answered less than ``seconds`` before or after ``time``.
 
-    def cover(self, seconds: int, time: int, backward: Iterable[Line]) -> None:
-        """Read the ledger lines that :meth:`spent_around` needs, and some older ones for a clock that is set back.
-
-        ``backward`` gives all lines, newest first; it is read until a line is too old.
+        ``backward`` gives all lines, newest first. It is read at the first call, and if a clock was set back by much.
         """
-        window = self._windows[seconds] = _Window(seconds, time - _SPARE * seconds)
-        for line in backward:
-            if line.latest <= window.start:
-                break
-            if line.campaign:
-                window.add(line)
-
-    def spent_around(self, seconds: int, time: int, track: Track | None) -> int:
-        """Return the ε answered less than ``seconds`` before or after ``time``. :meth:`covers` must be true."""
-        return self._windows[seconds].spent_around(time, track)
+        since, window = time - (0 if track is None else track.reach), self._windows.get(seconds)
+        if window is None or window.start > since - seconds:
+            window = self._windows[seconds] = _Window(seconds, since - _SPARE * seconds)
+            for line in backward:
+                if line.latest <= window.start:
+                    break
+                if line.campaign:
+                    window.add(line)
+        return window.spent_around(time, track)
 
 
 class _Window:
@@ -412,11 +406,7 @@ class Ledger:
         the steps by which the clock was set, over which answers keep their age; None: no steps.
         """
         with self._state.reading():
-            tally = self._current_tally()
-            reach = 0 if track is None else track.reach
-            if not tally.covers(seconds, time - reach):
-                tally.cover(seconds, time - reach, self._backward())
-            return tally.spent_around(seconds, time, track)
+            return self._current_tally().spent_around(seconds, time, track, self._backward())
 
     def answered_in(self, series: str) -> bool:
         """Return whether a campaign of the series (it is answered once in all) with this name was ever answered."""

@@ -129,6 +129,10 @@ class Outbox:
         """Return the paths of the files that wait to be sent: regular files with names as of :meth:`new`."""
         return self._files(_NAME)
 
+    def unfinished(self) -> list[str]:
+        """Return the paths of the unfinished files that a crash left."""
+        return self._files(_UNFINISHED)
+
     def _files(self, name: re.Pattern[str]) -> list[str]:
         with os_errors("the outbox can not be used"), suppress(FileNotFoundError), os.scandir(self._path) as entries:
             return sorted(
@@ -139,7 +143,7 @@ class Outbox:
     def remove_unfinished(self) -> None:
         """Remove unfinished files that a crash left more than an hour ago. Errors are ignored."""
         with suppress(StorageError):
-            if self._files(_UNFINISHED):
+            if self.unfinished():
                 remove_old_temporaries(self._path)
 
     @staticmethod
@@ -159,13 +163,8 @@ class Outbox:
 
     def clear(self) -> None:
         """Remove all waiting files, and unfinished files that a crash left."""
-        for path in [*self.waiting(), *self._files(_UNFINISHED)]:
+        for path in [*self.waiting(), *self.unfinished()]:
             self.remove(path)
-
-    def take_back(self, path: str) -> None:
-        """Remove the sealed file at ``path``, and all unfinished files that a crash left in the outbox."""
-        for each in [path, *self._files(_UNFINISHED)]:
-            self.remove(each)
 
 
 def clear_outboxes(folder: str | None, sealed: Iterable[str]) -> None:
@@ -181,5 +180,7 @@ def clear_outboxes(folder: str | None, sealed: Iterable[str]) -> None:
         above, name = os.path.split(path)
         place, last = os.path.split(above)
         if last == OUTBOX and _NAME.fullmatch(name) and place != folder:
-            Outbox(place).take_back(path)
+            outbox = Outbox(place)
+            for each in [path, *outbox.unfinished()]:
+                outbox.remove(each)
             forget_fetched(place)
