@@ -69,7 +69,7 @@ edge: .venv/bin/python
 
 # Kills, failures and power cuts at every call of a device or a curator's budget, with more of chance than in the tests.
 faults: .venv/dev.stamp
-	HEARSAY_FAULT_SEEDS=20 $(BIN)/pytest -n auto tests/edge_sdk/test_killed.py tests/edge_sdk/test_rot.py \
+	HEARSAY_FAULT_SEEDS=20 $(BIN)/pytest -n auto tests/edge_sdk/test_killed.py tests/edge_sdk/test_state.py \
 		tests/aggregator/test_killed_folders.py
 
 # A minute of coverage-guided fuzzing; for longer: $(BIN)/python tests/fuzz/run.py --seconds 1800 --jobs 2

@@ -66,7 +66,7 @@ def test_what_left_is_what_the_files_say(tmp_path, kind):
 @pytest.mark.parametrize(
     ("kind", "first"),
     [
-        pytest.param(kind, first, marks=[pytest.mark.deep] if first >= lives // 3 else [])
+        pytest.param(kind, first, marks=[pytest.mark.deep] if first >= lives // 6 else [])
         for kind, lives in GROUPS
         for first in range(0, lives, EACH)
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 import stat
 import threading
 from pathlib import Path
@@ -168,27 +169,27 @@ def test_leftovers_of_crashed_drains_go_and_everything_else_stays(reporting, tmp
     assert left == {*kept, "x.hsr", ".h.0123456789abcdef.tmp"}
 
 
-@pytest.mark.parametrize("fault", ["insert", "commit"])
+class FullDisk:
+    """A connection whose disk is full for statements for which ``fails`` is true."""
+
+    def __init__(self, plain, fails):
+        self.plain, self.fails = plain, fails
+
+    def __getattr__(self, name):
+        return getattr(self.plain, name)
+
+    def execute(self, statement, values=()):
+        if self.fails(statement):
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorname = "SQLITE_FULL"
+            raise error
+        return self.plain.execute(statement, values)
+
+
+@pytest.mark.parametrize("fault", ["INSERT INTO sealed", "COMMIT"])
 def test_a_file_that_can_not_be_noted_is_said_and_nothing_is_lost(reporting, tmp_path, monkeypatch, fault):
-    import sqlite3
-
     state = reporting._state
-    plain = state._connection
-
-    class Full:
-        """A connection whose disk is full when the sealed file is noted."""
-
-        def __getattr__(self, name):
-            return getattr(plain, name)
-
-        def execute(self, statement, values=()):
-            if statement.startswith("INSERT INTO sealed" if fault == "insert" else "COMMIT"):
-                error = sqlite3.OperationalError("database or disk is full")
-                error.sqlite_errorname = "SQLITE_FULL"
-                raise error
-            return plain.execute(statement, values)
-
-    monkeypatch.setattr(state, "_connection", Full())
+    monkeypatch.setattr(state, "_connection", FullDisk(state._connection, lambda each: each.startswith(fault)))
     error = failure(reporting.drain, tmp_path / "x.hsr")
     monkeypatch.undo()
     assert error.reason == "disk_full"
@@ -202,27 +203,6 @@ def test_a_file_that_can_not_be_noted_is_said_and_nothing_is_lost(reporting, tmp
     assert reporting.status().spooled == 0
 
 
-class FullDisk:
-    """A connection whose disk has no space for a journal. ``memory`` tells whether a journal in memory helps."""
-
-    def __init__(self, plain, memory):
-        self.plain, self.memory, self.in_memory = plain, memory, False
-
-    def __getattr__(self, name):
-        return getattr(self.plain, name)
-
-    def execute(self, statement, values=()):
-        import sqlite3
-
-        if statement.startswith("PRAGMA journal_mode"):
-            self.in_memory = self.memory and statement.endswith("MEMORY")
-        if statement.startswith(("INSERT", "REPLACE", "UPDATE", "DELETE")) and not self.in_memory:
-            error = sqlite3.OperationalError("database or disk is full")
-            error.sqlite_errorname = "SQLITE_FULL"
-            raise error
-        return self.plain.execute(statement, values)
-
-
 @pytest.mark.parametrize("helps", [True, False])
 def test_the_owner_opts_out_on_a_full_disk_or_reads_what_was_changed(tmp_path, publisher, clock, monkeypatch, helps):
     """A journal in memory needs no space. If that does not help either, the outbox and the reports stay."""
@@ -231,8 +211,13 @@ def test_the_owner_opts_out_on_a_full_disk_or_reads_what_was_changed(tmp_path, p
     with Device.provision(tmp_path, publisher.root(), clock=clock) as device:
         device.report(device.enrol(publisher.campaign()).id, RECORD, label="e")
         device.drain(waiting)
-        state = device._state
-        monkeypatch.setattr(state, "_connection", FullDisk(state._connection, helps))
+        state, in_memory = device._state, []
+
+        def fails(statement):
+            in_memory.extend([helps] * statement.endswith("journal_mode = MEMORY"))
+            return statement.startswith(("INSERT", "REPLACE", "UPDATE", "DELETE")) and not any(in_memory)
+
+        monkeypatch.setattr(state, "_connection", FullDisk(state._connection, fails))
         if helps:
             device.disable()
         else:

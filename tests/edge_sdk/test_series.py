@@ -6,7 +6,7 @@ import random
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from itertools import count, pairwise
+from itertools import pairwise
 
 import pytest
 from support.failures import reason
@@ -66,28 +66,6 @@ def test_the_answered_period_gives_the_same_bytes_and_another_series_another_ans
     clock.now += DAY
     device.report(without.id, RECORD)
     assert [line.series for line in device.history()] == ["pilot", "pilot 2", "", ""]
-
-
-def test_restarts_opting_out_and_in_and_new_roots_change_nothing(tmp_path, publisher, clock):
-    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
-        device.report(device.enrol(campaign(publisher)).id, RECORD)
-    for number in count(2):
-        clock.now += DAY
-        with Device.open(tmp_path, clock=clock) as device:
-            if number == 3:
-                device.disable()
-                device.enable()
-                assert reason(device.report, "mushrooms", RECORD) == "series_answered"
-                clock.now -= 2 * DAY
-                assert reason(device.report, "mushrooms", RECORD) == "series_answered"  # its bytes were deleted
-                clock.now += 2 * DAY
-            if number == 4:
-                device.rotate([publisher.root(version=2)])
-            newer = device.enrol(campaign(publisher, version=number))
-            assert reason(device.report, newer.id, RECORD) == "series_answered"
-            assert answers(device) == 1
-            if number == 5:
-                return
 
 
 def test_a_reset_that_reads_the_ledger_keeps_the_series_and_lying_about_its_begin_changes_nothing(

@@ -12,13 +12,15 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from support.examples import examples
 from support.failures import failing, failure, refusal
 from support.publisher import DAY, NOW, Publisher
 
-from edge_sdk import Device
+from edge_sdk import Device, HearsayError, Policy
 from edge_sdk.storage.database import State
 from edge_sdk.storage.ledger import Ledger, Line
 from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SPOOL, Rows, seal
+from edge_sdk.storage.spool import Limits
 
 RECORD = {"odor": "n", "width": 3.2}
 
@@ -414,19 +416,96 @@ def test_a_device_may_begin_where_only_the_note_of_another_is_left(state_dir):
         assert device.status().spent_micro == 0
 
 
-def test_who_shares_a_state_sees_the_lines_of_others(tmp_path, publisher, clock):
-    folder = tmp_path / "state"
-    with Device.provision(folder, trust=publisher.root(), clock=clock) as one, Device.open(folder, clock=clock) as two:
-        campaign = one.enrol(publisher.campaign())
-        for device in (one, two, two, one):
-            device.report(campaign.id, RECORD)
-            clock.now += DAY
-        assert len(one.history()) == len(two.history()) == 4
-
-
 def test_a_path_that_is_no_text_can_be_sealed_and_acknowledged(state_dir, tmp_path):
     place = os.fsencode(tmp_path) + b"/\xff.hsr"
     with opened(state_dir) as device:
         assert device.drain(os.fsdecode(place)) == 1
         Path(os.fsdecode(place)).unlink()
         assert device.ack(os.fsdecode(place)) == 1
+
+
+# One changed bit anywhere ------------------------------------------------------------------------------------
+
+OTHER = {"odor": "f", "width": 1.0}
+# Places are drawn by SHA-256 of "rot N": 600 in the slow tier, a quarter in make test, thousands in make faults.
+FLIPS = 1000 * int(os.environ.get("HEARSAY_FAULT_SEEDS") or 0) or examples(600).max_examples
+POLICY = Policy(day_micro=4_000_000, window_micro=30_000_000, spool=Limits(5, 1_000_000, 365 * DAY))
+LAST = NOW + 6 * DAY
+
+
+@pytest.fixture(scope="module")
+def many_rows(tmp_path_factory):
+    """A state with rows in every table: answers of three campaigns, sealed files, drops, an ended document."""
+    folder = tmp_path_factory.mktemp("many_rows") / "state"
+    publisher = Publisher()
+    clock = [NOW]
+    with Device.provision(folder, trust=publisher.root(), policy=POLICY, clock=lambda: clock[0]) as device:
+        for name in ("mushrooms", "ferns"):
+            device.enrol(publisher.campaign(name=name))
+        for day in range(7):
+            clock[0] = NOW + day * DAY
+            if day == 3:
+                device.enrol(publisher.campaign(name="mushrooms", version=2))
+            for campaign in device.campaigns():
+                device.report(campaign.id, RECORD, label="e")
+            if day in (1, 5):
+                device.drain(folder.parent / f"sealed-{day}.hsr")
+        device.ack(folder.parent / "sealed-1.hsr")
+        device.install(publisher.model())
+    (folder / "state.db-journal").unlink(missing_ok=True)
+    return folder
+
+
+def told(folder, out):
+    """The results of all calls within the period of the last answers, with other records and other noise."""
+    found = {}
+    device = failing(Device.open, folder, policy=POLICY, clock=lambda: LAST, entropy=lambda count: b"\x55" * count)
+    if not isinstance(device, Device):
+        return {}
+    with device:
+        campaigns = failing(device.campaigns)
+        if not isinstance(campaigns, HearsayError):
+            for campaign in campaigns:
+                name = campaign.header.name
+                found[f"campaign {name}"] = campaign.id
+                found[f"report {name}"] = failing(device.report, campaign.id, OTHER, label="p")
+        found["history"] = failing(device.history)
+        status = failing(device.status)
+        found["status"] = status if isinstance(status, HearsayError) else status.to_json()
+        found["evidence"] = failing(device.evidence)
+        model = failing(device.model)
+        found["model"] = model if isinstance(model, HearsayError) else (model.name, model.version)
+        found["rollback"] = failing(device.enrol, Publisher().campaign(name="mushrooms"))
+        found["drain"] = failing(device.drain, out)
+        failing(device.explain, Publisher().campaign(name="other"))
+        failing(device.install, Publisher().model(version=2))
+        found["batch"] = out.read_bytes() if out.exists() else None
+        found["ack"] = failing(device.ack, folder.parent / "sealed-5.hsr")
+        if isinstance(found["ack"], int):  # else nothing was released, and the rest tells nothing
+            found["left"] = failing(lambda: device.status().spooled)
+    return {key: value for key, value in found.items() if not isinstance(value, HearsayError) and value is not None}
+
+
+def test_no_rotten_bit_makes_a_second_noise_or_alters_what_is_told(many_rows, tmp_path):
+    whole = (many_rows / "state.db").read_bytes()
+    used = [place for place, byte in enumerate(whole) if byte]  # most of a page is empty
+    room = tmp_path / "room"
+    shutil.copytree(many_rows.parent, room)
+    folder, out = room / "state", room / "out.hsr"
+    before = told(folder, out)
+    assert len(before) == 12, sorted(before)
+    refused = 0
+    wrong = []
+    for number in range(FLIPS):
+        draw = int.from_bytes(sha256(b"rot %d" % number).digest()[:8], "big")
+        bit = 8 * used[draw // 8 % len(used)] + draw % 8
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (folder / "state.db").write_bytes(damaged)
+        (folder / "highest").unlink(missing_ok=True)
+        out.unlink(missing_ok=True)
+        after = told(folder, out)
+        refused += len(after) < len(before)
+        wrong += [(bit, key) for key, value in after.items() if before.get(key) != value]
+    assert wrong == []
+    assert refused > FLIPS // 4

@@ -233,15 +233,6 @@ def test_no_secret_is_shown(open_node, publisher, monkeypatch):
     assert str(making._powers.values[0])[:20] not in shown
 
 
-def test_a_limit_on_epsilon_refuses_before_a_record_is_read(open_node, publisher):
-    node = open_node("one")
-    campaign = enrolled(node, publisher)
-    node.close()
-    node = open_node("one", ALLOWED._replace(period_micro=1_999_999))
-    assert reason(node.encrypt, campaign.id, UNREAD) == "policy_refused"
-    assert node.status().spent_micro == 0
-
-
 def test_a_reset_of_a_node_without_masks_counts_no_delta(open_node, publisher, clock, tmp_path):
     open_node("one", Policy()).close()
     Node.reset(tmp_path / "one", publisher.root(), policy=Policy(), clock=clock)
