@@ -1,4 +1,4 @@
-"""``aggregator.plan`` and ``hearsay plan``: ranking, targets, refusals."""
+"""``aggregator.plan`` and ``hearsay plan``: ranking, targets, refusals; closed-form errors agree with simulated ones."""
 
 from __future__ import annotations
 
@@ -10,20 +10,32 @@ import pandas as pd
 import pytest
 from support.commands import run, told
 from support.failures import refusal
-from support.pilots import PLAN as SCHEMA
+from support.pilots import PLAN
 
 import aggregator
-from aggregator.models.population import Population
+from aggregator.estimates.class_shares import class_shares
+from aggregator.models.population import Population, assumed
 from aggregator.operations.campaigns import plan_campaign
 from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.planning.power_analysis import search as race
 from aggregator.planning.power_analysis import targets
 from aggregator.planning.power_analysis.plan import _solution_text as said
-from aggregator.planning.power_analysis.rehearsal import Fleet, Fold, Forecast, Rehearsal, own_weight, plain_accuracy
+from aggregator.planning.power_analysis.precision import CLASSES, devices_for_width, precisions, widest
+from aggregator.planning.power_analysis.rehearsal import (
+    Fleet,
+    Fold,
+    Forecast,
+    Rehearsal,
+    laws_of,
+    own_weight,
+    plain_accuracy,
+    simulated,
+)
 from aggregator.planning.power_analysis.search import Scope, codings
 from aggregator.planning.power_analysis.study import Design, Study, with_bins
 from aggregator.planning.power_analysis.targets import Curve, for_accuracy, rising
-from aggregator.publishing.schemas.schema_file import load_schema
+from aggregator.publishing.mechanisms.choice import forms
+from aggregator.publishing.schemas.schema_file import load_schema, parse_schema_text
 from protocol import mechanisms
 from protocol.errors import InputError
 from protocol.features import Numeric
@@ -43,8 +55,8 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def files(tmp_path):
-    (tmp_path / "s.toml").write_text(SCHEMA, "utf-8")
-    (tmp_path / "w.toml").write_text(SCHEMA + "[ask.colour]\nshare = 2\n[ask.width]\n", "utf-8")
+    (tmp_path / "s.toml").write_text(PLAN, "utf-8")
+    (tmp_path / "w.toml").write_text(PLAN + "[ask.colour]\nshare = 2\n[ask.width]\n", "utf-8")
     rng = np.random.default_rng(8)
     label = rng.integers(0, 2, 80)
     colour = np.where(rng.random(80) < 0.3 + 0.4 * label, "red", "green")
@@ -148,7 +160,7 @@ def test_projections_are_fitted_on_the_folds_that_answer_and_one_can_be_asked_fo
     frame = pd.read_csv(files / "p.csv")
     frame["height"] = frame["width"] * 0.3 + np.random.default_rng(1).normal(size=80)
     height = '[[features]]\nname = "height"\nkind = "numeric"\nlow = "-4"\nhigh = "4"\nbins = 4\n'
-    (files / "s2.toml").write_text(SCHEMA + height, "utf-8")
+    (files / "s2.toml").write_text(PLAN + height, "utf-8")
     frame.round(3).to_csv(files / "p2.csv", index=False)
     found = planned("s2.toml", devices=2000, pilot="p2.csv")
     assert {one.design.reduction for one in found.ranked} >= {"none", "pca:1", "dca:1"}
@@ -205,7 +217,7 @@ def test_shares_of_asked_features_are_planned(files, planned):
     assert not any("share" in note for note in found.notes)
     assert [round(one.answers) for one in planned(**QUICK).precision[:3]] == [200, 200, 200]
     ask = '[ask.width]\nshare = 3\nbins = [2, 2]\n[ask.colour]\ngroups = [["red"]]\n'
-    (files / "g.toml").write_text(SCHEMA + ask, "utf-8")
+    (files / "g.toml").write_text(PLAN + ask, "utf-8")
     found = planned("g.toml", **QUICK)
     assert [round(one.answers) for one in found.precision[:3]] == [120, 120, 360]
     assert [len(one.errors) for one in found.precision[:3]] == [2, 4, 4]
@@ -447,3 +459,75 @@ def test_a_projection_is_judged_on_records_that_it_was_not_fitted_on():
     assert own_weight(study.folds(Design("discrete", "direct"))) == 0.5
     assert rehearsal.forecast().low < 0.5
     assert study.plain(design) < 0.6
+
+
+# Closed-form errors -----------------------------------------------------------------------------------
+
+
+CAMPAIGNS = 200
+SCHEMA = parse_schema_text(PLAN).schema
+"""A simulated standard deviation has the relative error 1/√(2·200) = 5 %; 5 of these are allowed, at 6e-7 each."""
+ALLOWED = 0.25
+
+
+def population():
+    return assumed(SCHEMA, 1.5, np.random.default_rng(3), 300)
+
+
+def campaign_of(name, micro=2_000_000, answers=1):
+    family = "gaussian" if name in forms() else "discrete"
+    return Design(family, name, answers).campaign(SCHEMA, micro, "simplex")
+
+
+def simulated_errors(campaign, fleet, people):
+    """Standard deviations of every share or mean, and of the classes' shares, over simulated campaigns."""
+    rng = np.random.default_rng(4)
+    rows = len(people.labels)
+    shares, classes = [], []
+    even = np.full(rows, 1 / rows)
+    laws = laws_of(campaign, people, even)
+    for _ in range(CAMPAIGNS):
+        if fleet.periods > 1:
+            laws = laws_of(campaign, people, rng.multinomial(fleet.devices, even) / fleet.devices)
+        found = simulated(campaign, laws, fleet, rng)
+        shares.append(np.concatenate([one.estimate / one.n for one in found.questions]))
+        classes.append(class_shares(found).share)
+    return np.std(shares, axis=0), np.std(classes, axis=0)
+
+
+def agree(campaign, fleet, people):
+    """The expected errors, which must be near the simulated ones; and the ratios of these for all shares and means."""
+    found = precisions(campaign, fleet, people)
+    shares, classes = simulated_errors(campaign, fleet, people)
+    expected = np.concatenate([one.errors for one in found if one.question != CLASSES])
+    np.testing.assert_allclose(shares, expected, rtol=ALLOWED)
+    np.testing.assert_allclose(classes, found[-1].errors, rtol=ALLOWED)
+    return found, shares / expected
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_expected_standard_errors_are_those_of_simulated_campaigns(name):
+    _, ratios = agree(campaign_of(name), Fleet(6000), population())
+    assert np.median(ratios) == pytest.approx(1, abs=0.06)
+    unknown = precisions(campaign_of(name), Fleet(1000), None)  # equal shares and uniform numbers
+    assert all(np.isfinite(one.errors).all() and (one.errors > 0).all() for one in unknown)
+
+
+def test_devices_that_answer_every_day_add_noise_but_no_people():
+    campaign, people = campaign_of("direct", 6_000_000), population()
+    found, _ = agree(campaign, Fleet(300, 20), people)
+    assert found[0].worst > 1.5 * precisions(campaign, Fleet(6000), people)[0].worst
+
+
+def test_a_wrong_variance_would_be_seen():
+    campaign, people = campaign_of("direct"), population()
+    shares, _ = simulated_errors(campaign, Fleet(6000), people)
+    wrong = precisions(campaign, Fleet(3000), people)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(shares, np.concatenate([one.errors for one in wrong[:-1]]), rtol=ALLOWED)
+
+
+def test_the_number_of_devices_for_a_width_gives_that_width():
+    campaign, people = campaign_of("oue"), population()
+    needed = devices_for_width(precisions(campaign, Fleet(1000), people), 1000, 0.05)
+    assert 0.0495 <= widest(precisions(campaign, Fleet(needed), people)).width <= 0.05

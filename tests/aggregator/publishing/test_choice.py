@@ -1,20 +1,24 @@
-"""``auto`` chooses the mechanism with the smaller variance on both sides of the border; a campaign with it runs."""
+"""Mechanisms: what ``auto`` chooses on both sides of a border, and laws of counts beside drawn answers."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from support.commands import run
 from support.failures import reason
+from support.mechanisms import inputs_of, made
 from support.mixtures import mixed_payload
 from support.publisher import NOW, Publisher
 
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.choice import AUTO, candidates, choose, mechanism_for
+from aggregator.publishing.mechanisms.draws import _Drawn, count_law
 from edge_sdk import Device
+from protocol import mechanisms
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
 from protocol.schema import Label, build_schema
@@ -194,3 +198,43 @@ def test_an_option_that_would_do_nothing_is_refused(tmp_path, arguments, reason)
     refused = run(*common, "-o", tmp_path / "c.hsc", *arguments, status=1)
     assert refused.stderr.startswith(f"{reason}: ")
     assert not (tmp_path / "c.hsc").exists()
+
+
+# Laws of counts ---------------------------------------------------------------------------------------
+
+
+ANSWERS, CAMPAIGNS = 60, 800
+DEVIATIONS = 5.5
+"""A right law fails one comparison of a mean with probability 4e-8."""
+
+
+def moments_of(law, rng):
+    counts = np.array([law.counts(ANSWERS, rng) for _ in range(CAMPAIGNS)], float)
+    return counts.mean(axis=0), counts.var(axis=0)
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_counts_have_the_mean_and_variance_of_drawn_answers(name):
+    mechanism = made(name, "2")
+    inputs = np.array(inputs_of(mechanism))
+    shares = np.linspace(1, 3, len(inputs))
+    shares /= shares.sum()
+    rng = np.random.default_rng(5)
+    mean, variance = moments_of(count_law(mechanism, inputs, shares), rng)
+    drawn_mean, drawn_variance = moments_of(_Drawn(mechanism, inputs, shares), rng)
+    both = np.sqrt((variance + drawn_variance) / CAMPAIGNS)
+    assert (np.abs(mean - drawn_mean) <= DEVIATIONS * both + 1e-9).all()
+    seen = variance + drawn_variance > 1  # cells of piecewise have few answers each, and are compared in their sum
+    if len(mean) > 100:
+        np.testing.assert_allclose(variance.sum(), drawn_variance.sum(), rtol=0.06)
+    else:
+        np.testing.assert_allclose(variance[seen], drawn_variance[seen], rtol=0.35)
+
+
+def test_a_law_of_other_inputs_is_seen():
+    mechanism = made("direct", "2")
+    inputs = np.arange(3)
+    rng = np.random.default_rng(5)
+    mean, variance = moments_of(count_law(mechanism, inputs, np.array([0.5, 0.3, 0.2])), rng)
+    other, _ = moments_of(_Drawn(mechanism, inputs, np.array([0.3, 0.5, 0.2])), rng)
+    assert (np.abs(mean - other) > DEVIATIONS * np.sqrt(2 * variance / CAMPAIGNS)).any()
