@@ -1,4 +1,4 @@
-"""``aggregator.plan`` and ``hearsay plan``: ranking, targets, refusals; closed-form errors agree with simulated ones."""
+"""``aggregator.plan`` and ``hearsay plan``: ranking, targets, refusals; closed-form errors beside simulated ones."""
 
 from __future__ import annotations
 
