@@ -11,8 +11,9 @@ from itertools import permutations, product
 import pytest
 from support.failures import failure, reason
 
+from protocol import SCALE
 from protocol.epsilon import MICRO, exp_below, micro_epsilon
-from protocol.mechanisms import from_dict, from_epsilon, she
+from protocol.mechanisms import from_dict, from_epsilon, laplace, she
 from protocol.mechanisms.noise import GRID, ApproximateTable, rate
 
 EPSILONS = ("0.001", "0.123457", "1", "16")
@@ -60,76 +61,74 @@ def test_the_triangle_inequality_bounds_answers_that_were_not_enumerated():
         assert max(exponents) - min(exponents) <= 2 * GRID
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("side", [0, 1])
-def test_a_clamped_component_tells_no_more_than_those_it_stands_for(epsilon, side):
-    """P(clipped component) is the sum of a tail. The value changes every term by the same factor."""
-    mechanism = from_epsilon("she", epsilon, 2)
-    end = mechanism.bounds[side]
-    for beyond in range(4):
-        outward = end + beyond if side else end - beyond
-        assert mechanism.clamp(outward) == end
-        for near in (0, GRID):
-            assert abs(outward - near) - abs(outward) == abs(end - near) - abs(end)
-
-
-def clamped_table(mechanism, held):
+def clamped_table(mechanism, centre):
     """Probabilities, to 60 digits, of every integer of one clipped component; the bounds have those of the tails."""
     least, most = mechanism.bounds
     with localcontext(prec=60):
         q = (-Decimal(mechanism.s) / Decimal(mechanism.t)).exp()
-        centre = GRID * held
-        table = {}
         power = q ** (centre - least)
-        table[least] = power / (1 + q)
+        table = {least: power / (1 + q)}
         for step in range(least + 1, most):
             power = power / q if step <= centre else power * q
             table[step] = power * (1 - q) / (1 + q)
         table[most] = q ** (most - centre) / (1 + q)
+        stated = (q ** (centre - least + 1) - q ** (most - centre + 1)) / (1 - q * q)
+        assert abs(sum(table.values()) - 1) < Decimal("1e-50")
+        assert abs(sum(answer * chance for answer, chance in table.items()) - centre - stated) < Decimal("1e-48")
+        assert abs(stated) < Decimal("1e-20")
         return table
 
 
 def test_every_answer_of_a_clamped_component_is_as_private_as_stated_and_its_bias_is():
-    """By enumeration of all integers. A value changes two components by M each, so one component costs ε/2."""
+    """By enumeration of all integers. A value changes two components by M each, so one component costs ε/2.
+
+    The bias is E clamp(x + n) − x = (q^{M+H+x+1} − q^{M+H−x+1})/(1 − q²) for ``laplace`` and x steps.
+    """
     mechanism = from_epsilon("she", 16, 2)
-    absent, held = (clamped_table(mechanism, value) for value in (0, 1))
+    absent, held = (clamped_table(mechanism, centre) for centre in (0, GRID))
     with localcontext(prec=60):
         bound = (Decimal(mechanism.s * GRID) / mechanism.t).exp() * (1 + Decimal("1e-50"))
         ratios = [absent[answer] / held[answer] for answer in absent]
         assert max(*ratios, 1 / min(ratios)) <= bound
         assert max(ratios) > bound * (1 - Decimal("1e-40"))  # the bounds attain the limit
-        q = (-Decimal(mechanism.s) / Decimal(mechanism.t)).exp()
-        reach = mechanism.reach
-        for table, value in ((absent, 0), (held, 1)):
-            assert abs(sum(table.values()) - 1) < Decimal("1e-50")
-            mean = sum(answer * chance for answer, chance in table.items())
-            beyond = (GRID * value + reach, GRID * (1 - value) + reach)  # distances of the bounds in steps
-            low, high = (q ** (steps + 1) / (1 - q * q) for steps in beyond)
-            assert abs(mean - GRID * value - (low - high)) < Decimal("1e-50")
-            assert 0 < abs(low - high) < Decimal("1e-20")
         assert absent[mechanism.bounds[1]] + absent[mechanism.bounds[0]] < 2 * Decimal(-64).exp()
+    for centre in (-GRID, 0, 300, GRID):
+        clamped_table(from_epsilon("laplace", 16, 1), centre)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("size", [2, 4096])
-def test_the_bounds_are_64_rates_of_noise_beyond_what_is_true(epsilon, size):
-    mechanism = from_epsilon("she", epsilon, size)
-    reach = -(-64 * mechanism.t // mechanism.s)
-    assert 64 * 2048 <= reach * Fraction(epsilon) < 64 * 2048 + Fraction(epsilon)
-    assert mechanism.bounds == (-reach, GRID + reach)
-    assert mechanism.counted == (0, GRID)
+@pytest.mark.parametrize(
+    ("module", "size", "options", "epsilon"),
+    [
+        *((she, size, {}, epsilon) for size in (2, 4096) for epsilon in EPSILONS),
+        (laplace, 1, {"delta": 2}, "0.001"),
+        (laplace, 3, {"delta": 2}, "1"),
+        (laplace, 8, {"delta": 16}, "16"),
+        (laplace, 4096, {"delta": 8192}, "0.25001"),
+    ],
+)
+def test_answers_are_bounded_by_64_rates_of_noise_beyond_what_is_true_and_clamped(
+    module, size, options, epsilon, monkeypatch
+):
+    """No seed with noise beyond the bounds can be found, so the test replaces the noise. Clamping hides no less: the
+    input changes the probabilities of a whole tail by the same factor."""
+    name, delta = module.__name__.rpartition(".")[2], options.get("delta", 2)
+    mechanism = from_epsilon(name, epsilon, size, **options)
+    reach, low = mechanism.reach, (0 if name == "she" else -GRID)
+    assert 64 * delta * GRID <= reach * Fraction(epsilon) < 64 * delta * GRID + Fraction(epsilon)
+    assert mechanism.bounds == (low - reach, GRID + reach)
+    assert mechanism.counted == ((0, GRID) if name == "she" else mechanism.bounds)
     assert GRID + reach < 1 << 31
-    assert Fraction(mechanism.s, mechanism.t) == Fraction(epsilon) / 2048
-    assert rate(micro_epsilon(epsilon), 2) == (mechanism.s, mechanism.t)
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_the_device_clamps(side, monkeypatch):
-    """Noise beyond the bounds is too rare to find a seed for it, so the test replaces the noise."""
-    mechanism = from_epsilon("she", 1, 3)
-    far = (1 << 40) * (1 if side else -1)
-    monkeypatch.setattr(she, "discrete_laplace", lambda *_: far)
-    assert mechanism.perturb(1, bytes(32)) == (mechanism.bounds[side],) * 3
+    assert rate(micro_epsilon(epsilon), delta) == (mechanism.s, mechanism.t)
+    assert Fraction(mechanism.s, mechanism.t) == Fraction(epsilon) / (delta * GRID)
+    for far in (1 << 40, -(1 << 40)):
+        monkeypatch.setattr(module, "discrete_laplace", lambda *_, far=far: far)
+        end = mechanism.bounds[far > 0]
+        value = 1 if name == "she" else (SCALE,) + (0,) * (size - 1)
+        assert mechanism.perturb(value, bytes(32)) == (end,) * size
+        for beyond in range(3):
+            outward = end + beyond if far > 0 else end - beyond
+            assert mechanism.clamp(outward) == end
+            assert all(abs(outward - x) - abs(outward) == abs(end - x) - abs(end) for x in (low, 7, GRID))
 
 
 # The truncated table --------------------------------------------------------------------------------------
