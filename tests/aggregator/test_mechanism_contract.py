@@ -175,7 +175,6 @@ def all_answers(mechanism):
 
 
 def impossible(mechanism, answers):
-    """Which answers the aggregator refuses, as a list of truth values."""
     array = np.array(answers, np.int64)
     found = mechanism.impossible(array)
     if found is None:
@@ -222,7 +221,6 @@ def test_the_law_of_set_bits_is_that_of_every_input_or_there_is_none(name):
 
 
 def check_samples(mechanism, value, sampled, purpose):
-    """Refuse samples that do not follow the exact distribution."""
     table = mechanism.distribution(value)
     if len(table) > 200:  # thousands of cells: as 64 groups of neighbours
         groups = len(table) // 64
@@ -470,7 +468,6 @@ def test_nothing_is_missing_and_each_size_and_mechanism_has_its_own_description(
 
 @of_the_table
 def test_help_pages_and_vectors_have_it(name):
-    """Another language needs the formulas of the integers, their place in a campaign, and cases."""
     assert re.search(rf"\b{name}\b", campaign.help)
     own = set(made(name).to_dict()) - {"name", "size", "epsilon_micro"}
     formats = (DOCUMENTS / "formats.md").read_text("utf-8")

@@ -47,7 +47,6 @@ def mutated(target: str, data: bytes, rng: random.Random, blind: Callable[[bytes
 
 
 def _donor(target: str, rng: random.Random) -> Any:
-    """The tree of some seed, to take parts from."""
     try:
         return canonical.unpack(rng.choice(seeds(target)))
     except HearsayError:

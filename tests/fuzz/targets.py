@@ -245,7 +245,6 @@ def _accounts_for_all(data: bytes, layouts: dict[bytes, Layout]) -> list[Any]:
 
 
 def _read(data: bytes, layouts: dict[bytes, Layout]) -> tuple[list[Any], int]:
-    """What the reader finds, and in how many steps."""
     Watched.steps = 0
     items = list(read_batches(Watched(data), layouts))
     return items, Watched.steps

@@ -26,8 +26,6 @@ GOOD = {name: {"accepted"} for name in TARGETS} | {
 
 
 def blind(rng):
-    """Some bytes changed, as the fuzzer does it where it knows nothing."""
-
     def change(data):
         place = rng.randrange(len(data) + 1)
         return data[:place] + rng.randbytes(rng.randrange(4)) + data[place + rng.randrange(4) :]

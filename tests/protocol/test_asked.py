@@ -23,7 +23,6 @@ GROUPS = (0, 1, 0, 2, 1)
 
 
 def asking(schema, features, mechanism="direct", answers=1, micro=1_000_000):
-    """A campaign about some observed features of a schema, with its groups."""
     subjects = [one for one in discrete_subjects(schema) if one.feature is None or one.feature in features]
     questions = build_questions(
         subjects, answers, lambda one: mechanisms.from_micro(mechanism, micro // answers, one.size)

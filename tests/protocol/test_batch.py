@@ -42,7 +42,6 @@ def prefixes(header):
 
 
 def record(header, payload, prefix=None):
-    """A record of a batch: the prefix, and a payload repeated to fit."""
     prefix = prefix or prefixes(header)[0]
     return prefix + (payload * header.record_length)[: header.record_length - len(prefix)]
 
@@ -63,7 +62,6 @@ payloads = st.binary(min_size=1, max_size=24) | st.sampled_from([MARK, END, b"\x
 
 @st.composite
 def batches(draw):
-    """A header and its records."""
     header = draw(headers)
     prefix = draw(st.sampled_from(prefixes(header)))
     return header, [record(header, payload, prefix) for payload in draw(st.lists(payloads, max_size=5))]
@@ -203,7 +201,6 @@ def as_found(data, item):
 
 
 def read(data, known=()):
-    """The batches that the reader finds."""
     items = read_batches(data, {header.campaign: LAYOUTS[header] for header in known})
     return [as_found(data, item) for item in items if isinstance(item, Batch)]
 

@@ -55,7 +55,6 @@ def records_everywhere():
 
 
 def runs_with_wrong_digests():
-    """Complete batches in sequence, all with a wrong digest."""
     header, prefix = rows(40)
     return (header + (prefix + bytes(40 - len(prefix))) * 9 + trailer(9, bytes(32))) * (SIZE // 450)
 
@@ -151,12 +150,10 @@ def test_a_digest_that_is_not_looked_at_leaves_records_unproven_and_loses_none(m
 
 
 def strayed(count, *, end=b""):
-    """A batch with a stray byte between every two records."""
     return DIRECT.to_bytes() + b"\0".join(records(count)) + end
 
 
 def damaged(rng):
-    """Batches with changed, inserted and deleted bytes."""
     pieces = []
     for _ in range(rng.randrange(1, 5)):
         data = bytearray(write_batch(DIRECT, records(rng.randrange(30))))
@@ -232,7 +229,6 @@ def test_the_memory_does_not_grow_with_the_file(monkeypatch):
 
 
 def test_looking_ahead_costs_the_same_work_once_more(monkeypatch):
-    """For any number of pieces and batches."""
     monkeypatch.setattr(batch, "MAX_PIECES", 4)
     one = strayed(40, end=trailer(1, bytes(32)))
     steps = []

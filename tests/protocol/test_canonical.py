@@ -24,7 +24,6 @@ values = st.recursive(
 
 
 def in_order(value):
-    """The same value with sorted keys, for another packer."""
     if isinstance(value, dict):
         return {key: in_order(value[key]) for key in sorted(value)}
     return [in_order(item) for item in value] if isinstance(value, list) else value
@@ -46,7 +45,6 @@ def test_a_value_comes_back_and_has_one_spelling(value):
 
 
 def mirrored(value):
-    """The same value with keys in the opposite order."""
     if isinstance(value, dict):
         return {key: mirrored(value[key]) for key in reversed(value)}
     return [mirrored(item) for item in value] if isinstance(value, list) else value

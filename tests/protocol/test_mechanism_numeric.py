@@ -69,7 +69,6 @@ def worst_ratio(tables):
 
 
 def floor_bias(threshold):
-    """Largest bias by the floor in a coin's probability: S/(T − 2^31) units of 1/S."""
     return Fraction(SCALE, threshold - HALF)
 
 

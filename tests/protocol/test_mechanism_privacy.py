@@ -32,7 +32,6 @@ def exponential_below(epsilon: Fraction) -> Fraction:
 
 
 def worst_ratio(mechanism):
-    """The largest ratio of the probabilities of one answer, over all pairs of values."""
     tables = [mechanism.distribution(value) for value in range(mechanism.size)]
     assert all(sum(table.values()) == 1 for table in tables)
     assert all(table.keys() == tables[0].keys() for table in tables)
@@ -79,6 +78,22 @@ def test_composition_multiplies_ratios_and_adds_exponents():
     assert total.exponent == sum(Fraction(1, k) for k in range(1, 20))
     assert float(total) == pytest.approx(log(20) + float(total.exponent))
     assert (composed([]).ratio, composed([]).exponent) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        *((name, 2, 65536) for name in ("direct", "oue", "sue", "the")),
+        *(("she", 2, 4096), ("bits", 1, 65536), ("duchi", 1, 4096), ("laplace", 1, 4096)),
+        *((name, 1, 1) for name in ("bit", "piecewise", "hybrid")),
+    ],
+)
+def test_sizes_end_where_the_formats_say(name, least, most):
+    for size in (least, most):
+        stated = from_epsilon(name, 1, size).to_dict()
+        assert from_dict(stated).to_dict() == stated
+    for size in (least - 1, most + 1):
+        assert reason(from_epsilon, name, 1, size) == reason(from_dict, {**stated, "size": size}) == "size_invalid"
 
 
 @pytest.mark.parametrize(("name", "size"), [("oue", 17), ("bits", 17), ("duchi", 17), ("laplace", 17), ("she", 8)])

@@ -53,7 +53,6 @@ FURTHER = [
 
 
 def events(mechanism, answer):
-    """The events that one answer shows."""
     if mechanism in (PIECEWISE, HYBRID):
         return [answer // BUCKET if answer < CELLS else answer]
     if mechanism == LAPLACE:
@@ -65,7 +64,6 @@ def events(mechanism, answer):
 
 
 def expected(mechanism, value):
-    """Exact probability of every event of one answer."""
     if mechanism == LAPLACE:
         return laplace_buckets(value[0])
     table = Counter()

@@ -14,7 +14,6 @@ assert kinds  # importing it registers its kinds
 
 
 def broken(monkeypatch, **options):
-    """The cases that fail with a changed verifier."""
     monkeypatch.setattr(envelope, "_verifies", lambda *signed: verifies(*signed, **options))
     found = set()
     for name, case in CASES.items():

@@ -24,7 +24,6 @@ ROLES = ("root", "campaign", "model")
 
 
 def role(numbers, threshold=1):
-    """A role of numbered keys."""
     return Role(frozenset(key(number).public for number in numbers), threshold)
 
 

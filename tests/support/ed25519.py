@@ -17,7 +17,6 @@ CHECKS = ("scalar", "key order", "point order", "key spelling", "point spelling"
 
 
 def add(one, other):
-    """The sum of two points (x, y)."""
     (a, b), (c, d) = one, other
     t = D * a * b * c * d % P
     return (a * d + b * c) * pow(1 + t, -1, P) % P, (b * d + a * c) * pow(1 - t, -1, P) % P
@@ -68,7 +67,6 @@ def small(order):
 
 
 def secret_of(seed):
-    """The secret number and the prefix of an honest key."""
     raw = sha512(seed).digest()
     return int.from_bytes(raw[:32], "little") & (1 << 254) - 8 | 1 << 254, raw[32:]
 
@@ -98,7 +96,6 @@ def verifies(public, message, signature, *, without=(), cofactored=False):
 
 
 def is_signed(public, message, signature):
-    """Whether libsodium accepts a signature."""
     try:
         return bindings.crypto_sign_open(signature + message, public) == message
     except exceptions.BadSignatureError:

@@ -43,7 +43,6 @@ CARDS = {
 
 
 def model_of(schema, card):
-    """A signed model with equal probabilities, and any card."""
     classes = len(schema.label.classes)
     likelihood = tuple(((math.log(1 / one.size),) * classes,) * one.size for one in schema.observed)
     publisher = Publisher(schema=schema)

@@ -36,7 +36,6 @@ NUMBERS = (-SCALE, SCALE, 0, -20_000, 777)
 
 
 def kinds(form: type[Mechanism], among: tuple[str, ...] = mechanisms.names()) -> tuple[str, ...]:
-    """The names of the mechanisms of one kind."""
     return tuple(name for name in among if issubclass(mechanisms.kind(name), form))
 
 
@@ -79,17 +78,14 @@ def truth(mechanism: Mechanism, value: Any) -> list[float]:
 
 
 def has_whole_table(mechanism: Mechanism) -> bool:
-    """Whether a mechanism's ``distribution`` holds all answers."""
     return is_exact(mechanism.distribution(inputs_of(mechanism)[0]))
 
 
 def is_exact(table: dict[Any, Any]) -> bool:
-    """Whether a distribution holds all answers with exact probabilities."""
     return not isinstance(table, ApproximateTable)
 
 
 def groups_of(mechanism: Mechanism) -> list[int]:
-    """The numbers of groups into which the values of a mechanism can be divided."""
     return [groups for groups in range(1, mechanism.size + 1) if mechanism.size % groups == 0]
 
 
