@@ -33,6 +33,9 @@ RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)
 PERIOD = CAMPAIGN.period_at(NOW)
 """A campaign of the tests' publisher as a signed file and parsed, and its present period."""
+RAWS = {"direct": RAW, **{name: Publisher().campaign(mechanism=name) for name in ("oue", "she")}}
+CAMPAIGNS = {name: opened(raw) for name, raw in RAWS.items()}
+"""Campaigns of the three layouts."""
 
 
 def digest(*parts: object) -> bytes:

@@ -201,12 +201,9 @@ SMALL_RECORDS = 1 << 18
 
 def _varying(records: Columns) -> list[str]:
     """Return the names of the columns that may differ between the records. The other ones hold one value."""
-    same = [name for name in ("period", "proven") if records.size and _is_constant(getattr(records, name))]
+    some = ("period", "proven") if records.size else ()
+    same = [name for name in some if getattr(records, name).min() == getattr(records, name).max()]
     return [name for name in Columns._fields if name not in same]
-
-
-def _is_constant(column: NDArray[Any]) -> bool:
-    return bool(column.min() == column.max())
 
 
 def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:

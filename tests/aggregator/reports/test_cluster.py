@@ -387,16 +387,6 @@ def test_a_server_that_does_not_answer_is_not_called_a_missing_file(tmp_path, me
     assert [bad.reason for bad in summary.unreadable] == ["not_reached"]
 
 
-@pytest.mark.parametrize(
-    ("url", "reason"), [("nothing-like-it://a/b", "protocol_unknown"), ("s3://b/x", "missing_extra")]
-)
-def test_urls_that_nothing_here_reads(tmp_path, monkeypatch, url, reason):
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    store = create_store(tmp_path / "s", RAW)
-    with pytest.raises(InputError, match=reason):
-        store.ingest([url], now=TODAY)
-
-
 @given(st.lists(st.booleans(), max_size=30))
 def test_results_that_come_from_far_keep_their_order(far):
     names = [f"{'memory://' if is_far else ''}{number}" for number, is_far in enumerate(far)]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.publisher import NOW, Publisher
-from support.reports import CAMPAIGN, RAW, batch, header, moved, opened, report
+from support.publisher import NOW
+from support.reports import CAMPAIGN, CAMPAIGNS, RAW, RAWS, batch, header, moved, report
 from support.stores import files_of, reports
 
 from aggregator.operations.report_store import create_store
@@ -27,8 +27,7 @@ from protocol.errors import InputError, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-RAW_UNARY = Publisher().campaign(mechanism="oue")
-UNARY = opened(RAW_UNARY)
+RAW_UNARY, UNARY = RAWS["oue"], CAMPAIGNS["oue"]
 
 
 def tally_of(folder: Path, paths, raw=RAW) -> bytes:

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.failures import refusal
-from support.publisher import DAY, NOW, Publisher
-from support.reports import CAMPAIGN, RAW, batch, counts_of, moved, opened, report
+from support.publisher import DAY, NOW
+from support.reports import CAMPAIGN, CAMPAIGNS, RAW, RAWS, batch, counts_of, moved, report
 from support.sources import Cut
 from support.stores import check_whole, edit_manifest, reports
 
@@ -34,8 +34,7 @@ from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import MAX_GENERATION, read_manifest
 from protocol.errors import StorageError
 
-RAW_UNARY = Publisher().campaign(mechanism="oue")
-UNARY = opened(RAW_UNARY)
+RAW_UNARY, UNARY = RAWS["oue"], CAMPAIGNS["oue"]
 
 
 def write(folder: Path, name: str, data: bytes) -> Path:

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from support.killed import every_death
-from support.publisher import NOW, Publisher
-from support.reports import batch, opened
+from support.publisher import NOW
+from support.reports import CAMPAIGN, CAMPAIGNS, RAW, RAWS, batch
 from support.stores import files_of, reports, stored
 
 from aggregator.operations.report_store import create_store, open_store
@@ -23,8 +23,6 @@ from aggregator.reports.storage.manifest import read_manifest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RAW = {kind: Publisher().campaign(mechanism=kind) for kind in ("direct", "oue", "she")}
-CAMPAIGNS = {kind: opened(raw) for kind, raw in RAW.items()}
 TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "store.md").read_text()
 PARTS_SQL, TALLY_SQL = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
 NAMES, PANDAS, POLARS, TALLY_PANDAS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -36,7 +34,7 @@ def filled(folder, kind):
     contents = [
         batch(campaign, reports(devices, campaign)) for devices in (range(100), range(90, 110), range(110, 130))
     ]
-    return stored(folder, RAW[kind], *contents[:2], contents[2][:-44])
+    return stored(folder, RAWS[kind], *contents[:2], contents[2][:-44])
 
 
 @pytest.mark.parametrize("kind", ["direct", "oue", "she"])
@@ -109,7 +107,7 @@ def test_the_queries_of_the_documentation_count_what_the_tally_counts(tmp_path, 
 
 def inbox(folder, number):
     """Files of five reports each, all different."""
-    campaign = CAMPAIGNS["direct"]
+    campaign = CAMPAIGN
     return files_of(folder, *(batch(campaign, reports(range(5 * n, 5 * n + 5), campaign)) for n in range(number)))
 
 
@@ -126,7 +124,7 @@ def test_an_ingest_that_dies_at_any_step_shows_engines_only_what_was_committed(t
     """The ingests include one that joins small parts, whose records are on the disk twice for a while."""
     monkeypatch.setattr(compaction, "MOST_SMALL", 2)
     monkeypatch.chdir(tmp_path)
-    store = create_store(tmp_path / "store", RAW["direct"], buckets=2)
+    store = create_store(tmp_path / "store", RAW, buckets=2)
     files = inbox(tmp_path, 4)
     for path in files[:2]:
         store.ingest([path], now=NOW)
@@ -143,7 +141,7 @@ def test_an_ingest_that_dies_at_any_step_shows_engines_only_what_was_committed(t
 def test_engines_that_read_while_ingests_run_see_only_what_was_committed(tmp_path, monkeypatch, engine):
     monkeypatch.setattr(compaction, "MOST_SMALL", 2)
     monkeypatch.chdir(tmp_path)
-    store = create_store(tmp_path / "store", RAW["direct"], buckets=2)
+    store = create_store(tmp_path / "store", RAW, buckets=2)
     first, *files = inbox(tmp_path, 8)
     store.ingest([first], now=NOW)
 
