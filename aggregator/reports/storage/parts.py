@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
