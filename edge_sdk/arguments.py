@@ -33,13 +33,10 @@ def system_uptime() -> tuple[str, int]:
 
 
 def system_entropy(count: int) -> bytes:
-    """Draw ``count`` bytes from the kernel's random generator, once it is ready.
+    """Draw ``count`` bytes from the kernel's random generator.
 
-    Early in a boot the generator may still be predictable, and noise from it could be guessed. Systems without
-    ``os.getrandom`` do not tell whether it is ready; there ``os.urandom`` is used.
-
-    Raises:
-        StorageError: ``entropy_unavailable``: the generator is not ready; try again later.
+    Raise StorageError ``entropy_unavailable`` if it is not ready yet, early in a boot: noise from it could be guessed.
+    Systems without ``os.getrandom`` do not tell; there ``os.urandom`` is used.
     """
     if not hasattr(os, "getrandom"):
         return os.urandom(count)

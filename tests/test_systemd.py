@@ -196,27 +196,17 @@ def test_a_timer_has_its_service_and_is_spread(path):
     assert found["Timer", "OnBootSec"]
 
 
-@pytest.fixture
-def installed(tmp_path):
-    """The units with a program that is here, as `systemd-analyze` wants one; templates with an instance."""
+def test_systemd_understands_every_line_and_finds_little_exposed(tmp_path):
+    """Its scale of exposure goes from 0, closed, to 10; a service without a sandbox has 9.6."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not here")
-    for path in (*SERVICES, *TIMERS):
+    for path in (*SERVICES, *TIMERS):  # a program that is here, and templates with an instance
         text = path.read_text("utf-8").replace(PROGRAM, sys.executable)
         (tmp_path / path.name.replace("@", "@pumps")).write_text(text, "utf-8")
-    return tmp_path
-
-
-def test_systemd_understands_every_line(installed):
-    command = ["systemd-analyze", "verify", "--man=no", *sorted(installed.iterdir())]
+    command = ["systemd-analyze", "verify", "--man=no", *sorted(tmp_path.iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    ours = [line for line in done.stderr.splitlines() if "hearsay" in line]
-    assert (done.returncode, ours) == (0, [])
-
-
-def test_systemd_finds_little_exposed(installed):
-    """Its scale goes from 0, closed, to 10; a service without a sandbox has 9.6."""
-    for path in sorted(installed.glob("*.service")):
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "hearsay" in line]) == (0, [])
+    for path in sorted(tmp_path.glob("*.service")):
         command = ["systemd-analyze", "security", "--offline=true", "--threshold=15", path]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-200:]

@@ -130,7 +130,7 @@ def answer(
     seeds: Sequence[bytes],
     predict: Callable[[int], int] | None = None,
 ) -> list[bytes]:
-    """Make the reports of one period: r = ``campaign.answers`` of them. Report i answers a question of stratum i.
+    """Return the reports of one period, r = ``campaign.answers`` of them. Report i answers a question of stratum i.
 
     A stratum is the group of questions from which one answer's question is chosen.
 
@@ -141,12 +141,8 @@ def answer(
         secret: the device's 32-byte secret. Report ids are derived from it; noise is not.
         period: index of the period since 1970.
         seeds: r fresh seeds of 32 bytes for the noise, used for nothing else.
-        predict: index of an evaluated model → code of the class that it predicts for the record; a single model has the
-            index 0. It is called only if the campaign evaluates models (questions of the kind ``outcome``), and may be
-            None otherwise.
-
-    Returns:
-        r byte strings of the campaign's record length.
+        predict: index of an evaluated model (0 for a single one) → code of the class that it predicts for the record;
+            called only if the campaign evaluates models, and None otherwise.
     """
     classes = len(campaign.schema.label.classes)
     layout = campaign.layout

@@ -119,10 +119,8 @@ class Answer(NamedTuple):
     """The answer of a server.
 
     Attributes:
-        status: the status code.
-        headers: lower-case name → value.
-        content: the bytes; None if they exceed the limit. If the status is not 200, they are not read, and this is
-            empty.
+        status, headers: the status code; lower-case name → value.
+        content: the bytes; None if they exceed the limit; empty, since not read, if the status is not 200.
     """
 
     status: int

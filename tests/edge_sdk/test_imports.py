@@ -19,7 +19,7 @@ sys.meta_path.insert(0, Absent())
 sys.path.insert(0, "tests")
 loaded = lambda *rooms: [name for name in sys.modules if name.startswith(rooms)]
 import edge_sdk, edge_sdk.cli.main
-print(loaded(*HEAVY, "edge_sdk.node", "protocol.nodes", "protocol.noise", "protocol.masked"))
+print(loaded(*HEAVY, "edge_sdk.node", "protocol.nodes", "protocol.noise", "protocol.masked", "logging"))
 from edge_sdk import Device
 from support.publisher import NOW, Publisher
 publisher = Publisher()
@@ -33,6 +33,10 @@ of_nodes = "protocol.nodes", "protocol.noise.sums", "edge_sdk.node"
 print(loaded(*of_nodes))
 from edge_sdk import Node
 print(len(loaded(*of_nodes)) > 2)
+import logging
+from edge_sdk.log import WARNING, note
+device.enrol(publisher.campaign(version=2))
+note(WARNING, "sync: %s", "refused")  # nothing is printed without a handler
 """
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import logging
-import subprocess
-import sys
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -214,25 +212,6 @@ def test_a_log_that_fails_changes_nothing(device):
     finally:
         logger.removeFilter(broken)
         logger.setLevel(logging.NOTSET)
-
-
-def test_a_device_does_not_import_logging_and_prints_nothing_without_a_handler(tmp_path):
-    code = """
-import sys
-sys.path.insert(0, "tests")
-import edge_sdk.cli.main
-assert "logging" not in sys.modules, "the start of a device is to be short"
-import logging
-from edge_sdk import Device
-from edge_sdk.log import WARNING, note
-from support.publisher import NOW, Publisher
-publisher = Publisher()
-device = Device.provision(sys.argv[1] + "/state", trust=publisher.root(), clock=lambda: NOW)
-device.enrol(publisher.campaign())
-note(WARNING, "sync: %s", "refused")
-"""
-    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_a_complex_number_is_no_number_and_nothing_is_said():
