@@ -43,10 +43,12 @@ def digest(*parts: object) -> bytes:
     return sha256(repr(parts).encode()).digest()
 
 
-def report(campaign: Campaign, device: int, value: int = 0, *, period: int | None = None, index: int = 0) -> bytes:
-    """The report of one device: ``value`` modulo the question's size is its true input."""
+def report(
+    campaign: Campaign, device: int, value: int = 0, *, period: int | None = None, index: int = 0, secret: bytes = b""
+) -> bytes:
+    """The report of one device: ``value`` modulo the question's size is its true input. Its secret has a default."""
     period = campaign.period_at(NOW) if period is None else period
-    identifier = report_id(digest("secret", device), campaign.id, period, index)
+    identifier = report_id(secret or digest("secret", device), campaign.id, period, index)
     number = campaign.assignment.question_for(identifier, index)
     mechanism = campaign.questions[number].mechanism
     answer = mechanism.perturb(value % mechanism.size, digest("seed", device, period, index, value))

@@ -6,11 +6,10 @@ import pytest
 from nacl.pwhash import argon2id
 from support.commands import run, told
 from support.publisher import NOW, Publisher
-from support.reports import batch, opened
+from support.reports import batch, opened, report
 
 from aggregator.common import sealing
 from aggregator.reports import fleet as rosters
-from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning
 
 PUBLISHER = Publisher()
@@ -24,11 +23,8 @@ PEOPLE = 60
 
 
 def answer(secret, period):
-    """A device's report: that its model is right. Of ε nothing is seen here: the answer is not perturbed."""
-    identifier = report_id(secret, CAMPAIGN.id, period, 0)
-    question = CAMPAIGN.assignment.question_for(identifier, 0)
-    value = encode_answer(CAMPAIGN.questions[question].mechanism, 1, CAMPAIGN.layout)
-    return encode_report(CAMPAIGN.layout, identifier, period, question, value)
+    """A device's report about its model."""
+    return report(CAMPAIGN, 0, 1, period=period, secret=secret)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from nacl.pwhash import argon2id
 from support.commands import REFUSED
 from support.publisher import DAY, NOW, Publisher
-from support.reports import batch, digest, opened
+from support.reports import batch, opened, report
 
 from aggregator.cli import options as passphrase
 from aggregator.cli.app import hearsay
@@ -24,7 +24,7 @@ from aggregator.reports import fleet as ids_module
 from aggregator.reports import fleet as rosters
 from aggregator.reports.fleet import IdReader, read_roster
 from aggregator.reports.intake.enrolment import enrolled_from_rosters
-from protocol.batches.report import encode_answer, encode_report, report_id
+from protocol.batches.report import report_id
 from protocol.documents.provisioning import parse_provisioning
 from protocol.errors import InputError
 
@@ -90,18 +90,7 @@ def secrets_of(folder):
 
 def reports_of(secret, value, period=PERIOD):
     """Both reports of a device: a copy of the device has the same ids, and other answers to another record."""
-    made = []
-    for index in range(2):
-        identifier = report_id(secret, CAMPAIGN.id, period, index)
-        number = CAMPAIGN.assignment.question_for(identifier, index)
-        mechanism = CAMPAIGN.questions[number].mechanism
-        answer = mechanism.perturb(value % mechanism.size, digest("seed", value, index))
-        made.append(
-            encode_report(
-                CAMPAIGN.layout, identifier, period, number, encode_answer(mechanism, answer, CAMPAIGN.layout)
-            )
-        )
-    return made
+    return [report(CAMPAIGN, value, value, period=period, index=index, secret=secret) for index in range(2)]
 
 
 def test_a_copied_device_is_named_and_replaced_and_a_sold_one_revoked(work):

@@ -15,7 +15,6 @@ from aggregator.common import sealing
 from aggregator.common.periods import begins
 from aggregator.reports import fleet as rosters
 from aggregator.reports.storage.manifest import read_manifest
-from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning
 
 PUBLISHER = Publisher()
@@ -189,14 +188,8 @@ def test_a_closed_fleet_counts_its_own_devices_alone(tmp_path):
     run("fleet", "new", tmp_path / "names.txt", "-o", tmp_path / "f", *key)
     listed = tmp_path / "f" / "fleet.hsf"
     run("fleet", "ids", tmp_path / "c.hsc", "--periods", PERIOD, "--fleet", listed, "-o", tmp_path / "i", *key)
-    own = []
-    for path in (tmp_path / "f" / "devices").iterdir():
-        secret = parse_provisioning(path.read_bytes()).secret
-        identifier = report_id(secret, CAMPAIGN.id, PERIOD, 0)
-        question = CAMPAIGN.assignment.question_for(identifier, 0)
-        mechanism = CAMPAIGN.questions[question].mechanism
-        own.append(encode_report(CAMPAIGN.layout, identifier, PERIOD, question,
-                                 encode_answer(mechanism, 0, CAMPAIGN.layout)))  # fmt: skip
+    devices = [parse_provisioning(path.read_bytes()) for path in (tmp_path / "f" / "devices").iterdir()]
+    own = [report(CAMPAIGN, 0, period=PERIOD, secret=each.secret) for each in devices]
     (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, [*own, *(report(CAMPAIGN, d) for d in range(99))]))
     tallies = []
     for name, options in (("s", ("--enrolled", tmp_path / "i")), ("t", ("--fleet", listed, *key))):
