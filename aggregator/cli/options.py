@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from aggregator.cli.output import setting
+from aggregator.cli.output import setting, wrong_usage
 from aggregator.common.passphrases import VARIABLE, read_passphrase
 from aggregator.common.periods import Span, parse_span, parse_start
 from aggregator.publishing.signatures import MAX_DAYS
@@ -202,9 +202,7 @@ def selected(*, required: bool = False) -> Decorator:
         def checked(*args: Any, **given: Any) -> Any:
             found = Selection(**{name: given.pop(name) for name in Selection._fields if name in given})
             if (found.one_population or found.disjoint) and len(found.stores) < 2:
-                raise click.UsageError(
-                    "--one-population and --disjoint are about several stores", click.get_current_context()
-                )
+                raise wrong_usage("--one-population and --disjoint are about several stores")
             return command(*args, selection=found, **given)
 
         return checked
@@ -246,9 +244,7 @@ def missing(command: Callable[..., Any]) -> Callable[..., Any]:
 
         both = sorted(set(missing) & set(not_missing))
         if both:
-            raise click.UsageError(
-                f"a cell is either missing or not: {both[0]!r} is given as both", click.get_current_context()
-            )
+            raise wrong_usage(f"a cell is either missing or not: {both[0]!r} is given as both")
         tokens = dict.fromkeys((*(token for token in MISSING_TOKENS if token not in not_missing), *missing))
         return command(*args, missing=tuple(tokens), **rest)
 

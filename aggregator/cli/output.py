@@ -56,6 +56,11 @@ def setting(name: str) -> Any:
     return None if context is None else context.meta.get(f"hearsay.{name}")
 
 
+def wrong_usage(text: str) -> click.UsageError:
+    """Return the error for a command line that is used wrongly, which names the help of the running command."""
+    return click.UsageError(text, click.get_current_context())
+
+
 def check_files(*outputs: Path, inputs: Sequence[Path] = ()) -> None:
     """Raise an error if an output exists, unless ``--force`` is given, or if it is one of the command's inputs."""
     check_outputs(outputs, force=forced(), inputs=inputs)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from aggregator.cli.options import PATH, together
-from aggregator.cli.output import warn
+from aggregator.cli.output import warn, wrong_usage
 from aggregator.curator.accounting import parse_delta
 from aggregator.curator.budget import BudgetFile
 from protocol.epsilon import micro_epsilon
@@ -50,10 +50,10 @@ def private_options(command: Callable[..., Any]) -> Callable[..., Any]:
         payment = None
         if private:
             if epsilon is None or budget is None:
-                raise click.UsageError("--private needs --epsilon and --budget", click.get_current_context())
+                raise wrong_usage("--private needs --epsilon and --budget")
             payment = Payment(micro_epsilon(epsilon), parse_delta(delta or "0"), budget)
         elif any(given is not None for given in (epsilon, delta, budget)):
-            raise click.UsageError("--epsilon, --delta and --budget go with --private", click.get_current_context())
+            raise wrong_usage("--epsilon, --delta and --budget go with --private")
         return command(payment=payment, **rest)
 
     return together(

@@ -14,7 +14,7 @@ from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.nodes.describe import cost_facts, masked_facts
 from aggregator.cli.options import PATH, POSTPROCESSINGS, glossary
-from aggregator.cli.output import check_files, forced, say, signed_facts, warn_of_signed
+from aggregator.cli.output import check_files, forced, say, signed_facts, warn_of_signed, wrong_usage
 from aggregator.common.facts import Fact
 from aggregator.nodes.campaigns.campaigns import Masking
 from aggregator.nodes.campaigns.sheet import node_sheet, noise_text
@@ -50,11 +50,10 @@ def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def checked(*, dealer: Path | None, **given: Any) -> None:
         stated = {name: value for name in _MASKED if (value := given.pop(name)) is not None}
-        context = click.get_current_context()
         if dealer is None and stated:
-            raise click.UsageError(f"--{next(iter(stated)).replace('_', '-')} is for --masked", context)
+            raise wrong_usage(f"--{next(iter(stated)).replace('_', '-')} is for --masked")
         if dealer is not None and not {"honest_share", "most_parties"} <= stated.keys():
-            raise click.UsageError("--masked needs --honest-share and --most-parties", context)
+            raise wrong_usage("--masked needs --honest-share and --most-parties")
         function(masking=None if dealer is None else Masking(dealer, **stated), **given)
 
     return _OPTIONS(checked)

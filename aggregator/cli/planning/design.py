@@ -20,6 +20,7 @@ from aggregator.cli.output import (
     warn,
     working,
     write_file,
+    wrong_usage,
 )
 from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import listed
@@ -84,7 +85,7 @@ def design(
     from aggregator.planning.feature_selection.from_pilot import percent, shown_path
 
     if (private_epsilon is None) != (budget is None):
-        raise click.UsageError("--private-epsilon and --budget go together", click.get_current_context())
+        raise wrong_usage("--private-epsilon and --budget go together")
     check_files(output, inputs=[pilot, schema_file, *([] if budget is None else [budget])])
     file = load_schema(schema_file)
     if private_epsilon is not None and budget is not None:

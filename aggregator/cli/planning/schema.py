@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from aggregator.cli import options
 from aggregator.cli.curator.paying import Payment, private_options
 from aggregator.cli.options import PATH
-from aggregator.cli.output import as_json, check_files, counted, note, say, warn, working, write_file
+from aggregator.cli.output import as_json, check_files, counted, note, say, warn, working, write_file, wrong_usage
 from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.schemas.schema_file import load_schema, parse_schema_text
 from protocol.epsilon import format_micro
@@ -66,13 +66,13 @@ def schema(
     if payment is not None:
         _check_private(context)
         if schema_file is None:
-            raise click.UsageError("--private needs --schema", context)
+            raise wrong_usage("--private needs --schema")
         _private(data, schema_file, output, payment, bins, missing)
         return
     if label is None:
-        raise click.UsageError("Missing option '--label'.", context)
+        raise wrong_usage("Missing option '--label'.")
     if schema_file is not None:
-        raise click.UsageError("--schema goes with --private", context)
+        raise wrong_usage("--schema goes with --private")
     from aggregator.common.tables import read_table, unlabelled
     from aggregator.publishing.schemas.schema_doubts import doubts
     from aggregator.publishing.schemas.schema_draft import draft_schema
@@ -114,7 +114,7 @@ def schema(
 def _check_private(context: click.Context) -> None:
     for name in ("label", "name", "equal_frequency", "max_values", "drop"):
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--private takes no --{name.replace('_', '-')}", context)
+            raise wrong_usage(f"--private takes no --{name.replace('_', '-')}")
 
 
 def _private(
@@ -126,7 +126,7 @@ def _private(
     from aggregator.curator.budget import BudgetFile
 
     if payment.delta:
-        raise click.UsageError("bins need no δ", click.get_current_context())
+        raise wrong_usage("bins need no δ")
     file = load_schema(schema_file)
     with BudgetFile.open(payment.budget) as budget, working("drawing the bins"):
         terms = BinTerms(bins, payment.epsilon_micro, budget.adjacency)

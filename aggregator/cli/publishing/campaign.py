@@ -22,6 +22,7 @@ from aggregator.cli.output import (
     signed_facts,
     warn_of_signed,
     when,
+    wrong_usage,
 )
 from aggregator.common.facts import Fact, stated
 from aggregator.publishing.privacy import most_answered, periods
@@ -111,7 +112,7 @@ def campaign(
         return
     needed = {"SCHEMA.toml": schema_file, "--epsilon": terms["epsilon"], "--mechanism": terms["mechanism"]}
     for parameter in (name for name, value in needed.items() if value is None):
-        raise click.UsageError(f"Missing '{parameter}'.", context)
+        raise wrong_usage(f"Missing '{parameter}'.")
     assert schema_file is not None
     planned = plan_campaign(schema_file, **terms)
     if terms["devices"] is not None and not planned.why and planned.forecast is None:
@@ -137,7 +138,7 @@ def _check_only_ending(context: click.Context) -> None:
         name = parameter.name or ""
         if name not in _OF_ENDINGS and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             named = parameter.human_readable_name if name == "schema_file" else parameter.opts[0]
-            raise click.UsageError(f"--end takes no {named}", context)
+            raise wrong_usage(f"--end takes no {named}")
 
 
 def _end(signer: Workspace, name: str, output: Path) -> None:

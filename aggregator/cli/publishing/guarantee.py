@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from aggregator.cli import options
 from aggregator.cli.options import PATH
-from aggregator.cli.output import as_json, print_json, print_sheet, warn
+from aggregator.cli.output import as_json, print_json, print_sheet, warn, wrong_usage
 from aggregator.cli.publishing.show import MAX_FILE_BYTES
 from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import warning_of
@@ -76,7 +76,7 @@ def guarantee(context: click.Context, /, file: Path, **asked: Any) -> None:
     if found.nodes is not None:
         _check_for_nodes(context, shuffled=asked["shuffled"])
     elif asked["records"] is not None:
-        raise click.UsageError("--records is about campaigns for nodes, and this one is for devices", context)
+        raise wrong_usage("--records is about campaigns for nodes, and this one is for devices")
     sheet = guarantee_sheet(raw, **asked)
     if as_json():
         print_json(sheet.to_json())
@@ -88,6 +88,6 @@ def guarantee(context: click.Context, /, file: Path, **asked: Any) -> None:
 
 def _check_for_nodes(context: click.Context, *, shuffled: bool) -> None:
     if shuffled or context.get_parameter_source("delta") == ParameterSource.COMMANDLINE:
-        raise click.UsageError(
-            "--shuffled and --delta are about reports of devices; the summaries of nodes are signed by them", context
+        raise wrong_usage(
+            "--shuffled and --delta are about reports of devices; the summaries of nodes are signed by them"
         )

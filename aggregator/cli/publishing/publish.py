@@ -13,7 +13,7 @@ from aggregator.cli import options
 from aggregator.cli.counting import count_stores, losses
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import PATH, POSTPROCESSINGS, Selection, glossary
-from aggregator.cli.output import check_files, forced, note, say, warn, warn_of_draft, when
+from aggregator.cli.output import check_files, forced, note, say, warn, warn_of_draft, when, wrong_usage
 from aggregator.common.facts import Fact, stated
 from aggregator.common.files import read_file
 from aggregator.common.periods import shown
@@ -45,10 +45,7 @@ if TYPE_CHECKING:
 @options.passphrase
 @options.force
 @options.json
-@click.pass_context
 def publish(
-    context: click.Context,
-    /,
     selection: Selection,
     workspace: Path,
     output: Path | None,
@@ -94,7 +91,7 @@ def publish(
     from aggregator.publishing.tree import endings_in
 
     of_reports = features is not None or selection[3:] != Selection(())[3:]
-    _check_options(context, selection.stores, output, tree, books, of_reports=of_reports)
+    _check_options(selection.stores, output, tree, books, of_reports=of_reports)
     if output is not None:
         check_files(output)
     signer = signer_of(workspace)
@@ -118,26 +115,19 @@ def publish(
 
 
 def _check_options(
-    context: click.Context,
-    stores: tuple[Path, ...],
-    output: Path | None,
-    tree: Path | None,
-    books: tuple[Path, ...],
-    *,
-    of_reports: bool,
+    stores: tuple[Path, ...], output: Path | None, tree: Path | None, books: tuple[Path, ...], *, of_reports: bool
 ) -> None:
     """Raise ``UsageError`` for options that do not go together. ``of_reports``: an option says which reports count."""
     if not stores and tree is None:
-        raise click.UsageError("Missing option '--store' or '--to'.", context)
+        raise wrong_usage("Missing option '--store' or '--to'.")
     if books and tree is None:
-        raise click.UsageError("--keys is for the folder that nodes fetch from: give --to too", context)
+        raise wrong_usage("--keys is for the folder that nodes fetch from: give --to too")
     if bool(stores) == (output is None):
-        raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
+        raise wrong_usage("--store and -o belong together: the reports, and the model made of them")
     if not stores and of_reports:
-        raise click.UsageError(
+        raise wrong_usage(
             "--periods, --proven-only, --memory, --cluster, --robust and --features are for a store's reports: give "
-            "--store too",
-            context,
+            "--store too"
         )
 
 

@@ -11,7 +11,7 @@ import click
 from aggregator.cli import options
 from aggregator.cli.nodes.describe import print_node_sheet, verify_of_dealer, verify_summaries
 from aggregator.cli.options import PATH
-from aggregator.cli.output import KINDS, as_json, print_json, print_table, say, warn, when
+from aggregator.cli.output import KINDS, as_json, print_json, print_table, say, warn, when, wrong_usage
 from aggregator.cli.publishing.show import MAX_FILE_BYTES, uncompressed
 from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import NodeSheet, node_sheet, warning_of
@@ -41,15 +41,8 @@ from protocol.errors import DocumentError, InputError
 )
 @click.option("--nodes", "list_file", type=PATH, help="Of node summaries: the node list (.hsl) that names their keys.")
 @options.json
-@click.pass_context
 def verify(
-    context: click.Context,
-    file: Path,
-    trust_files: tuple[Path, ...],
-    campaign_file: Path | None,
-    list_file: Path | None,
-    *,
-    privacy: bool,
+    file: Path, trust_files: tuple[Path, ...], campaign_file: Path | None, list_file: Path | None, *, privacy: bool
 ) -> None:
     """Check a file as a device does: signatures, dates, and every value of a campaign, model or node list.
 
@@ -78,7 +71,7 @@ def verify(
         _refuse_unsigned(file, raw)
     if privacy and role != "campaign":
         raise InputError("not_a_campaign", f"'{file}' is a {KINDS.get(role, role)}; --privacy is about campaigns")
-    _check_usage(context, file, role, campaign_file, list_file)
+    _check_usage(file, role, campaign_file, list_file)
     now = int(time.time())
     first, *newer = (read_file(path, SIZE_LIMITS["root"]) for path in trust_files)
     state = follow_roots(first, newer, now)
@@ -106,18 +99,16 @@ def verify(
         warn(warning)
 
 
-def _check_usage(
-    context: click.Context, file: Path, role: str, campaign_file: Path | None, list_file: Path | None
-) -> None:
+def _check_usage(file: Path, role: str, campaign_file: Path | None, list_file: Path | None) -> None:
     given = (campaign_file is not None, list_file is not None)
     if role == "masked":
         raise InputError("wrong_role", f"'{file}' is a file of {KINDS[role]}; hearsay ingest verifies these")
     if role == "node" and given != (True, True):
-        raise click.UsageError("a file of node summaries is verified with --campaign and --nodes", context)
+        raise wrong_usage("a file of node summaries is verified with --campaign and --nodes")
     if role in ("keys", "release") and given != (True, False):
-        raise click.UsageError(f"a {KINDS[role]} is verified with --campaign alone", context)
+        raise wrong_usage(f"a {KINDS[role]} is verified with --campaign alone")
     if role not in ("node", "keys", "release") and any(given):
-        raise click.UsageError("--campaign and --nodes are for files of nodes and dealers", context)
+        raise wrong_usage("--campaign and --nodes are for files of nodes and dealers")
 
 
 def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:

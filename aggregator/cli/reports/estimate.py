@@ -9,7 +9,7 @@ import click
 from aggregator.cli import options
 from aggregator.cli.counting import count_stores, losses, print_populations
 from aggregator.cli.options import Selection
-from aggregator.cli.output import as_json, note, print_facts, print_json, print_table
+from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, wrong_usage
 from aggregator.common.spreadsheets import csv_text
 from protocol.document import quoted
 
@@ -56,7 +56,7 @@ def estimate(selection: Selection, *, as_csv: bool) -> None:
     from aggregator.models.published import published
 
     if as_json() and as_csv:
-        raise click.UsageError("give --json or --csv, not both", click.get_current_context())
+        raise wrong_usage("give --json or --csv, not both")
     (statistics, homogeneity), _ = count_stores(selection)
     if statistics.reports:
         # Without reports this check is skipped: its error would hide the numbers of rejected reports, which tell why no

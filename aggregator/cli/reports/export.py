@@ -8,7 +8,7 @@ import click
 
 from aggregator.cli import options
 from aggregator.cli.counting import chosen_periods
-from aggregator.cli.output import as_json, forced, note, say, working
+from aggregator.cli.output import as_json, forced, note, say, working, wrong_usage
 from aggregator.common.facts import Fact, stated
 from aggregator.common.periods import Span, shown
 from aggregator.reports.tally.scope import scope_of
@@ -48,9 +48,8 @@ def export(
 
     of_nodes = kind in ("hsn", "hse")
     if is_node_store(store) != of_nodes:
-        raise click.UsageError(
-            "summaries of nodes are exported as hsn, masked messages as hse, reports of devices as parquet or csv",
-            click.get_current_context(),
+        raise wrong_usage(
+            "summaries of nodes are exported as hsn, masked messages as hse, reports of devices as parquet or csv"
         )
     if of_nodes:
         export_summaries(store, kind, periods, output, everything=everything)

@@ -20,7 +20,7 @@ from aggregator.cli.inputs import (
     signer_of,
 )
 from aggregator.cli.options import PATH, read_start
-from aggregator.cli.output import counted, note, progress
+from aggregator.cli.output import counted, note, progress, wrong_usage
 from aggregator.common.files import read_file
 from aggregator.common.periods import Moment
 from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
@@ -53,9 +53,7 @@ if TYPE_CHECKING:
 )
 @options.cluster
 @options.json
-@click.pass_context
 def ingest(
-    context: click.Context,
     campaign_file: Path,
     files: tuple[str, ...],
     store: Path,
@@ -116,7 +114,7 @@ def ingest(
         note("--now is for a rehearsal: a store that took reports of periods to come must take none of real devices")
     if campaign.nodes is not None:
         if any(option is not None for option in (buckets, enrolled, cluster)) or lists:
-            raise click.UsageError("--buckets, --enrolled, --fleet and --cluster are for reports of devices", context)
+            raise wrong_usage("--buckets, --enrolled, --fleet and --cluster are for reports of devices")
         listed = None if node_list is None else check_list(node_list, workspace=workspace, trusted=trust)
         book = None if keys is None else read_file(keys, SIZE_LIMITS["keys"])
         ingest_summaries(raw, files, store, listed, book, now, recursive=recursive, strict=strict)

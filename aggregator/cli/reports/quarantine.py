@@ -12,7 +12,7 @@ import click
 
 from aggregator.cli import options
 from aggregator.cli.inputs import NAME_DIGITS, enrolled_ids, print_groups
-from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, say, when, working
+from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, say, when, working, wrong_usage
 from aggregator.common.facts import Fact, all_said, stated
 from aggregator.reports.decoding.decode import Rejected
 from aggregator.reports.storage.manifest import QUARANTINE, read_manifest
@@ -152,7 +152,7 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
     from aggregator.reports.storage.quarantine import Quarantine
 
     if bool(names) == everything:
-        raise click.UsageError("give names, or --all", click.get_current_context())
+        raise wrong_usage("give names, or --all")
     removed = 0
     opened = open_store(store)
     with opened.changing():

@@ -9,7 +9,17 @@ import click
 
 from aggregator.cli import options
 from aggregator.cli.counting import working_on
-from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, warn, warn_of_end, working
+from aggregator.cli.output import (
+    as_json,
+    note,
+    print_facts,
+    print_json,
+    print_table,
+    warn,
+    warn_of_end,
+    working,
+    wrong_usage,
+)
 from aggregator.common.periods import shown
 
 if TYPE_CHECKING:
@@ -56,12 +66,11 @@ def status(store: Path, interval: float | None, target_sd: float | None, memory:
     from aggregator.operations.status import status as status_of
 
     if interval is not None and target_sd is not None:
-        raise click.UsageError("give --interval or --target-sd, not both", click.get_current_context())
+        raise wrong_usage("give --interval or --target-sd, not both")
     if is_node_store(store):
         if target_sd is not None or interval is not None or cluster is not None:
-            raise click.UsageError(
-                "--interval, --target-sd and --cluster are for reports; this store has summaries of nodes",
-                click.get_current_context(),
+            raise wrong_usage(
+                "--interval, --target-sd and --cluster are for reports; this store has summaries of nodes"
             )
         print_node_status(store)
         return
