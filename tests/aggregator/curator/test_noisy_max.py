@@ -40,20 +40,6 @@ def test_one_record_more_changes_no_probability_by_more_than_the_rate(rate):
     assert 0.9 * rate < worst(rate) <= rate + 1e-9
 
 
-def test_the_law_is_that_of_exponential_noise():
-    """Against numeric integration of ∫ r e^−ry Π P(other sums are smaller) dy over a grid of 40,000 points."""
-    counts, rate, step = (3, 2, 0), 0.7, 1e-3
-    found = []
-    for index, count in enumerate(counts):
-        others = [count - other for place, other in enumerate(counts) if place != index]
-        points = ((number + 0.5) * step for number in range(40_000))
-        found.append(
-            sum(rate * exp(-rate * y) * prod(max(1 - exp(-rate * (y + gap)), 0) for gap in others) for y in points)
-            * step
-        )
-    assert found == pytest.approx(law(counts, rate), abs=1e-5)
-
-
 def test_draws_follow_the_law():
     """Chi-square over 4 candidates, 2,000 draws: 31 is exceeded by chance with probability below 1e-6.
 

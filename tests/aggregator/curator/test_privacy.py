@@ -150,13 +150,6 @@ def test_a_wider_change_than_the_bounds_is_rejected():
     assert privacy_loss(one, other) > 1
 
 
-def test_an_entry_without_noise_that_differs_has_no_finite_loss():
-    one, other = ([Vector(Subject(CLASS, None, 2), (count, 1), 0, 0)] for count in (1, 2))
-    assert privacy_loss(one, one) == 0
-    with pytest.raises(InputError, match="loss_unbounded"):
-        privacy_loss(one, other)
-
-
 def chi_square(noise, rate):
     """Pearson's statistic of noise in {≤ −3, −2, …, 2, ≥ 3} against P(m) ∝ e^(−|m|·rate)."""
     q = exp(-rate)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.failures import reason
-from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
+from support.smooth_definition import changes_of_variance, smooth
 
 from aggregator.curator.noise import NAMES, calibrate, calibrate_to_rho, published
 from aggregator.curator.smooth_sensitivity import (
@@ -124,18 +124,6 @@ def close(found, defined, beta, n):
     assert 0 <= float(found) / defined - 1 + 1e-12 < 1e-10 * n
 
 
-@given(value_lists(), BETA, st.data())
-@examples(80)
-def test_the_mean_equals_its_definition(values_and_width, beta, data):
-    values, width = values_and_width
-    trim = data.draw(st.integers(0, (len(values) - 1) // 2))
-    bounded = BoundedValues(np.array(values) - 5, -5, width - 5)
-    changes = changes_of_mean(np.sort(np.array(values, dtype=float)), width, trim)
-    defined = smooth(changes, float(beta))
-    close(smooth_sensitivity_of_mean(bounded, beta, trim).value, defined, beta, len(values))
-    assert trimmed_mean(bounded, trim) == exact_mean(values, trim) - 5
-
-
 @given(value_lists(2), BETA)
 @examples(80)
 def test_the_variance_equals_its_definition(values_and_width, beta):
@@ -209,14 +197,6 @@ def test_too_small_a_sensitivity_breaks_a_rule():
         }
         assert found
     assert all(broken_rules(v, o, w, beta, t, RIGHT) == [] for v, o, w, t in pairs)
-
-
-def test_the_printed_proof_gives_less_than_the_definition():
-    """docs/smooth.md: for (0.5, 0.625, 0.875) in [0, 1] and t = 1 it gives 0.208; A(1) is 1/3."""
-    changes = changes_of_mean(np.array([4.0, 5.0, 7.0]), 8, 0) / 8
-    assert changes[1] == pytest.approx(1 / 3)
-    found = smooth_sensitivity_of_mean(BoundedValues([4, 5, 7], 0, 8), Fraction(1, 60)).value / 8
-    assert float(found) == pytest.approx(math.exp(-1 / 60) / 3)
 
 
 @pytest.mark.parametrize("trim", [0, 1, 800, 1499])

@@ -325,8 +325,7 @@ def associations(strength, epsilon, repeats):
 
 
 def test_features_that_tell_nothing_hardly_ever_count_as_clear():
-    for epsilon in ("1", "4"):
-        assert (associations(0.0, epsilon, 20) >= posterior_tables.CLEAR).mean() <= 0.1
+    assert (associations(0.0, "4", 20) >= posterior_tables.CLEAR).mean() <= 0.1
     assert (associations(1.5, "4", 10) >= posterior_tables.CLEAR).mean() >= 0.7
 
 
@@ -368,17 +367,12 @@ def test_without_noise_the_moments_stay():
     assert variance == pytest.approx(VARIANCE, abs=1e-6)
 
 
-def test_with_noise_alone_all_classes_are_equal():
-    """Far beyond any signal: mean 0, and variances equal to a part in a thousand."""
-    mean, variance = shrunk(moments_with(1e6, seed=1))
-    assert np.ptp(mean) < 1e-3
-    assert np.ptp(np.log(variance)) < 1e-3
-
-
 def test_the_more_noise_the_nearer_to_the_pooled_mean():
-    found = [shrunk(moments_with(noise)) for noise in (1e-14, 1e-4, 1e-3, 1e-2, 1.0, 1e3)]
+    found = [shrunk(moments_with(noise)) for noise in (1e-14, 1e-4, 1e-3, 1e-2, 1.0, 1e6)]
     spreads = [np.ptp(mean) for mean, _ in found]
     assert spreads == sorted(spreads, reverse=True)
+    assert spreads[-1] < 1e-3
+    assert np.ptp(np.log(found[-1][1])) < 1e-3
     pooled = SHARE @ MEAN
     assert np.abs(found[3][0] - pooled).max() < np.abs(MEAN - pooled).max()
 

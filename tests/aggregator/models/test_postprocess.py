@@ -293,16 +293,6 @@ def test_any_noisy_sums_give_distributions(sums, variance):
     assert (model.terms[1].variance <= 1).all()
 
 
-@examples(30)
-@given(st.tuples(*(st.lists(st.integers(-500, 500), min_size=size, max_size=size) for size in (2, 8, 4))))
-def test_any_table_of_answers_gives_probabilities(sums):
-    found = summed(made(), list(sums), 100, 25.0)
-    for name in NAMES:
-        tables = POSTPROCESSES[name](found, range(2))
-        assert (tables.prior > 0).all()
-        assert all((table > 0).all() for table in tables.likelihood)
-
-
 @pytest.mark.parametrize("name", ["simplex", "posterior"])
 @pytest.mark.parametrize("counted", [(3000, 2000), (9000, 6000)])
 def test_no_mean_is_cut_or_stretched_by_a_noisy_number_of_records(name, counted):

@@ -117,13 +117,6 @@ def test_a_projection_is_part_of_the_pipeline(substitute):
     assert_same(model_of(schema), frame)
 
 
-def test_a_wrong_table_would_be_seen():
-    model = model_of(build_schema(LABEL, TABLES))
-    frame = pd.DataFrame({"odor": ["a"], "cap": ["x"], "width": [3.0], "age": [4.0]})
-    broken = Model(model.schema, model.log_prior, [model.terms[0][::-1], *model.terms[1:]])
-    assert to_sklearn(broken).predict_proba(frame) != pytest.approx(model.predict_proba(frame), rel=1e-6)
-
-
 def test_what_scikit_learn_has_no_form_for_is_refused():
     mixed = build_schema(LABEL, [TABLES[0], NUMBERS[0]])
     tables = model_of(build_schema(LABEL, [TABLES[0]])).terms
