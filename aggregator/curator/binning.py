@@ -111,7 +111,6 @@ def bin_records(
 
 
 def _binned(schema: Schema, edges: Mapping[int, Collection[int]]) -> Schema:
-    """Return the schema in which some numbers have other inner edges."""
     features: list[Feature] = list(schema.features)
     for index, inner in edges.items():
         old = features[index]

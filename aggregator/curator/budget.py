@@ -413,12 +413,10 @@ def _plausible(state: BudgetState, key: object) -> bool:
 
 
 def _is_query(text: object) -> bool:
-    """Return whether a value is a valid text of a query."""
     return type(text) is str and len(text) <= MAX_QUERY_CHARACTERS and text.isprintable()
 
 
 def _is_note(text: object) -> bool:
-    """Return whether a value is a valid note about records; the empty text is one."""
     return text == "" or is_text(text)
 
 

@@ -60,7 +60,6 @@ def exp_coin(share: Callable[[int], bool]) -> bool:
 
 
 def _coin_of_half(stream: Stream) -> bool:
-    """Draw True with probability e^(−1/2)."""
     return exp_coin(lambda k: stream.below(2 * k) == 0)
 
 
@@ -75,7 +74,6 @@ def _coin_of_half_square(stream: Stream, x: Uniform) -> bool:
 
 
 def _square_exceeds(x: Uniform, other: Uniform) -> bool:
-    """Return whether x² > ``other``."""
 
     def certain(bits: int) -> bool | None:
         low, high = x.bounds(bits)

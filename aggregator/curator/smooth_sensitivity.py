@@ -177,7 +177,6 @@ class _Pairs(NamedTuple):
         return cls(upper[: reach + 1], lower[: reach + 1], np.exp(-beta * np.arange(reach + 1)))
 
     def up_to(self, reach: int) -> _Pairs:
-        """Return the pairs with a, b ≤ ``reach`` only."""
         return _Pairs(self.upper[: reach + 1], self.lower[: reach + 1], self.weights[: reach + 1])
 
     def weighted(self, a: Integers, b: Integers) -> Floats:
@@ -237,7 +236,6 @@ def _widest_pair(data: BoundedValues, beta: float, trim: int) -> tuple[int, int]
 
 
 def _sum_of_squares(values: Integers) -> int:
-    """Return Σv² of non-negative ``(n,) int64``, exactly."""
     if values.size and int(values[-1]) ** 2 * values.size >= 1 << 63:
         return sum(value * value for value in values.tolist())
     return int(values @ values)

@@ -171,12 +171,10 @@ def table_variance(found: QuestionEstimate, share: Floats, own: float, elsewhere
 
 
 def _part(found: Ratio, place: int) -> Ratio:
-    """Return the intervals of one population, index ``place`` of the first axis: shape (K,) each."""
     return Ratio(found.low[place].ravel(), found.high[place].ravel(), found.determined[place].ravel())
 
 
 def _divided(numerator: Floats, denominator: Floats) -> Floats:
-    """Return the quotients of float64 arrays of one shape; NaN where the denominator is not positive."""
     positive = denominator > 0
     return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.nan)
 

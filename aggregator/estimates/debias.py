@@ -386,7 +386,6 @@ def sign_size(mechanism: CoinMechanism) -> float:
 
 
 def _exact_size(mechanism: CoinMechanism) -> Fraction:
-    """Return the B of :func:`sign_size` as an exact fraction."""
     one = mechanism.estimate(1) if mechanism.layout == SINGLE else mechanism.estimate((1,))[0]
     return Fraction(one) / SCALE
 

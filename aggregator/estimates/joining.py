@@ -134,7 +134,6 @@ def _about(part: Statistics, schema: Schema, places: Mapping[str, int]) -> Stati
 
 
 def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
-    """Raise an error if the statistics cannot be joined (:func:`join` lists the errors)."""
     if len(parts) < 2:
         raise InputError("argument_invalid", f"a join has at least two parts, not {len(parts)}")
     campaigns = [campaign_of(source) for part in parts for source in part.sources]
@@ -339,7 +338,6 @@ class _Mix(NamedTuple):
         return cls(n, weights, factors, per_answer, by_number)
 
     def sum(self, estimates: Iterable[Floats]) -> Floats:
-        """Return Σ a_j·(estimate of source j)."""
         return _sum(factor * one for factor, one in zip(self.factors, estimates, strict=True))
 
     def law(self, laws: Sequence[Law | None]) -> Law | None:
@@ -361,7 +359,6 @@ class _Mix(NamedTuple):
         return [sum(f * end for f, end in zip(self.per_answer, ends, strict=True)) for ends in zip(*known, strict=True)]
 
     def right(self, found: Sequence[Right | None]) -> Right | None:
-        """Return the joined share of right predictions; None if a source has no such share."""
         known = [right for right in found if right is not None]
         law = self.law([right.law for right in known]) if len(known) == len(found) else None
         return law and Right(sum(w * right.share for w, right in zip(self.weights, known, strict=True)), law)
@@ -380,7 +377,6 @@ def _weights(parts: Sequence[QuestionEstimate]) -> list[float]:
 
 
 def _sum(terms: Iterable[Floats]) -> Floats:
-    """Return the sum of float64 arrays of one shape."""
     return np.asarray(np.sum(list(terms), axis=0), np.float64)
 
 

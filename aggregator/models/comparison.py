@@ -172,7 +172,6 @@ class _Known(NamedTuple):
 
 
 def _intervals(statistics: Statistics) -> dict[str, _Known]:
-    """Return by name the parameters whose 95 % interval is determined."""
     levels = [conditionals(statistics.questions, statistics.schema, z) for z in QUANTILES]
     found = {}
     for same in zip(*levels, strict=True):

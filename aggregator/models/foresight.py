@@ -237,7 +237,6 @@ def _for_card(recall: Sequence[Recall]) -> list[Recall]:
 
 
 def _recall_text(found: Recall) -> str:
-    """Return the text of one class in a card: the expected recall and its interval."""
     if found.is_never or found.expected is None:
         return found.shown
     return f"{found.expected:.3f} ({found.least:.3f} to {found.most:.3f})"
@@ -311,14 +310,12 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
 
 
 def _recalled(name: str, found: Floats, *, is_never: bool) -> Recall:
-    """Return the expected recall of one class from its recall in every fleet, shape (fleets,) float64."""
     if is_never:
         return Recall(name, 0.0, 0.0, 0.0)
     return Recall(name, float(found.mean()), float(found.min()), max(float(found.max()), 0.001))
 
 
 def _tried(statistics: Statistics, postprocess: str) -> _Tried:
-    """Test the model on simulated records of :data:`FLEETS` simulated fleets."""
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     log_prior, terms = fit(statistics, postprocess)
     number = min(RECORDS, max(FEWEST_RECORDS, WORK // (len(terms) * len(log_prior))))

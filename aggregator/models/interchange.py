@@ -173,7 +173,6 @@ def _chain(steps: Sequence[Any]) -> Any:
 
 
 def _call(function: Any, **arguments: Any) -> Any:
-    """Return a step that calls ``function`` with the data and these keyword arguments."""
     from sklearn.preprocessing import FunctionTransformer
 
     return FunctionTransformer(function, kw_args=arguments)
@@ -217,7 +216,6 @@ def _is_integer(text: str) -> bool:
 
 
 def _filled(empty: float) -> list[Any]:
-    """Return steps from a frame to floats, with ``empty`` for empty cells."""
     return [_call(np.asarray, dtype="float64"), _call(np.nan_to_num, nan=float(empty))]
 
 

@@ -101,7 +101,6 @@ def _of_feature(found: Conditional, feature: int, statistics: Statistics) -> Con
 
 
 def _widths(parts: Sequence[Conditional]) -> Floats:
-    """Return the widths of the population's intervals, also of those not determined: shape (parameters,) float64."""
     return np.concatenate([one.population.high - one.population.low for one in parts])
 
 

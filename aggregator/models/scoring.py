@@ -257,7 +257,6 @@ def _expected(card: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_type(value: object, kind: type | tuple[type, ...], sentence: str) -> None:
-    """Raise an error if ``value`` is not of the type ``kind``. The error names its type, and not the value."""
     if not isinstance(value, kind):
         of = type(value)
         named = of.__name__ if of.__module__ == "builtins" else f"{of.__module__.split('.')[0]}.{of.__name__}"

@@ -214,7 +214,6 @@ class _State(NamedTuple):
 
     @property
     def tau(self) -> Floats:
-        """τ, how much the classes differ: shape (chains, F, groups, 1) float64."""
         return np.asarray(SIGNALS[self.signal][..., None])
 
     @property

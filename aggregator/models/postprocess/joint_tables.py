@@ -117,7 +117,6 @@ def normalised(estimate: Floats) -> Floats:
 
 
 def _about(statistics: Statistics, kind: str, feature: int | None) -> list[QuestionEstimate]:
-    """Return the estimates of all questions of one kind about one feature; there must be at least one."""
     wanted = (kind, feature)
     found = [item for item in statistics.questions if (item.subject.kind, item.subject.feature) == wanted]
     if not found:

@@ -110,5 +110,4 @@ def check_postprocess(name: str) -> Postprocess:
 
 
 def _at_least_one(estimate: Floats) -> Floats:
-    """Return the estimates with 1 in place of every estimate ≤ 0."""
     return np.where(estimate > 0, estimate, 1.0)

@@ -69,7 +69,6 @@ def posterior_tables(statistics: Statistics, features: Sequence[int], summed: in
 
 
 def _equal(joint: JointTable) -> Floats:
-    """Return equal probabilities of all values, for a feature without answers."""
     return np.full(joint.estimate.shape, 1 / len(joint.estimate))
 
 
