@@ -12,6 +12,7 @@ from support.failures import reason
 from support.mechanisms import inputs_of, made
 from support.mixtures import mixed_payload
 from support.publisher import NOW, Publisher
+from support.reports import opened
 
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
@@ -19,6 +20,7 @@ from aggregator.publishing.mechanisms.choice import AUTO, candidates, choose, me
 from aggregator.publishing.mechanisms.draws import _Drawn, count_law
 from edge_sdk import Device
 from protocol import mechanisms
+from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
 from protocol.schema import Label, build_schema
@@ -81,28 +83,23 @@ SCHEMA = build_schema(
 PUBLISHER = Publisher(schema=SCHEMA)
 
 
-def auto_campaign(**terms):
-    return build_campaign(SCHEMA, CampaignParameters(name="auto", epsilon_micro=MICRO, mechanism=AUTO, **terms), 1, NOW)
+def auto_campaign(schema=SCHEMA, **terms):
+    return build_campaign(schema, CampaignParameters("auto", MICRO, AUTO, **terms), 1, NOW)
+
+
+def mixed():
+    return mixed_payload(("direct", "oue", "direct"), publisher=PUBLISHER)
 
 
 def test_a_campaign_mixes_the_mechanisms_its_questions_call_for():
-    """At ε = 1 the border is 10: the class has 2 values, odor and class 26, width and class 4."""
-    same = mixed_payload(("direct", "oue", "direct"), publisher=PUBLISHER)
-    with Device.open(None, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
-        campaign = device.enrol(PUBLISHER.sign("campaign", auto_campaign()))
-        other = device.enrol(PUBLISHER.sign("campaign", same))
+    """At ε = 1 the border is 10, at ε = 1/3 it is 6.2: the class has 2 values, odor and class 26, width and class 4."""
+    campaign, same = (opened(PUBLISHER.sign("campaign", raw)) for raw in (auto_campaign(), mixed()))
     assert [question.mechanism.name for question in campaign.questions] == ["direct", "oue", "direct"]
-    assert [question.mechanism for question in campaign.questions] == [q.mechanism for q in other.questions]
+    assert [question.mechanism for question in campaign.questions] == [one.mechanism for one in same.questions]
     assert campaign.layout == (2, 4)
-
-
-def test_more_answers_move_the_border():
-    """With ε = 1 for three answers, each answer has ε = 1/3, and the border is 6.2; for one answer it is 10."""
     schema = build_schema(LABEL, [Categorical("a", ["0", "1", "2"]), Numeric("w", "0", "1", [0])])
     for answers, expected in ((1, "direct"), (3, "oue")):
-        terms = CampaignParameters(name="auto", epsilon_micro=MICRO, mechanism=AUTO, answers=answers)
-        with Device.open(None, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
-            campaign = device.enrol(PUBLISHER.sign("campaign", build_campaign(schema, terms, 1, NOW)))
+        campaign = parse_campaign(auto_campaign(schema, answers=answers))
         assert [question.size for question in campaign.questions] == [2, 8, 4]
         assert campaign.questions[1].mechanism.name == expected
 

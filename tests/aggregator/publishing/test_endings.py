@@ -107,8 +107,7 @@ def test_a_device_takes_the_end_as_the_newest_version(work):
     first = publish(work)
     device = Device.open(None, trust=open_workspace(work.path).root_bytes, clock=lambda: NOW)
     device.enrol(first)
-    end = end_campaign(work, "mushrooms", NOW)
-    assert device.enrol(end).ended
+    assert device.enrol(end_campaign(work, "mushrooms", NOW)).ended
     assert reason(device.enrol, first) == "rollback"
     assert reason(device.report, opened(first).id, {"odor": "n"}, "e") is not None
     assert device.status().spooled == 0

@@ -203,14 +203,10 @@ def test_a_draft_uses_up_its_version_and_waits_for_signatures(work):
     assert opened(publish(work)).header.version == 2
     strange = Device.open(None, trust=again(work).root_bytes, clock=lambda: NOW)
     assert strange.enrol(whole).id == item.digest
-
-
-def test_copies_of_other_documents_are_not_joined(work):
-    one, other = publish(work), publish(work, "other")
-    assert reason(gather_copies, again(work), "campaign", [one, other]) == "copies_differ"
+    assert reason(gather_copies, again(work), "campaign", [whole, publish(work, "other")]) == "copies_differ"
     elsewhere = create_workspace(work.path.parent / "elsewhere", name="w", now=NOW)
-    assert reason(gather_copies, elsewhere, "campaign", [one]) == "document_unknown"
-    assert reason(gather_copies, elsewhere, "root", [one]) == "wrong_role"
+    assert reason(gather_copies, elsewhere, "campaign", [whole]) == "document_unknown"
+    assert reason(gather_copies, elsewhere, "root", [whole]) == "wrong_role"
 
 
 def test_a_fast_forward_by_a_thief_is_undone_by_rotation(work):
