@@ -9,7 +9,6 @@ documents say. :attr:`Life.differences` then has every difference between what l
 from __future__ import annotations
 
 import shutil
-from abc import ABC, abstractmethod
 from fractions import Fraction
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -52,8 +51,12 @@ KILLED, RESTORED = 0.12, 0.2
 """Shares of the acts that are killed, and of the steps that are misfortunes."""
 
 
-class Life(ABC):
+class Life:
     """One folder, its backups and what left it.
+
+    A subclass has the methods ``begin``, which makes the folder; ``act``, which chooses one act of the software and
+    returns it as a function, whose result leaves; ``note``, which notes and compares what left; ``mend``, which does
+    what the documents say after a refusal; and ``compare``, which compares all that left with the ledger.
 
     Args:
         root: a scratch folder.
@@ -86,26 +89,6 @@ class Life(ABC):
         self.memories: list[Any] = []
         self.begin()
         self.back_up()
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Make the folder."""
-
-    @abstractmethod
-    def act(self, home: Path) -> Callable[[], Any]:
-        """One act of the software on a folder, chosen by chance. It returns what leaves."""
-
-    @abstractmethod
-    def note(self, left: Any) -> None:
-        """Note what left, and compare it with all that left before."""
-
-    @abstractmethod
-    def mend(self) -> None:
-        """Do what the documents say after a refusal. All copies but one are given up."""
-
-    @abstractmethod
-    def compare(self) -> None:
-        """Compare what left with what the ledger says, if it is in use."""
 
     def step(self) -> None:
         """One act or misfortune."""
