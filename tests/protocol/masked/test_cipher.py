@@ -7,11 +7,27 @@ from itertools import combinations
 from math import gcd
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.examples import examples
 from support.masked import MODULUS as LONG
 
 from protocol.errors import DocumentError, InputError
 from protocol.masked import cipher as groups
-from protocol.masked.cipher import SECRET_BITS, Unmasking, are_units, element_size, mask, mask_all, release_elements
+from protocol.masked.cipher import (
+    SECRET_BITS,
+    SUMS,
+    Unmasking,
+    are_units,
+    below,
+    element_size,
+    expanded,
+    mask,
+    mask_all,
+    power,
+    release_elements,
+    wide_each,
+)
 from protocol.masked.fields import Slots
 
 CAMPAIGN = bytes(range(32))
@@ -240,3 +256,148 @@ def test_a_product_with_one_node_missing_has_the_same_distribution_for_every_pla
     statistic, freedom = chi_square(wrong_products(0, bits, 1), wrong_products(25, bits, 2))
     assert freedom <= 63
     assert (statistic < 140) == hides
+
+
+# Powers with and without gmpy2, the hash into the group, exact uniform integers
+
+
+def test_gmpy2_is_used_where_it_is_installed():
+    gmpy2 = pytest.importorskip("gmpy2")
+    assert groups.in_use.power is gmpy2.powmod
+    assert type(groups.wide(3)) is gmpy2.mpz
+
+
+@pytest.mark.usefixtures("arithmetic")
+@given(st.integers(-(2**300), 2**300), st.integers(-(2**80), 2**80), st.integers(2, 2**300))
+@examples(60)
+def test_powers_are_plain_integers_that_both_libraries_agree_on(base, exponent, modulus):
+    if exponent < 0 and gcd(base, modulus) > 1:
+        with pytest.raises(InputError, match="not_invertible"):
+            power(base, exponent, modulus)
+        return
+    found = power(base, exponent, modulus)
+    assert type(found) is int
+    assert found == pow(base, exponent, modulus)
+    assert 0 <= found < modulus
+
+
+@pytest.mark.usefixtures("arithmetic")
+@given(st.lists(st.integers(0, 2**64 - 1)))
+@examples(20)
+def test_joined_numbers_are_read_in_order(numbers):
+    raw = b"".join(number.to_bytes(8, "big") for number in numbers)
+    assert list(wide_each(raw, 8)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("campaign", "period", "number"),
+    [
+        (bytes(31), 0, 0),
+        (bytes(33), 0, 0),
+        (CAMPAIGN, -1, 0),
+        (CAMPAIGN, 2**32, 0),
+        (CAMPAIGN, 0, -1),
+        (CAMPAIGN, 0, 2**32),
+    ],
+)
+def test_the_hash_refuses_what_its_bytes_can_not_say(campaign, period, number):
+    with pytest.raises(InputError, match="argument_invalid"):
+        expanded(SUMS, campaign, period, number)
+
+
+def test_integers_below_a_bound_are_uniform():
+    """Each of the 256 bytes once: 0 … 9 come from the low four bits, 16 times each, and the rest is drawn again."""
+    source = iter(range(256))
+    counts = [0] * 10
+    while True:
+        try:
+            counts[below(10, lambda size: bytes(next(source) for _ in range(size)))] += 1
+        except RuntimeError:  # the source has no more
+            break
+    assert counts == [16] * 10
+    assert below(1, lambda size: b"") == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_a_source_of_randomness_that_returns_too_few_or_too_many_bytes_is_refused(size):
+    with pytest.raises(InputError, match="argument_invalid"):
+        below(2**16, lambda wanted: random.Random(1).randbytes(size))
+
+
+# Slots: what does not fit is refused, and what is no total is noticed
+
+
+@st.composite
+def tables(draw):
+    """A width, and numbers of several nodes whose sums fit."""
+    bits = 8 * draw(st.integers(5, 25))
+    nodes, count = draw(st.integers(1, 4)), draw(st.integers(1, 120))
+    limit = (2 ** (bits - 1) - 1) // nodes
+    ends = st.sampled_from([-limit, -1, 0, 1, limit])
+    return bits, [
+        draw(st.lists(ends | st.integers(-limit, limit), min_size=count, max_size=count)) for _ in range(nodes)
+    ]
+
+
+@given(tables())
+@examples(100)
+def test_sums_of_plaintexts_are_plaintexts_of_the_sums(table):
+    bits, rows = table
+    slots = Slots(bits)
+    packed = [slots.pack(row) for row in rows]
+    totals = [sum(column) for column in zip(*packed, strict=True)]
+    assert len(totals) == slots.plaintexts(len(rows[0])) == -(-len(rows[0]) // (2000 // bits))
+    assert slots.unpack(totals, len(rows[0])) == [sum(column) for column in zip(*rows, strict=True)]
+    assert all(abs(total) < 2**2000 for total in totals)
+
+
+@pytest.mark.parametrize("bits", [40, 48, 200])
+def test_a_number_fits_up_to_half_its_slot(bits):
+    slots, limit = Slots(bits), 2 ** (bits - 1)
+    for fits in (limit - 1, 1 - limit):
+        assert slots.unpack(slots.pack([0, fits, 5]), 3) == [0, fits, 5]
+    for large in (limit, -limit, 2**3000, -(2**3000)):
+        with pytest.raises(InputError, match="slot_overflow: number 1 does not") as refused:
+            slots.pack([0, large, 5])
+        assert str(abs(large))[:9] not in str(refused.value)
+
+
+@given(tables(), st.integers(0, 2**60), st.integers(0))
+@examples(50)
+def test_numbers_plus_noise_are_laid_out_without_a_refusal(table, size, place):
+    bits, rows = table
+    slots = Slots(bits)
+    noise = [0] * len(rows[0])
+    noise[place % len(noise)] = size << bits
+    both = [exact + extra for exact, extra in zip(slots.pack(rows[0]), slots.spread(noise), strict=True)]
+    assert both == slots.spread([exact + extra for exact, extra in zip(rows[0], noise, strict=True)])
+
+
+def test_a_total_that_overflows_changes_its_neighbour_and_no_other():
+    slots = Slots(40)
+    half = 2**39
+    assert slots.unpack(slots.spread([3, half + 7, 5, 6]), 4) == [3, 7 - half, 6, 6]
+
+
+@given(st.integers(1, 120), st.integers(5, 25), st.data())
+@examples(50)
+def test_what_is_left_after_the_last_slot_is_a_mismatch(count, octets, data):
+    slots = Slots(8 * octets)
+    plaintexts = slots.pack([1] * count)
+    place = data.draw(st.integers(0, len(plaintexts) - 1))
+    used = slots.each if place + 1 < len(plaintexts) else count - slots.each * place
+    plaintexts[place] += data.draw(st.integers(-(2**40), 2**40).filter(bool)) << (slots.bits * used)
+    with pytest.raises(DocumentError, match="mask_mismatch"):
+        slots.unpack(plaintexts, count)
+
+
+def test_another_number_of_plaintexts_is_a_mismatch():
+    for plaintexts in ([], [0], [0, 0, 0]):
+        with pytest.raises(DocumentError, match="mask_mismatch"):
+            Slots(40).unpack(plaintexts, 51)
+
+
+@pytest.mark.parametrize("bits", [-1, 0, 1, 2001])
+def test_a_width_that_holds_no_signed_number_is_refused(bits):
+    with pytest.raises(InputError, match="argument_invalid"):
+        Slots(bits)

@@ -25,7 +25,7 @@ from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import ciphertexts_needed, least_slot_bits
 from protocol.errors import DocumentError, InputError
 from protocol.masked.costs import ciphertexts_of, ranges_of
-from protocol.masked.keys import MaskedKey, build_key_book, open_key, own_key, read_key_book, seal_key
+from protocol.masked.keys import MaskedKey, _sealed_bytes, build_key_book, open_key, own_key, read_key_book, seal_key
 from protocol.masked.message import MessageSet, build_message, judge_message
 from protocol.masked.release import Request, build_release, build_request, check_answers, parse_request, read_release
 from protocol.nodes.summary import (
@@ -128,6 +128,13 @@ def test_only_the_dealer_of_the_campaign_signs():
 @pytest.mark.parametrize("sealed", [b"", bytes(10), bytes(48), bytes(647)])
 def test_a_box_of_any_length_is_refused_with_a_reason(sealed):
     assert refused(open_key, sealed, NODE_KEYS[0], CAMPAIGN.id) == "invalid_keys"
+
+
+@pytest.mark.parametrize("number", [0, 127, 128, 255, 256, 65535, 65536, (1 << 32) - 1])
+def test_the_length_of_a_box_follows_from_its_public_numbers(number):
+    for serial, u in ((number, 5), (5, number)):
+        sealed = seal_key(NODE_KEYS[0].public, CAMPAIGN.id, IDS[0], serial, u, secret_of(1))
+        assert len(sealed) == _sealed_bytes(serial, u)
 
 
 def test_a_key_shows_no_secret():
