@@ -342,15 +342,6 @@ def test_a_check_and_the_counts_are_of_what_the_models_read(generous, publisher)
     assert failure(generous.check, bytes(32), record).reason == "campaign_unknown"
 
 
-def test_a_reader_that_does_not_know_the_key_refuses_it(generous, publisher, monkeypatch):
-    from edge_sdk.answering import acceptance
-    from protocol.documents import campaign
-
-    before = campaign.UNDERSTOOD - {"models", "model_names"}
-    monkeypatch.setattr(acceptance.campaigns, "UNDERSTOOD", before)
-    assert reason(installed(generous, *MODELS.values()).enrol, comparison(publisher)) == "unknown_crit"
-
-
 def test_a_comparison_in_a_series_takes_the_one_answer_of_the_series(generous, publisher, clock):
     series = Series("pilot", NOW)
     raw = publisher.sign("campaign", publisher.comparison_payload(MODELS, series=series))

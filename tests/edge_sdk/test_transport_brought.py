@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from support.commands import edge
 from support.failures import failure, refusal
 
 from edge_sdk.carriers import GROUP, open_transport
-from edge_sdk.cli.main import main
 from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
 from edge_sdk.transport.http import Web
@@ -60,24 +60,16 @@ def install(tmp_path, monkeypatch):
 
 def test_an_unknown_scheme_is_opened_by_the_package_that_brings_it(install, tmp_path, device, publisher):
     install("brought_good", GOOD, stick="brought_good:open_stick")
-    tree = tmp_path / "tree"
+    tree, own = tmp_path / "tree", tmp_path / "own"
     (tree / "campaigns").mkdir(parents=True)
     (tree / "campaigns" / "mushrooms.hsc").write_bytes(publisher.campaign())
     transport = open_transport(f"STICK://host{tree}", method="POST", token="word", seconds=3)
     assert sys.modules["brought_good"].calls == [("POST", "word", 3)]
     done = sync(device, transport, campaigns=["mushrooms"])
     assert [taken.name for taken in done.campaigns] == ["mushrooms"]
-
-
-def test_the_command_takes_such_an_address(install, tmp_path, publisher, capsys):
-    install("brought_good", GOOD, stick="brought_good:open_stick")
-    root = tmp_path / "root.hst"
-    root.write_bytes(publisher.root(lifetime=1 << 33))
-    (tmp_path / "tree" / "roots").mkdir(parents=True)
-    assert main(["--state", str(tmp_path / "state"), "provision", str(root)]) == 0
-    capsys.readouterr()
-    assert main(["--state", str(tmp_path / "state"), "sync", f"stick://host{tmp_path / 'tree'}"]) == 0
-    assert "refusals" not in capsys.readouterr().out
+    (tmp_path / "root.hst").write_bytes(publisher.root(lifetime=1 << 33))
+    assert edge("--state", own, "provision", tmp_path / "root.hst")[0] == 0
+    assert edge("--state", own, "sync", f"stick://host{tree}")[0::2] == (0, "")
 
 
 def test_what_is_built_in_is_never_another_packages(install, tmp_path):
