@@ -352,6 +352,7 @@ def test_value_out_of_domain_direct():
     assert alone(edited(record, 16, (size - 1).to_bytes(2, "big"))) is None
     assert alone(edited(record, 16, size.to_bytes(2, "big"))) == "value_out_of_domain"
     assert alone(edited(record, 16, b"\xff\xff")) == "value_out_of_domain"
+    assert alone(edited(record, 14, b"\0\3")) == "question_unknown"
 
 
 @pytest.mark.parametrize("precision", [1, 7, DAY, 1 << 31])

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.failures import refusal
-from support.publisher import DAY, NOW
-from support.reports import CAMPAIGN, CAMPAIGNS, RAW, RAWS, batch, counts_of, moved, report
+from support.publisher import DAY, NOW, Publisher
+from support.reports import CAMPAIGN, CAMPAIGNS, RAW, RAWS, batch, counts_of, moved, opened, report
 from support.sources import Cut
-from support.stores import check_whole, edit_manifest, reports
+from support.stores import check_whole, edit_manifest, reports, stored
 
 import aggregator
 from aggregator.operations.report_store import create_store, open_store
@@ -596,3 +596,12 @@ def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
 
 
 # --- estimates ---
+
+
+def test_estimates_wait_for_the_smallest_batch(tmp_path):
+    raw = Publisher().campaign(min_batch_size=50)
+    records = reports(range(50), opened(raw))
+    made_store = stored(tmp_path, raw, batch(opened(raw), records[:49]))
+    assert refusal(made_store.estimates) == "batch_too_small"
+    made_store.ingest([write(tmp_path, "a", batch(opened(raw), records[49:]))], now=NOW)
+    assert len(made_store.estimates()) == 2 + 8 + 4 + 2, "and the pooled shares of two classes"
