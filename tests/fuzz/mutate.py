@@ -3,11 +3,8 @@
 Blind ones rarely get past the checks of a canonical document. Of these, many are accepted or refused late.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 
 from fuzz.seeds import seeds
 
@@ -16,10 +13,6 @@ from protocol.batches.batch import END, MARK, TRAILER_BYTES, read_header, traile
 from protocol.documents.provisioning import CHECK_BYTES
 from protocol.errors import HearsayError
 
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-
 INTEGERS = (0, 1, 2, 3, 15, 16, 127, 128, 255, 256, 65_535, 65_536, 10**6, (1 << 31) - 1, 1 << 32, (1 << 64) - 1, -1)
 TEXTS = ("", "a", "refuse", "missing", "other", "1.0", "-1e300", "1e301", "\u202e", "\x00", "€" * 400, "direct", "oue")
 VALUES = (None, True, False, [], {}, b"", *INTEGERS, *TEXTS)
@@ -27,7 +20,7 @@ REPAIRED = 2
 """One of so many campaigns gets the mechanisms that follow from its ε, one of so many batches right digests."""
 
 
-def mutated(target: str, data: bytes, rng: random.Random, blind: Callable[[bytes], bytes]) -> bytes:
+def mutated(target, data, rng, blind):
     """Another input for a target: a known structure changed, or now and then the bytes as they are."""
     if target == "batch":
         return _batch(data, rng, blind)
@@ -46,14 +39,14 @@ def mutated(target: str, data: bytes, rng: random.Random, blind: Callable[[bytes
         return blind(data)
 
 
-def _donor(target: str, rng: random.Random) -> Any:
+def _donor(target, rng):
     try:
         return canonical.unpack(rng.choice(seeds(target)))
     except HearsayError:
         return None
 
 
-def _changed(tree: Any, donor: Any, rng: random.Random, blind: Callable[[bytes], bytes]) -> Any:
+def _changed(tree, donor, rng, blind):
     """A tree with one of its values, or keys, replaced, removed, repeated or exchanged."""
     if isinstance(tree, dict) and tree and rng.randrange(12):
         key = rng.choice(sorted(tree))
@@ -82,7 +75,7 @@ def _changed(tree: Any, donor: Any, rng: random.Random, blind: Callable[[bytes],
     return _other_value(tree, donor, rng, blind)
 
 
-def _other_value(value: Any, donor: Any, rng: random.Random, blind: Callable[[bytes], bytes]) -> Any:
+def _other_value(value, donor, rng, blind):
     action = rng.randrange(5)
     if action == 0 and donor is not None:
         return donor
@@ -98,7 +91,7 @@ def _other_value(value: Any, donor: Any, rng: random.Random, blind: Callable[[by
     return rng.choice(VALUES)
 
 
-def _repair(tree: Any) -> None:
+def _repair(tree):
     """Give questions the mechanisms that follow from the campaign's ε, as an honest publisher would."""
     if not isinstance(tree, dict) or not isinstance(tree.get("questions"), list):
         return
@@ -114,13 +107,13 @@ def _repair(tree: Any) -> None:
                 continue
 
 
-def _rechecked(data: bytes) -> bytes:
+def _rechecked(data):
     """A provisioning file with the check that its other bytes need."""
     body = data[:-CHECK_BYTES]
     return body + sha256(body).digest()[:CHECK_BYTES]
 
 
-def _batch(data: bytes, rng: random.Random, blind: Callable[[bytes], bytes]) -> bytes:
+def _batch(data, rng, blind):
     """Pieces of batches in another order, repeated, cut or changed; digests put right or left as they are."""
     pieces = _pieces(data) or [b""]
     for _ in range(rng.choice((1, 1, 2, 4))):
@@ -143,7 +136,7 @@ def _batch(data: bytes, rng: random.Random, blind: Callable[[bytes], bytes]) -> 
     return _with_right_digests(whole) if rng.randrange(REPAIRED) == 0 else whole
 
 
-def _pieces(data: bytes) -> list[bytes]:
+def _pieces(data):
     """A file cut where headers, records and trailers begin, as far as they can be told."""
     cuts = {0, len(data)}
     position, length = 0, 0
@@ -163,7 +156,7 @@ def _pieces(data: bytes) -> list[bytes]:
     return [data[start:stop] for start, stop in pairwise(places)]
 
 
-def _with_right_digests(data: bytes) -> bytes:
+def _with_right_digests(data):
     """Every trailer gets the number and digest that would prove the batch before it."""
     done, start, records, length = b"", 0, 0, 0
     for piece in _pieces(data):

@@ -1,10 +1,7 @@
 """Properties of the parsers of what nodes and dealers write, and of files of it. Signatures are not verified here."""
 
-from __future__ import annotations
-
 import itertools
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from fuzz.refusing import PAYLOAD_REASONS, taken_by
 from support.masked import masked_campaign, message_of
@@ -20,22 +17,13 @@ from protocol.masked.release import build_request, parse_release, parse_request
 from protocol.nodes.summary import SummarySet, build_node_list, parse_node_list, parse_summary, read_summaries
 from protocol.schema import integer_array
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from protocol.masked.keys import KeyBook
-    from protocol.masked.message import Message
-    from protocol.masked.release import Release, Request
-    from protocol.nodes.summary import NodeList, Summary
-
-
 SUMMARY = summary_of(node_campaign())
 MESSAGE = message_of(masked_campaign())
 WORD = 1 << 32
 
 
 @taken_by(parse_node_list, {"malformed", "invalid_nodes"})
-def nodes(found: NodeList, data: bytes) -> None:
+def nodes(found, data):
     """An accepted list has one key per key id, and is written in one way apart from keys that nobody reads."""
     assert all(keyid(public) == hint for hint, public in found.nodes.items())
     again = build_node_list(found.header, found.nodes.values())
@@ -45,7 +33,7 @@ def nodes(found: NodeList, data: bytes) -> None:
 
 
 @taken_by(parse_summary, PAYLOAD_REASONS)
-def node(found: Summary, data: bytes) -> None:
+def node(found, data):
     """An accepted summary is written in one way only."""
     assert found.identity == sha256(data).digest()
     body = {name: getattr(found, name) for name in ("campaign", "epsilon_micro", "node", "period")}
@@ -53,17 +41,17 @@ def node(found: Summary, data: bytes) -> None:
     assert canonical.pack({**body, "spec": SPEC, "sums": sums}) == data
 
 
-def summaries(data: bytes) -> str:
+def summaries(data):
     """Every byte belongs to one stretch, an intact envelope behind the file is found, and a set is a fixed point."""
     return _file_of(data, SummarySet, SUMMARY)
 
 
-def messages(data: bytes) -> str:
+def messages(data):
     """The property of :func:`summaries` for a file of masked messages."""
     return _file_of(data, MessageSet, MESSAGE)
 
 
-def _file_of(data: bytes, kind: type[SummarySet], good: bytes) -> str:
+def _file_of(data, kind, good):
     pieces = list(read_summaries(data, kind.role))
     place = 0
     for piece in pieces:
@@ -85,7 +73,7 @@ def _file_of(data: bytes, kind: type[SummarySet], good: bytes) -> str:
 
 
 @taken_by(parse_message, PAYLOAD_REASONS)
-def masked(found: Message, data: bytes) -> None:
+def masked(found, data):
     """An accepted message is written in one way only."""
     assert found.identity == sha256(data).digest()
     assert found.place == (found.campaign, found.period, found.node)
@@ -94,7 +82,7 @@ def masked(found: Message, data: bytes) -> None:
 
 
 @taken_by(parse_key_book, PAYLOAD_REASONS | {"invalid_keys"})
-def book(found: KeyBook, data: bytes) -> None:
+def book(found, data):
     """An accepted key book has distinct serial numbers, every u in its half, and is written in one way only."""
     assert found.identity == sha256(data).digest()
     count = len(found.parties)
@@ -111,12 +99,12 @@ def book(found: KeyBook, data: bytes) -> None:
     assert canonical.pack(body) == data
 
 
-def _are_sorted(parties: Sequence[bytes]) -> bool:
+def _are_sorted(parties):
     return list(parties) == sorted(set(parties)) and all(len(party) == 8 for party in parties)
 
 
 @taken_by(parse_request, {"malformed", "too_large"})
-def request(found: Request, data: bytes) -> None:
+def request(found, data):
     """An accepted request names each party once, and is written in one way only."""
     assert _are_sorted(found.parties)
     assert 0 <= found.period < WORD
@@ -125,7 +113,7 @@ def request(found: Request, data: bytes) -> None:
 
 
 @taken_by(parse_release, PAYLOAD_REASONS)
-def release(found: Release, data: bytes) -> None:
+def release(found, data):
     """An accepted release names each party once, and is written in one way only."""
     assert found.identity == sha256(data).digest()
     assert _are_sorted(found.parties)

@@ -1,19 +1,13 @@
 """What became of an input: refused for a documented reason, or taken, and then it has a property."""
 
-from __future__ import annotations
-
 from functools import wraps
-from typing import TYPE_CHECKING, Any
 
 from support.failures import failure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PAYLOAD_REASONS = {"malformed", "unsupported_version"}
 
 
-def refused(function: Callable[..., Any], *arguments: Any, reasons: set[str]) -> str | None:
+def refused(function, *arguments, reasons):
     """The reason of a refusal, which must be one of those documented; None if there was none."""
     error = failure(function, *arguments)
     if error is None:
@@ -24,7 +18,7 @@ def refused(function: Callable[..., Any], *arguments: Any, reasons: set[str]) ->
     return error.reason
 
 
-def taken_by(parser: Callable[[bytes], Any], reasons: set[str]) -> Callable[..., Callable[[bytes], str]]:
+def taken_by(parser, reasons):
     """Make a target of the property that a parser's results have.
 
     Args:
@@ -32,9 +26,9 @@ def taken_by(parser: Callable[[bytes], Any], reasons: set[str]) -> Callable[...,
         reasons: with which it may refuse its input.
     """
 
-    def make(check: Callable[..., str | None]) -> Callable[[bytes], str]:
+    def make(check):
         @wraps(check)
-        def target(data: bytes) -> str:
+        def target(data):
             parse = target.parse
             return refused(parse, data, reasons=reasons) or check(parse(data), data) or "accepted"
 

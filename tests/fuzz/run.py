@@ -30,12 +30,12 @@ _STATUS = re.compile(rb"cov: (\d+) ft: (\d+) corp: (\d+)")
 _DONE = re.compile(rb"Done (\d+) runs in (\d+) second")
 
 
-def _load() -> None:
+def _load():
     """Our own packages before those of the tests, which have folders of the same names."""
     sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
 
 
-def fuzz(name: str, seconds: int, corpus: Path) -> None:
+def fuzz(name, seconds, corpus):
     """Run one target in this process; does not return."""
     import atheris
 
@@ -48,7 +48,7 @@ def fuzz(name: str, seconds: int, corpus: Path) -> None:
     for number, data in enumerate(seeds(name)):
         (corpus / f"seed-{number:04}").write_bytes(data)
 
-    def mutate(data: bytes, most: int, seed: int) -> bytes:
+    def mutate(data, most, seed):
         rng = random.Random(seed)
         return mutated(name, data, rng, lambda part: atheris.Mutate(part, max(1, len(part) + 8)))[:most]
 
@@ -65,7 +65,7 @@ def fuzz(name: str, seconds: int, corpus: Path) -> None:
     atheris.Fuzz()
 
 
-def supervise(name: str, seconds: int, folder: Path) -> dict[str, object]:
+def supervise(name, seconds, folder):
     """Run one target in a process of its own and read what it says at its end."""
     corpus = folder / name
     corpus.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def supervise(name: str, seconds: int, folder: Path) -> dict[str, object]:
     }
 
 
-def main() -> int:
+def main():
     """Divide the time, run, print a table; 1 if anything was found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(NAMES))

@@ -1,9 +1,6 @@
 """Where the fuzzer starts: the documents and files of the conformance vectors, good ones and bad ones."""
 
-from __future__ import annotations
-
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 from support.failures import failure
 from support.publisher import Publisher
@@ -12,16 +9,13 @@ from vectors.runner import load_all
 from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope
 from protocol.documents.provisioning import Provisioning, build_provisioning
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 @lru_cache(maxsize=1)
-def _cases() -> tuple[dict[str, Any], ...]:
+def _cases():
     return tuple(case for _, case in load_all())
 
 
-def _documents() -> Iterator[bytes]:
+def _documents():
     for case in _cases():
         if case["kind"] == "document":
             yield bytes.fromhex(case["data"])
@@ -35,7 +29,7 @@ def _documents() -> Iterator[bytes]:
 
 
 @lru_cache(maxsize=8)
-def seeds(target: str) -> tuple[bytes, ...]:
+def seeds(target):
     """The distinct inputs that a target starts from, the shortest first."""
     if target == "envelope":
         found = set(_documents()) | {bytes.fromhex(case["data"]) for case in _cases() if case["kind"] == "unpack"}

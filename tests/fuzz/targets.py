@@ -6,10 +6,7 @@ The targets know nothing of the fuzzer: ``run.py`` drives them with atheris, ``t
 payload is handed to its parser as if it had been signed: no fuzzer guesses a signature.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
 
 from fuzz.node_targets import book, masked, messages, node, nodes, release, request, summaries
 from fuzz.refusing import PAYLOAD_REASONS, refused, taken_by
@@ -43,11 +40,6 @@ from protocol.masked.costs import ciphertexts_of, ranges_of
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, from_micro
 from protocol.nodes.terms import MAX_NUMBERS, ranges, released_vectors, shares
 
-if TYPE_CHECKING:
-    from protocol.documents.campaign import Campaign
-    from protocol.documents.model import Model
-    from protocol.documents.provisioning import Provisioning
-
 ENVELOPE_REASONS = PAYLOAD_REASONS | {"too_large", "wrong_role"}
 ROOT_REASONS = PAYLOAD_REASONS | {"bad_signature", "unknown_crit", "expired", "not_yet_valid"}
 NEXT_ROOT_REASONS = ROOT_REASONS | {"rollback", "equivocation"}
@@ -61,7 +53,7 @@ ROOT = Publisher().root()
 PINNED = trust.pin(ROOT, NOW)
 
 
-def envelope(data: bytes) -> str:
+def envelope(data):
     """At most one role takes a file; what is taken apart and put together again is the file."""
     verdicts = {role: refused(read_envelope, data, role, reasons=ENVELOPE_REASONS) for role in PAYLOAD_TYPES}
     taken = [role for role, reason in verdicts.items() if reason is None]
@@ -77,7 +69,7 @@ def envelope(data: bytes) -> str:
     return role
 
 
-def root(data: bytes) -> str:
+def root(data):
     """A root is trusted only if keys of its own root role, as many as it says, have signed it."""
     raw = seal(PAYLOAD_TYPES["root"], data, [ROOT_KEY])
     reason = refused(trust.pin, raw, NOW, reasons=ROOT_REASONS)
@@ -100,7 +92,7 @@ def root(data: bytes) -> str:
 
 
 @taken_by(parse_campaign, {"malformed", "invalid_campaign", "epsilon_understated"})
-def campaign(found: Campaign, data: bytes) -> str:
+def campaign(found, data):
     """An accepted campaign spends no more than it says, and asks nothing that a record has no answer for."""
     assert found.id == sha256(data).digest()
     again = _built_again(found, data)
@@ -119,7 +111,7 @@ def campaign(found: Campaign, data: bytes) -> str:
     return "accepted"
 
 
-def _built_again(found: Campaign, data: bytes) -> bytes:
+def _built_again(found, data):
     """The payload that says what a parsed campaign says. ``data`` tells only which features the questions are about."""
     features = [entry.get("feature") for entry in canonical.unpack(data)["questions"]]
     questions, groups = [], [None] * len(found.stated.observed)
@@ -148,7 +140,7 @@ def _built_again(found: Campaign, data: bytes) -> bytes:
     )
 
 
-def _says_no_more(read: Any, stated: Any) -> bool:
+def _says_no_more(read, stated):
     """Whether all that was read stands in the document, which may hold unknown keys besides; nil may be left out."""
     if isinstance(read, dict):
         return isinstance(stated, dict) and all(_says_no_more(value, stated.get(key)) for key, value in read.items())
@@ -157,7 +149,7 @@ def _says_no_more(read: Any, stated: Any) -> bool:
     return type(read) is type(stated) and read == stated
 
 
-def _answers_every_record(found: Campaign) -> None:
+def _answers_every_record(found):
     """Whatever the record, each question has an input, each input an answer, each answer its bytes."""
     classes = len(found.schema.label.classes)
     names = [feature.name for feature in found.schema.features]
@@ -184,7 +176,7 @@ def _answers_every_record(found: Campaign) -> None:
             assert first <= int.from_bytes(identifier[:4], "big") < beyond
 
 
-def _sums_every_record(found: Campaign) -> None:
+def _sums_every_record(found):
     """The vectors of a campaign for nodes share ε, are not too long, and have ranges of 64 bits."""
     spent = shares(found)
     assert len(spent) <= sum(spent) <= found.epsilon_micro
@@ -198,7 +190,7 @@ def _sums_every_record(found: Campaign) -> None:
 
 
 @taken_by(parse_model, {"malformed", "invalid_model"})
-def model(found: Model, data: bytes) -> None:
+def model(found, data):
     """An accepted model classifies every record, with probabilities that sum to one."""
     again = build_model(found)
     assert build_model(parse_model(again)) == again
@@ -216,7 +208,7 @@ LAYOUTS = {KNOWN.campaign: Layout(SINGLE, 2)}
 """A campaign that the reader may know. The seeds are of the same one."""
 
 
-def batch(data: bytes) -> str:
+def batch(data):
     """Every byte is accounted for once, in work proportional to the file, and a good batch after it is found."""
     records = [b"\xd8\x01" + bytes([number]) * 16 for number in range(3)]
     longer = data + write_batch(KNOWN, records)
@@ -235,7 +227,7 @@ def batch(data: bytes) -> str:
     return "proven" if any(isinstance(item, Batch) and item.proven for item in items[:-1]) else "nothing proven"
 
 
-def _accounts_for_all(data: bytes, layouts: dict[bytes, Layout]) -> list[Any]:
+def _accounts_for_all(data, layouts):
     """What the reader found, after checking that it adds up to the file."""
     items, steps = _read(data, layouts)
     if steps > STEPS_AT_LEAST + STEPS_PER_BYTE * len(data):
@@ -244,13 +236,13 @@ def _accounts_for_all(data: bytes, layouts: dict[bytes, Layout]) -> list[Any]:
     return items
 
 
-def _read(data: bytes, layouts: dict[bytes, Layout]) -> tuple[list[Any], int]:
+def _read(data, layouts):
     Watched.steps = 0
     items = list(read_batches(Watched(data), layouts))
     return items, Watched.steps
 
 
-def _overlaps_a_proven_batch(items: list[Any], border: int) -> bool:
+def _overlaps_a_proven_batch(items, border):
     """Whether the file's own last batch goes on into what was appended, by a digest that is right."""
     last = [item for item in items if isinstance(item, Batch) and item.proven and item.spans]
     return any(
@@ -272,7 +264,7 @@ _REPORTS = [
 ]
 
 
-def report(data: bytes) -> str:
+def report(data):
     """A report that decodes is spelled in just one way."""
     if not data:
         return "empty"
@@ -288,7 +280,7 @@ def report(data: bytes) -> str:
 
 
 @taken_by(parse_provisioning, PAYLOAD_REASONS | {"too_large"})
-def provisioning(found: Provisioning, data: bytes) -> None:
+def provisioning(found, data):
     """A provisioning file that is taken is spelled in just one way, and shows its secret to nobody."""
     assert build_provisioning(found) == data
     assert repr(found.secret) not in repr(found)

@@ -73,7 +73,7 @@ def test_changed_bytes_are_refused_or_canonical_themselves(value, data):
     assert accepted(bytes(good[:position])) in (None, bytes(good[:position]))
 
 
-LOOP: list = []
+LOOP = []
 LOOP.append(LOOP)
 anything = st.recursive(
     scalars | st.floats(),

@@ -114,7 +114,7 @@ def test_digests_are_those_of_the_standard_library(key, data):
     assert hmac_sha256(key, data) == hmac.digest(key, data, "sha256")
 
 
-def loads_openssl(code: str) -> bool:
+def loads_openssl(code):
     probe = f"import sys\n{code}\nprint('_hashlib' in sys.modules)"
     run = subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, check=True, text=True)
     return run.stdout.strip() == "True"

@@ -25,7 +25,7 @@ ABOUT = Subject(CLASS, None, 2)
 HONEST = mechanisms.from_micro("direct", MICRO, 2)
 
 
-def with_mechanisms(stated, *, strata: bool, micro: int = MICRO) -> bytes:
+def with_mechanisms(stated, *, strata, micro=MICRO):
     """A campaign of class questions with these mechanisms, in one stratum or each in its own."""
     body = canonical.unpack(read_envelope(Publisher().campaign(), "campaign").payload)
     count = len(stated)
@@ -44,7 +44,7 @@ def with_mechanisms(stated, *, strata: bool, micro: int = MICRO) -> bytes:
 @pytest.fixture
 def done(monkeypatch):
     """Counts of the operations whose number grows with a campaign."""
-    steps: Counter[str] = Counter()
+    steps = Counter()
 
     def counted(owner, name):
         original = getattr(owner, name)

@@ -26,7 +26,7 @@ TIGHT = {
 THETAS = ("0.1", "0.25", "0.5", "0.9")
 
 
-def exponential_below(epsilon: Fraction) -> Fraction:
+def exponential_below(epsilon):
     """A partial sum of the series of e^ε, hence below it: independent of the decimal module."""
     return sum((epsilon**k / factorial(k) for k in range(200)), Fraction(0))
 

@@ -1,27 +1,19 @@
 """Exact binomial acceptance windows, and seeds that are the same on every machine."""
 
-from __future__ import annotations
-
 from collections import Counter
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import sha256
 from math import exp, lgamma, log
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
-
-    from numpy.typing import NDArray
 
 _ARITHMETIC = Context(prec=50, Emin=-999999, Emax=999999)
 
 
 @lru_cache(maxsize=4096)
-def window(n: int, p: Fraction, alpha: Fraction) -> tuple[int, int]:
+def window(n, p, alpha):
     """The smallest and largest accepted count of Binomial(n, p).
 
     The counts below the window have total probability ≤ alpha/2, and so have the counts above. The tails are
@@ -30,7 +22,7 @@ def window(n: int, p: Fraction, alpha: Fraction) -> tuple[int, int]:
     return _low(n, p, alpha / 2), n - _low(n, 1 - p, alpha / 2)
 
 
-def probabilities(n: int, chance: float) -> NDArray[np.float64]:
+def probabilities(n, chance):
     """P(X = k) of Binomial(n, chance) for k = 0 … n, from logarithms."""
     ways = [lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) for k in range(n + 1)]
     return np.array([exp(ways[k] + k * log(chance) + (n - k) * log(1 - chance)) for k in range(n + 1)])
@@ -40,13 +32,13 @@ ALPHA = Fraction(1, 10**6)
 """The chance that :func:`agrees` says no of intervals whose true coverage is within its limits, over fresh seeds."""
 
 
-def agrees(covered: int, repeats: int, least: int = 93, most: int = 97) -> bool:
+def agrees(covered, repeats, least=93, most=97):
     """Whether ``covered`` of ``repeats`` intervals agree with a coverage of ``least`` to ``most`` per cent."""
     low, high = (window(repeats, Fraction(each, 100), ALPHA) for each in (least, most))
     return low[0] <= covered <= high[1]
 
 
-def _low(n: int, p: Fraction, tail: Fraction) -> int:
+def _low(n, p, tail):
     """The smallest k with P(X ≤ k) > tail."""
     context = _ARITHMETIC
     success, failure, bound = (context.divide(Decimal(x.numerator), Decimal(x.denominator)) for x in (p, 1 - p, tail))
@@ -65,7 +57,7 @@ def _low(n: int, p: Fraction, tail: Fraction) -> int:
     return k
 
 
-def seeds(purpose: str, count: int) -> Iterator[bytes]:
+def seeds(purpose, count):
     """Fixed seeds: SHA-256 of the purpose and a counter."""
     stem = sha256(purpose.encode())
     for number in range(count):
@@ -75,14 +67,14 @@ def seeds(purpose: str, count: int) -> Iterator[bytes]:
 
 
 def violations(
-    draw: Callable[[bytes], Any],
-    expected: Mapping[Hashable, Fraction],
-    events: Callable[[Any], list[Hashable]],
+    draw,
+    expected,
+    events,
     *,
-    purpose: str,
-    n: int,
-    alpha: Fraction,
-) -> list[str]:
+    purpose,
+    n,
+    alpha,
+):
     """Descriptions of the events whose counts are outside their windows; empty for a right sampler.
 
     Args:
@@ -91,7 +83,7 @@ def violations(
         events: the events that one sample shows; one that is not expected at all is a violation.
         alpha: the chance that a right sampler has any violation at all is at most this (union bound).
     """
-    counts: Counter[Hashable] = Counter()
+    counts = Counter()
     for seed in seeds(purpose, n):
         counts.update(events(draw(seed)))
     found = [f"{event} can not happen" for event in counts if event not in expected]

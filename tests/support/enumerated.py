@@ -4,17 +4,11 @@ A sampler draws integers with ``Stream.below``. Here a replacement of the stream
 multiplies the probabilities.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
-def enumerated(draw: Callable[[Any], Any], least: Fraction) -> tuple[Counter[Any], Fraction]:
+def enumerated(draw, least):
     """The exact probabilities of what a sampler returns, over all sequences of choices that are likely enough.
 
     Args:
@@ -25,7 +19,7 @@ def enumerated(draw: Callable[[Any], Any], least: Fraction) -> tuple[Counter[Any
         result → probability of the sequences that were followed, and the probability of all others.
     """
     walk = _Walk(least)
-    found: Counter[Any] = Counter()
+    found = Counter()
     pending = [()]
     missing = Fraction(0)
     while pending:
@@ -44,16 +38,16 @@ class _UnlikelyError(Exception):
 class _Walk:
     """A stream that makes one sequence of choices: those of ``prefix``, and then the first choice each time."""
 
-    def __init__(self, least: Fraction) -> None:
+    def __init__(self, least):
         self.least = least
 
-    def start(self, prefix: tuple[int, ...], pending: list[tuple[int, ...]]) -> None:
+    def start(self, prefix, pending):
         self.prefix, self.pending, self.made, self.probability = prefix, pending, (), Fraction(1)
 
-    def below(self, bound: int) -> _Drawn:
+    def below(self, bound):
         return _Drawn(self, bound)
 
-    def choose(self, chances: list[Fraction]) -> int:
+    def choose(self, chances):
         """The index of the choice that this sequence makes among choices with these probabilities."""
         if 1 in chances:
             return chances.index(Fraction(1))
@@ -73,29 +67,29 @@ class _Walk:
 class _Drawn:
     """A uniform integer below a bound, known to be in a range that comparisons make smaller."""
 
-    def __init__(self, walk: _Walk, bound: int) -> None:
+    def __init__(self, walk, bound):
         self.walk, self.low, self.high = walk, 0, bound
 
-    def __lt__(self, other: int) -> bool:
+    def __lt__(self, other):
         other = min(max(other, self.low), self.high)
         chance = Fraction(other - self.low, self.high - self.low)
         is_below = self.walk.choose([1 - chance, chance]) == 1
         self.low, self.high = (self.low, other) if is_below else (other, self.high)
         return is_below
 
-    def __index__(self) -> int:
+    def __index__(self):
         count = self.high - self.low
         self.low += self.walk.choose([Fraction(1, count)] * count)
         self.high = self.low + 1
         return self.low
 
-    def __add__(self, other: int) -> int:
+    def __add__(self, other):
         return int(self) + other
 
     __radd__ = __add__
 
-    def __divmod__(self, other: int) -> tuple[int, int]:
+    def __divmod__(self, other):
         return divmod(int(self), other)
 
-    def __bool__(self) -> bool:
+    def __bool__(self):
         return int(self) != 0

@@ -3,24 +3,16 @@
 The mechanisms of ``examples/mechanisms`` are those of a stranger. The contract also runs over them.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from protocol import SCALE, mechanisms
 from protocol.errors import InputError
-from protocol.mechanisms import BITS, SINGLE, Mechanism, ValueMechanism
+from protocol.mechanisms import BITS, SINGLE, ValueMechanism
 from protocol.mechanisms.noise import ApproximateTable
 from support.reports import summand
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "mechanisms"))
 
@@ -30,21 +22,22 @@ from more_mechanisms.subset import Subset
 for stranger in (Hadamard, Subset):
     mechanisms.add(stranger)
 
-EVERY = (*mechanisms.names(), *mechanisms.foreign())
+TABLE = mechanisms.names()
+EVERY = (*TABLE, *mechanisms.foreign())
 """The table, and mechanisms of other packages: those that are installed, and the example."""
 NUMBERS = (-SCALE, SCALE, 0, -20_000, 777)
 
 
-def kinds(form: type[Mechanism], among: tuple[str, ...] = mechanisms.names()) -> tuple[str, ...]:
+def kinds(form, among=TABLE):
     return tuple(name for name in among if issubclass(mechanisms.kind(name), form))
 
 
-def sizes(name: str, most: int = 4) -> list[int]:
+def sizes(name, most=4):
     """The possible sizes of a mechanism up to ``most``."""
     return [size for size in range(1, most + 1) if _takes(name, size)]
 
 
-def _takes(name: str, size: int) -> bool:
+def _takes(name, size):
     try:
         mechanisms.from_epsilon(name, 1, size)
     except InputError as error:
@@ -54,12 +47,12 @@ def _takes(name: str, size: int) -> bool:
     return True
 
 
-def made(name: str, epsilon: str = "1", most: int = 3) -> Mechanism:
+def made(name, epsilon="1", most=3):
     """Make a mechanism with its largest possible size up to ``most``."""
     return mechanisms.from_epsilon(name, epsilon, sizes(name, most)[-1])
 
 
-def inputs_of(mechanism: Mechanism) -> list[Any]:
+def inputs_of(mechanism):
     """Inputs from the whole domain of a mechanism: every value, or some numbers with both ends of the range."""
     if isinstance(mechanism, ValueMechanism):
         return list(range(mechanism.size))
@@ -70,26 +63,26 @@ def inputs_of(mechanism: Mechanism) -> list[Any]:
     return vectors + [vector[::-1] for vector in vectors if used < mechanism.size]
 
 
-def truth(mechanism: Mechanism, value: Any) -> list[float]:
+def truth(mechanism, value):
     """The true quantity that an answer estimates: a one-hot row for a value, or numbers divided by S."""
     if isinstance(mechanism, ValueMechanism):
         return [float(value == other) for other in range(mechanism.size)]
     return [x / SCALE for x in (value if isinstance(value, tuple) else (value,))]
 
 
-def has_whole_table(mechanism: Mechanism) -> bool:
+def has_whole_table(mechanism):
     return is_exact(mechanism.distribution(inputs_of(mechanism)[0]))
 
 
-def is_exact(table: dict[Any, Any]) -> bool:
+def is_exact(table):
     return not isinstance(table, ApproximateTable)
 
 
-def groups_of(mechanism: Mechanism) -> list[int]:
+def groups_of(mechanism):
     return [groups for groups in range(1, mechanism.size + 1) if mechanism.size % groups == 0]
 
 
-def sums_of(mechanism: Mechanism, answers: Iterable[Any]) -> list[int]:
+def sums_of(mechanism, answers):
     """One question's counts, as a tally has them: docs/formats.md, section 4."""
     if mechanism.layout == SINGLE:
         return np.bincount(list(answers), minlength=mechanism.answers).tolist()
@@ -98,7 +91,7 @@ def sums_of(mechanism: Mechanism, answers: Iterable[Any]) -> list[int]:
     return np.sum([summand(mechanism, answer) for answer in answers], axis=0).tolist()
 
 
-def as_answers(mechanism: Mechanism, drawn: NDArray[Any]) -> list[Any]:
+def as_answers(mechanism, drawn):
     """Convert the answers of a vectorised draw to the form of ``perturb``."""
     if mechanism.layout == SINGLE:
         return drawn.tolist()

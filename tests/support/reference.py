@@ -7,7 +7,7 @@ import pytest
 from benchmarks.shared.reference import available
 
 
-def need_reference() -> None:
+def need_reference():
     """Skip the test if the data sets are absent; in CI fail the test."""
     if available():
         return

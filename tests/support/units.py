@@ -1,7 +1,5 @@
 """Read unit files as systemd does: entries, environment variables, command lines split into words."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
@@ -9,9 +7,9 @@ from pathlib import Path
 UNITS = Path(__file__).parents[2] / "docs" / "systemd"
 
 
-def entries(path: Path) -> dict[tuple[str, str], list[str]]:
+def entries(path):
     """(section, key) → values in order. A key may occur several times, as `SystemCallFilter=` does."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found = {}
     section = ""
     for line in path.read_text("utf-8").splitlines():
         if line.startswith("["):
@@ -22,7 +20,7 @@ def entries(path: Path) -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def variables(lines: list[str]) -> dict[str, str]:
+def variables(lines):
     """`Environment=` values, or the lines of an `EnvironmentFile=`, as names and values."""
     found = {}
     for line in lines:
@@ -32,7 +30,7 @@ def variables(lines: list[str]) -> dict[str, str]:
     return found
 
 
-def command_line(path: Path, environment: dict[str, str], instance: str = "") -> list[str]:
+def command_line(path, environment, instance=""):
     """The words of `ExecStart=`: `%i` becomes the instance, `${NAME}` one word, `$NAME` one word per word of its value.
 
     Source: systemd.service(5), "Command lines".

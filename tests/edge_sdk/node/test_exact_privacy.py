@@ -2,7 +2,7 @@
 
 The law of a released number is taken from the code, not from the text: :class:`Channel` runs the release with noise
 that the test chooses, and records with which rate the code asked for it. That the sampler has this rate is tested by
-``tests/protocol/test_mechanism_noise.py``.
+``tests/protocol/test_mechanism_sampling.py``.
 """
 
 from __future__ import annotations
