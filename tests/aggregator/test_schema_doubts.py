@@ -88,7 +88,6 @@ def test_spellings_that_no_number_and_no_truth_value_has_are_doubted():
 
 
 def named(frame, word="", missing=("",)):
-    """The columns that are doubted in lines with this word."""
     return [line.split("'")[1] for line in doubts(frame, "y", missing, ()) if word in line]
 
 
@@ -112,7 +111,6 @@ def test_texts_that_look_alike_are_told(texts):
 
 
 def test_spaces_around_cells_and_names_are_told_and_numbers_that_begin_with_zeros():
-    """Devices keep the spaces, and zeros may be those of codes."""
     cells = {"kind ": ["a", "b", "a"], "odor": [" n", "f", "01"], "y": ["e ", "p", "p"], "z": ["1", "2", "3"]}
     frame = pd.DataFrame({name: column * 20 for name, column in cells.items()})
     assert named(frame) == named(frame, "spaces around") == ["kind ", "odor", "y"]
@@ -181,7 +179,6 @@ def test_a_number_that_may_be_one_is_not_and_the_advice_repeats_what_was_said():
 
 
 def drafted(tmp_path, rows, *options):
-    """The result of the command on a table with the label ``y``, and the features of its draft."""
     (tmp_path / "p.csv").write_text("\n".join(rows) + "\n")
     asked = ["schema", tmp_path / "p.csv", "--label", "y", "-o", tmp_path / "s.toml", "--force"]
     found = run(*asked, *options)
@@ -222,7 +219,6 @@ def test_commas_are_told_with_what_they_may_mean(text, beside, advice):
 
 @pytest.mark.parametrize("word", ["NaN", "NA", "N/A", "None", "null", "<NA>", "none"])
 def test_words_for_missing_values_are_told_and_the_advice_helps(word, tmp_path):
-    """They became a value, or a class, without a word."""
     pairs = [(word if i % 5 == 0 else "abc"[i % 3], word if i % 9 == 0 else i % 40 / 2) for i in range(90)]
     rows = ["y,kind,size", *(f"{'ep'[i % 2]},{kind},{size}" for i, (kind, size) in enumerate(pairs))]
     frame = pd.DataFrame(pairs, columns=["kind", "size"], dtype=str)
@@ -258,7 +254,6 @@ def test_numbers_with_a_unit_are_told(tmp_path):
     [(map(str, range(18, 90)), True), (["0.5", "1.5", "2.5"], True), (map(str, range(10)), False), (["a", "b"], False)],
 )
 def test_a_label_of_many_numbers_is_told(classes, told):
-    """An age as the label made a class of each year."""
     texts = list(classes)
     frame = pd.DataFrame({"odor": ["n", "f"] * len(texts), "y": texts * 2})
     said = [line for line in doubts(frame, "y", ("", "?"), ()) if "order is lost" in line]

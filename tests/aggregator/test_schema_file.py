@@ -178,7 +178,6 @@ def test_a_draft_says_what_the_pilot_holds_in_any_script(rows, name):
 
 @pytest.mark.parametrize("number", ["1_0", "+10", "1_0.0", "1e1", "1E+1", "+1_0.0e-0", "0x0a", "0b1010", '"1.0e1"'])
 def test_a_number_of_toml_becomes_a_text_that_every_reader_takes(number):
-    """TOML spells numbers in more ways than the formats do."""
     made = feature(f"kind = 'numeric'\nlow = 0\nhigh = {number}\nedges = [5]")
     assert re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", made.high)
     assert Decimal(made.high) == 10
@@ -293,7 +292,6 @@ PROJECTED = build_schema(
 
 
 def asked(text):
-    """The table of a schema file that ends with these lines."""
     return parse_schema_text(mushrooms(label="label", bins=2) + text).ask
 
 

@@ -183,7 +183,7 @@ def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | Non
 def choose(
     schema: Schema, family: str, mechanism: str, approach: int | None, epsilon_micro: int, *, joint: bool = True
 ) -> Candidate | None:
-    """Return the numeric mechanism with the smallest variance; None unless the family is gaussian, by ``auto``.
+    """Return the numeric mechanism with the smallest variance; None unless a Gaussian campaign leaves it to ``auto``.
 
     ``schema``: with its projection. ``joint``: whether questions may be about all numbers at once.
 

@@ -109,7 +109,6 @@ def test_periods_of_few_answers_are_not_compared(mechanism):  # no question has 
 
 
 def test_strata_of_unlike_sizes_are_told():
-    """With three answers a question may have a stratum of its own. Its reports are as many as those of the others."""
     campaign = bench.campaign_of(SETTING._replace(answers=3))
     alone = [question.stratum for question in campaign.questions].index(1)
     made = bench.honest_rows(campaign, 30_000, np.random.default_rng(4))

@@ -90,7 +90,6 @@ def test_more_lies_reach_further_and_most_where_they_choose_their_question():
 @pytest.mark.parametrize("devices", [None, 100, 1000, 100_000])
 @pytest.mark.parametrize("share", [1e-9, 0.01, 0.5])
 def test_lies_reach_no_further_where_they_can_not_choose_their_question(devices, share):
-    """The lies of a closed fleet are so many in all, and not so many for each of many questions."""
     features = [Categorical(f"f{place}", ["a", "b", "c"]) for place in range(12)]
     schema = build_schema(Label("label", ["e", "p"]), features)
     raw = build_campaign(schema, CampaignParameters("c", 1_000_000, "direct", 1), 1, NOW)
@@ -160,7 +159,6 @@ def with_lies(campaign, honest, lies, rng):
 
 
 def extremes(campaign):
-    """Every question with each of its extreme answers, as rows of reports hold them."""
     classes = len(campaign.schema.label.classes)
     for place, question in enumerate(campaign.questions):
         for counts in extreme_answers(question.mechanism, classes if question.mechanism.answers > classes else 1):

@@ -80,7 +80,6 @@ def test_without_epsilon_the_choice_is_one_of_many():
 
 @pytest.fixture
 def compared(monkeypatch):
-    """The counts that noise chooses from, of every design."""
     seen = []
     monkeypatch.setattr(from_private_pilot, "noisy_max", lambda counts, *_: seen.append(counts) or 0)
     return seen

@@ -68,8 +68,6 @@ def files(tmp_path):
 
 @pytest.fixture
 def planned(files):
-    """Makes a plan of the schema; a pilot is given by the name of its file."""
-
     def plan(schema="s.toml", *, pilot=None, **options):
         read = files / pilot if isinstance(pilot, str) else pilot
         return aggregator.plan(files / schema, **{"epsilon": 2, "pilot": read, **options})
@@ -202,7 +200,6 @@ REFUSED = [
 
 @pytest.mark.parametrize(("wrong", "expected"), [*((wrong, "plan_invalid") for wrong in INVALID), *REFUSED])
 def test_what_can_not_be_planned_is_refused(files, planned, wrong, expected):
-    """Without a column of a feature, its records would count as missing everywhere."""
     pilot = pd.read_csv(files / "p.csv")
     pilot.head(19).to_csv(files / "few.csv", index=False)
     for column in ("colour", "width"):
@@ -230,7 +227,6 @@ def test_family_auto_of_a_campaign_heeds_shares(files):
 
 
 def test_a_plan_asks_for_the_class_alone_unless_it_is_told_not_to(files):
-    """As ``hearsay campaign``: with the question by default; without it only discrete campaigns."""
     asked = aggregator.plan(files / "s.toml", **QUICK)
     command = ["plan", files / "s.toml", "--epsilon", "1", "--devices", "600", "--coding", "schema"]
     found = told(*command, "--no-class-question", "--answers", "one", "--mechanism", "direct")
@@ -323,7 +319,6 @@ def test_the_forecast_of_a_pilot_is_near_what_large_fleets_give(files):
 
 @pytest.fixture
 def campaign(files, monkeypatch):
-    """Runs the command ``campaign`` in a workspace."""
     monkeypatch.chdir(files)
     run("init", "w", "--no-passphrase")
     common = ["campaign", "s.toml", "--workspace", "w", "--epsilon", "4", "-o", "c.hsc", "--mechanism"]

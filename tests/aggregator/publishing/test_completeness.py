@@ -24,8 +24,6 @@ PARTS = (
 
 @pytest.fixture
 def without(monkeypatch):
-    """Takes a part away from every mechanism that has it."""
-
     def take(part, text=""):
         if part == "description":
             for kind in (Direct, UnaryMechanism):

@@ -114,7 +114,6 @@ def test_a_device_takes_the_end_as_the_newest_version(work):
 
 
 def test_evaluations_that_a_newer_model_ends_are_named(work):
-    """A device keeps the newest version of a model only, and answers no evaluation of an earlier one."""
     first = named_model(work, "mushrooms", 1)
     for name in ("running", "over", "ended"):
         days = 2 if name == "over" else 30

@@ -25,7 +25,6 @@ def names(folder):
 )
 @pytest.mark.parametrize("there", [False, True])
 def test_a_file_has_its_mode_from_its_first_byte_on(tmp_path, monkeypatch, write, umask, mode, expected, there):
-    """An ordinary one as the user's umask says, a private one private, and so while it replaces a public one."""
     if there:
         (tmp_path / "a").write_bytes(b"old")
         (tmp_path / "a").chmod(0o666)

@@ -137,7 +137,6 @@ def test_smooth_sensitivity_books_changed_features_alone_and_says_so(work):
 
 
 def test_texts_on_smooth_campaigns_speak_of_what_these_cover(work):
-    """One range of deviations; changed features in place of changed records; owners who set node_adjacency."""
     found = make(work, sensitivity="smooth", epsilon=21).campaign
     deviations = [vector.deviation for vector in node_sheet(found).vectors]
     said = f"standard deviation {min(deviations):.4g} to {max(deviations):.4g} records"

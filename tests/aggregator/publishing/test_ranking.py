@@ -42,14 +42,12 @@ def campaign_of(names=NAMES, micro=1_000_000, **changes):
 
 
 def counted(campaign, right, n):
-    """Statistics of tallies in which ``right[i]`` of ``n[i]`` answers about model i are 1."""
     rows = [[count - ones, ones] for ones, count in zip(right, n, strict=True)]
     tally = Tally(campaign.id, tuple(n), tuple(map(tuple, rows)))
     return estimate(campaign, tally, recurrence=once(campaign, tally))
 
 
 def expected(campaign, accuracies, n):
-    """Statistics with the expected counts of these accuracies, ``n`` answers about each model."""
     mechanism = campaign.questions[0].mechanism
     p, q = float(mechanism.p), float(mechanism.q)
     return counted(campaign, [round(n * (q + share * (p - q))) for share in accuracies], [n] * len(accuracies))
@@ -234,7 +232,6 @@ def test_dunnetts_quantile_holds_for_unequal_spreads():
 
 
 def coverage(truth, people, micro, trials, seed):
-    """Shares of rankings in which all accuracies, and all differences, are in their intervals."""
     mechanism, truth = from_micro("direct", micro, 2), np.array(truth)
     p, q, law = float(mechanism.p), float(mechanism.q), noise_law(mechanism)
     rng = np.random.default_rng(seed)

@@ -62,7 +62,6 @@ def roots(work):
 
 
 def accepted(work, raw, role="campaign", now=NOW):
-    """Why a device with the newest root refuses a document; None if it does not."""
     return reason(trust.verify, trust.pin(again(work).root_bytes, now), raw, role, now, campaign.UNDERSTOOD)
 
 
@@ -153,7 +152,6 @@ def test_only_one_next_root_waits_at_a_time(work):
 
 
 def test_a_root_signed_elsewhere_comes_into_force_if_it_is_the_next(work, tmp_path):
-    """The root key lives on another machine: the draft there and back carries the signature."""
     (work.path / "keys" / "root.key").rename(tmp_path / "root.key")
     step = change(work, "campaign", fresh=1, drop=ALL)
     assert not step.in_force
@@ -395,7 +393,6 @@ def test_a_rotation_that_is_in_force_says_so_when_the_disk_is_full(work, monkeyp
 
 @pytest.mark.parametrize("lacking", [1, 2, 3])
 def test_an_old_history_that_is_restored_alone_gives_no_version_twice(tmp_path, lacking):
-    """The copies in published/ say which documents were signed."""
     work = create_workspace(tmp_path / "work", name="workspace", now=NOW)
     publish(work, now=NOW)
     old = (work.path / "history.json").read_bytes()
@@ -457,7 +454,6 @@ def test_a_forged_signature_under_a_keys_id_is_replaced_and_hides_no_good_one():
     order=st.randoms(use_true_random=False),
 )
 def test_joined_copies_hold_what_any_of_them_held(copies, order):
-    """Whatever is joined first: the same bytes; keys that do not count are left behind."""
     known = [each.public for each in KEYS[:4]]
     envelopes = [draft(TYPE, PAYLOAD, [KEYS[number] for number in members]) for members in copies]
     whole = joined(envelopes, known)

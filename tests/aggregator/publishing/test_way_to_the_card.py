@@ -34,7 +34,6 @@ from protocol.errors import InputError, StorageError
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A design from 60 records, a campaign made from its file, and a store of 400 answers."""
     folder = tmp_path_factory.mktemp("decided")
     frame = people(400)
     frame.iloc[:60].to_csv(folder / "pilot.csv", index=False)

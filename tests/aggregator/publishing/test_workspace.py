@@ -201,7 +201,6 @@ def test_durations():
 
 
 def test_the_question_about_the_class_alone_can_be_left_out():
-    """The shares of the classes then come from the questions about the features."""
     made = campaign.parse_campaign(build_campaign(small_schema(), TERMS._replace(class_question=False), 1, NOW))
     with_it = campaign.parse_campaign(build_campaign(small_schema(), TERMS, 1, NOW))
     assert [question.subject for question in made.questions] == [one.subject for one in with_it.questions[1:]]
