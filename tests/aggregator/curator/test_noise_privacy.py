@@ -48,7 +48,6 @@ from protocol.stream import Stream
 
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))
 DELTA = Fraction(1, 1000)
-PURE = ["cauchy", "gamma4", "gamma3/2", "gamma5/2", "student-t"]
 ORDERS = np.array([1.05, 1.5, 2, 4, 10, 40])
 """Orders of Rényi divergences."""
 

@@ -9,6 +9,7 @@ from math import exp
 
 import numpy as np
 import pytest
+from support.noise import log_density
 
 from aggregator.curator.accounting import Share
 from aggregator.curator.fitting import cost_of_fit
@@ -179,12 +180,6 @@ def test_a_division_spends_nearly_all_and_never_more(adjacency, division, epsilo
     assert epsilon_micro - 6 <= cost.epsilon_micro <= epsilon_micro
 
 
-DENSITIES = {
-    "cauchy": lambda z: 1 / (1 + z**2),
-    "gamma4": lambda z: 1 / (1 + z**4),
-    "student-t": lambda z: (3 + z**2) ** -2,
-}
-"""Densities up to a constant, which cancels in a ratio."""
 GRID_OF_VALUES = (-SCALE, -SCALE // 3, SCALE)
 
 
@@ -208,7 +203,7 @@ def largest_log_ratio(one, other, density):
     """Largest |ln| ratio of the densities of two releases (f, k·S), over a grid of outputs around both."""
     centre, width = (one[0] + other[0]) / 2, max(one[1], other[1]) + abs(one[0] - other[0])
     y = centre + width * np.concatenate([np.linspace(-6, 6, 1201), [-1e6, -1e3, 1e3, 1e6]])
-    first, second = (np.log(density((y - f) / scale) / scale) for f, scale in (one, other))
+    first, second = (density((y - f) / scale) - np.log(scale) for f, scale in (one, other))
     return float(np.abs(first - second).max())
 
 
@@ -229,8 +224,8 @@ def test_densities_of_smooth_methods_differ_by_at_most_epsilon_on_all_neighbours
             theirs = known[tuple(sorted([*values[:replaced], new, *values[replaced + 1 :]]))]
             for place in (0, 1):
                 one, other = ours[place], theirs[place]
-                worst[place] = max(worst[place], largest_log_ratio(one, other, DENSITIES[noise]))
+                worst[place] = max(worst[place], largest_log_ratio(one, other, log_density(noise)))
                 thin = [(f, scale / 4) for f, scale in (one, other)]
-                too_thin[place] = max(too_thin[place], largest_log_ratio(*thin, DENSITIES[noise]))
+                too_thin[place] = max(too_thin[place], largest_log_ratio(*thin, log_density(noise)))
     assert max(worst) <= epsilon * (1 + 1e-9)
     assert min(too_thin) > epsilon  # a quarter of the noise is seen as too little
