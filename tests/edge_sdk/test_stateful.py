@@ -412,49 +412,27 @@ def test_the_device_is_the_model(small_disk, lives, least):
         assert World.refused["disk_full"] > 0 or not World.disk_is_small
 
 
-def _second_answer(monkeypatch):
-    """A broken device: every call makes a new answer."""
-    monkeypatch.setattr(Ledger, "newest", lambda self, campaign: None)
+def _forget_uncounted(self, reason, through, lost):
+    PLAIN_FORGET(self, reason, through, lost)
+    self._state.remove_meta(f"dropped:{reason}")
 
 
-def _believed_leaps(monkeypatch):
-    """A broken device: every time of the clock is accepted."""
-    monkeypatch.setattr(Present, "period_time", lambda self, _: (self.now, False))
-
-
-def _stopped_time(monkeypatch):
-    """A broken device: no period opens by time alone."""
-    monkeypatch.setattr(Present, "period_time", lambda self, _: (NOW, False))
-
-
-def _uncounted_drops(monkeypatch):
-    """A broken device: reports beyond the spool's limits are not counted."""
-    plain = Spool._forget
-
-    def forget(self, reason, through, lost):
-        plain(self, reason, through, lost)
-        self._state.remove_meta(f"dropped:{reason}")
-
-    monkeypatch.setattr(Spool, "_forget", forget)
-
-
-def _late_reports_released(monkeypatch):
-    """A broken device: an acknowledgement also deletes reports that were made after the file."""
-    plain = Spool.forget_through
-    monkeypatch.setattr(Spool, "forget_through", lambda self, through: plain(self, 1 << 62))
-
-
-def _older_documents(monkeypatch):
-    """A broken device: older versions are accepted."""
-    monkeypatch.setattr(trust, "_check_floor", lambda *_: None)
-
-
-MUTATIONS = [_second_answer, _believed_leaps, _stopped_time, _uncounted_drops, _late_reports_released, _older_documents]
+PLAIN_FORGET, PLAIN_FORGET_THROUGH = Spool._forget, Spool.forget_through
+MISTAKES = {
+    "every call makes a new answer": (Ledger, "newest", lambda *_: None),
+    "every time of the clock is accepted": (Present, "period_time", lambda self, _: (self.now, False)),
+    "no period opens by time alone": (Present, "period_time", lambda *_: (NOW, False)),
+    "reports beyond the limits are not counted": (Spool, "_forget", _forget_uncounted),
+    "an acknowledgement deletes later reports": (
+        Spool, "forget_through", lambda self, _: PLAIN_FORGET_THROUGH(self, 1 << 62),
+    ),
+    "older versions are accepted": (trust, "_check_floor", lambda *_: None),
+}  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__.strip("_"))
-def test_a_device_that_is_wrong_is_not_the_model(small_disk, monkeypatch, mutate):
-    mutate(monkeypatch)
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_a_device_that_is_wrong_is_not_the_model(small_disk, monkeypatch, mistake):
+    monkeypatch.setattr(*mistake)
     with pytest.raises((AssertionError, HearsayError, sqlite3.Error)):
         live(lives=60, steps=60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from fractions import Fraction
 from random import Random
 
 import numpy as np
@@ -12,7 +13,7 @@ from support.publisher import NOW, Publisher
 
 from aggregator.curator.methods.sums import exact_sums
 from aggregator.curator.records import read_records
-from edge_sdk import Node
+from edge_sdk import Node, Policy
 from edge_sdk.node.release import NOISE_TAG, noisy_sums
 from edge_sdk.node.sums import ExactSums
 from protocol.documents.campaign import parse_campaign
@@ -95,16 +96,12 @@ def test_the_released_numbers_are_exact_sums_and_the_noise_of_the_stream():
         delta = 65536 if subject.kind == MOMENT else 1
         micro = 500_000 // vectors
         for _ in range(subject.size):
-            expected.append(exact.totals[place] + discrete_laplace(stream, *_lowest(micro, 1_000_000 * delta)))
+            expected.append(
+                exact.totals[place] + discrete_laplace(stream, *Fraction(micro, 1_000_000 * delta).as_integer_ratio())
+            )
             place += 1
     assert list(read_summary(raw)[1].sums) == expected
     assert shares(campaign, 500_000) == (micro,) * vectors
-
-
-def _lowest(s, t):
-    from fractions import Fraction
-
-    return Fraction(s, t).as_integer_ratio()
 
 
 def test_numbers_outside_the_public_range_are_clipped():
@@ -160,8 +157,6 @@ def test_a_record_with_a_refused_value_is_left_out():
     """A missing summary would tell of one record; its absence from the sums is what ε covers."""
     schema = build_schema(LABEL, [Categorical("odor", ["a", "n"], "refuse"), CAP])
     publisher = Publisher(schema=schema)
-    from edge_sdk import Policy
-
     with Node.open(None, publisher.root(), policy=Policy.of(allow_refuse=True), clock=lambda: NOW) as node:
         campaign = node.enrol(publisher.node_campaign())
         assert node.summarise(campaign.id, [{"odor": "x"}]).unread.refused == 1
