@@ -41,7 +41,7 @@ from protocol.masked.keys import (
     read_key_book,
     seal_key,
 )
-from protocol.masked.message import MessageSet, build_message, judge_message, parse_message, read_message
+from protocol.masked.message import MessageSet, build_message, check_message, judge_message, parse_message, read_message
 from protocol.masked.release import (
     MAX_REQUEST_BYTES,
     Request,
@@ -96,6 +96,7 @@ def test_a_book_of_another_campaign_judges_no_message():
     listed = parse_node_list(build_node_list(Publisher().header("wards"), [one.public for one in NODE_KEYS]))
     assert judge_message(POOL[0], CAMPAIGN, listed, book(CAMPAIGN), NOW).node == IDS[0]
     assert refused(judge_message, POOL[0], CAMPAIGN, listed, book(OTHER), NOW) == "unrecognized_campaign"
+    assert refused(check_message, read_message(POOL[0])[1], OTHER, NOW) == "unrecognized_campaign"
 
 
 @given(st.integers(1, 1 << 40), st.integers(2, 65536), st.integers(40, 10**9), st.sampled_from(["record", "party"]))
