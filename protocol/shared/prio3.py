@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import DocumentError, InputError
 from protocol.shared.keccak import SEED_BYTES, Xof, derived_seed
-from protocol.shared.proofs import accepted, prove, query
+from protocol.shared.proofs import accepted, is_root, prove, query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,6 +175,8 @@ class Prio3(NamedTuple):
             seed = self._joint_seed(context, parts)
             joint = self._joint(context, seed)
         random = self._xof(QUERY, context, key, PROOFS + nonce).elements(circuit.field, circuit.query_length)
+        if is_root(circuit.field, random[-1], circuit.nodes):
+            raise DocumentError("value_out_of_domain", "the random point of a check is a root of unity")
         elements = query(circuit, share.vector, share.proof, random, joint, self.shares)
         return Prepared(circuit.released(share.vector), seed, Verifier(elements, part))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.errors import DocumentError
 from protocol.shared.field import doubled, roots, weights_at
 
 if TYPE_CHECKING:
@@ -143,9 +142,8 @@ def query(
         joint: the joint randomness.
         shares: number of shares.
 
-    Raises:
-        DocumentError: ``value_out_of_domain``: the random point is one of the roots of unity, where the check would
-            tell an input. It happens by chance with a probability below 2^−100.
+    The last random element is the point. The caller refuses a report for which :func:`is_root` says that the point is
+    a root of unity, where the check would tell an input; by chance this happens with a probability below 2^−100.
     """
     field, nodes = circuit.field, circuit.nodes
     p, wires = field.modulus, Wires(proof[: circuit.arity], [])
@@ -160,8 +158,6 @@ def query(
     results = circuit.evaluated(call, vector, joint, shares)
     result = dot(results, random) if len(results) > 1 else results[0]
     point = random[-1]
-    if is_root(field, point, nodes):
-        raise DocumentError("value_out_of_domain", "the random point of a check is a root of unity")
     at_point = weights_at(field, nodes, point)
     inputs = [dot(at_point, polynomial) % p for polynomial in wires.polynomials(nodes)]
     return [result % p, *inputs, dot(weights_at(field, 2 * nodes, point), known) % p]

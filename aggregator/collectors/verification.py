@@ -1,0 +1,188 @@
+"""The check of many reports at once: the steps of :mod:`protocol.shared.prio3` on arrays.
+
+The formulas are those of devices: circuits, proofs and the permutation compute on arrays as they do on integers.
+A report that can not be read or whose share is wrong costs itself alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.collectors.elements import Elements, decoded
+from protocol.shared.keccak import DOMAIN, RATE, SEED_BYTES, permuted
+from protocol.shared.prio3 import JOINT, JOINT_PART, JOINT_SEED, PROOF, PROOFS, QUERY, VECTOR, Prio3
+from protocol.shared.proofs import accepted, is_root, query
+
+Bytes = NDArray[np.uint8]
+Verdicts = NDArray[np.bool_]
+
+
+def hashed(seed: Bytes | bytes, tag: bytes, binder: Bytes, count: int) -> Bytes:
+    """Return the first bytes of :class:`protocol.shared.keccak.Xof` for N seeds and binders.
+
+    Args:
+        seed: shape (N, 32) uint8, or one seed for all.
+        tag: the domain separation tag.
+        binder: shape (N, B) uint8.
+        count: bytes of each.
+
+    Returns:
+        Shape (N, count) uint8.
+    """
+    n = len(binder)
+    size = len(seed) if isinstance(seed, bytes) else seed.shape[1]
+    head = len(tag).to_bytes(2, "little") + tag + bytes([size])
+    length = len(head) + size + binder.shape[1] + 1
+    message = np.zeros((n, -(-length // RATE) * RATE), np.uint8)
+    message[:, : len(head)] = np.frombuffer(head, np.uint8)
+    message[:, len(head) : len(head) + size] = np.frombuffer(seed, np.uint8) if isinstance(seed, bytes) else seed
+    message[:, len(head) + size : length - 1] = binder
+    message[:, length - 1] = DOMAIN
+    message[:, -1] ^= 0x80
+    words = np.ascontiguousarray(message.view("<u8").astype(np.uint64).T)
+    lanes = [np.zeros(n, np.uint64) for _ in range(25)]
+    for start in range(0, len(words), RATE // 8):
+        for lane in range(RATE // 8):
+            lanes[lane] = lanes[lane] ^ words[start + lane]
+        lanes = permuted(lanes)
+    blocks = [lanes[: RATE // 8]]
+    while len(blocks) * RATE < count:
+        lanes = permuted(lanes)
+        blocks.append(lanes[: RATE // 8])
+    found = np.stack([lane for block in blocks for lane in block], axis=1).astype("<u8")
+    return found.view(np.uint8)[:, :count]
+
+
+class Shares(NamedTuple):
+    """What one collector has of N reports.
+
+    Attributes:
+        nonces: shape (N, 16) uint8.
+        public: the public shares, shape (N, 32 · collectors) uint8, or (N, 0).
+        inputs: the collector's own shares, shape (N, bytes) uint8.
+    """
+
+    nonces: Bytes
+    public: Bytes
+    inputs: Bytes
+
+
+class Prepared(NamedTuple):
+    """What a collector sends and keeps of N reports.
+
+    Attributes:
+        verifiers: what it sends, shape (N, bytes) uint8.
+        seeds: the joint randomness seeds that it expects, shape (N, 32) uint8, or (N, 0).
+        outputs: its shares of what is added up: ``outputs`` times the elements of N reports.
+        readable: shape (N,) bool: False for a report with an element that is not below p, or whose random point is a
+            root of unity; its other entries mean nothing.
+    """
+
+    verifiers: Bytes
+    seeds: Bytes
+    outputs: list[Elements]
+    readable: Verdicts
+
+
+def prepared(prio3: Prio3, key: bytes, context: bytes, number: int, shares: Shares) -> Prepared:
+    """Return what a collector sends and keeps of N reports. The aggregator of shares runs this.
+
+    Args:
+        prio3: the variant.
+        key: the verify key of all collectors.
+        context: the application context.
+        number: the collector's number; 0 is the leader.
+        shares: its shares of the reports.
+    """
+    circuit = prio3.circuit
+    field, n = circuit.field, len(shares.nonces)
+    length = circuit.length * field.size
+    blind = shares.inputs.shape[1] - SEED_BYTES if circuit.joint else shares.inputs.shape[1]
+    secret, blinds = shares.inputs[:, :blind], shares.inputs[:, blind:]
+    readable = np.ones(n, bool)
+    if number == 0:
+        encoded, proofs = secret[:, :length], secret[:, length:]
+        vector, readable = _elements(prio3, encoded)
+        proof, below = _elements(prio3, proofs)
+        readable = readable & below
+    else:
+        role = np.full((n, 1), number, np.uint8)
+        encoded = hashed(secret, prio3.tag(VECTOR, context), role, length)
+        # A hash is not below p with a probability of 2^−59 per element: such a report counts as unreadable.
+        vector, readable = _elements(prio3, encoded)
+        binder = np.hstack([_repeated(PROOFS, n), role])
+        proof, below = _elements(
+            prio3, hashed(secret, prio3.tag(PROOF, context), binder, circuit.proof_length * field.size)
+        )
+        readable = readable & below
+    part, seeds = np.zeros((n, 0), np.uint8), np.zeros((n, 0), np.uint8)
+    joint: list[Any] = []
+    if circuit.joint:
+        binder = np.hstack([_repeated(bytes([number]), n), shares.nonces, encoded])
+        part = hashed(blinds, prio3.tag(JOINT_PART, context), binder, SEED_BYTES)
+        parts = shares.public.copy()
+        parts[:, SEED_BYTES * number : SEED_BYTES * (number + 1)] = part
+        seeds = hashed(bytes(SEED_BYTES), prio3.tag(JOINT_SEED, context), parts, SEED_BYTES)
+        joint, below = _elements(
+            prio3, hashed(seeds, prio3.tag(JOINT, context), _repeated(PROOFS, n), circuit.joint * field.size)
+        )
+        readable = readable & below
+    binder = np.hstack([_repeated(PROOFS, n), shares.nonces])
+    random, below = _elements(prio3, hashed(key, prio3.tag(QUERY, context), binder, circuit.query_length * field.size))
+    readable = readable & below & ~is_root(field, random[-1], circuit.nodes)
+    elements = query(circuit, vector, proof, random, joint, prio3.shares)
+    columns = [field.encode(element.integers()) for element in elements]
+    verifiers = np.stack([np.frombuffer(column, np.uint8).reshape(n, field.size) for column in columns], axis=1)
+    return Prepared(np.hstack([verifiers.reshape(n, -1), part]), seeds, circuit.released(vector), readable)
+
+
+def confirmed(prio3: Prio3, context: bytes, verifiers: Sequence[Bytes], seeds: Bytes) -> tuple[Verdicts, Bytes]:
+    """Return which of N reports all collectors accept, and the message of each.
+
+    Args:
+        prio3: the variant.
+        context: the application context.
+        verifiers: for each collector, in the order of their numbers, its verifiers, shape (N, bytes) uint8.
+        seeds: the joint randomness seeds that this collector expects, of :class:`Prepared`.
+
+    Returns:
+        Shape (N,) bool, and shape (N, 32) or (N, 0) uint8.
+    """
+    circuit = prio3.circuit
+    length = circuit.verifier_length * circuit.field.size
+    found = [_elements(prio3, one[:, :length]) for one in verifiers]
+    sums = [sum(each) % circuit.field.modulus for each in zip(*(elements for elements, _ in found), strict=True)]
+    right = np.logical_and.reduce([below for _, below in found]) & accepted(circuit, sums)
+    messages = np.zeros((len(seeds), 0), np.uint8)
+    if circuit.joint:
+        parts = np.hstack([one[:, length:] for one in verifiers])
+        messages = hashed(bytes(SEED_BYTES), prio3.tag(JOINT_SEED, context), parts, SEED_BYTES)
+        right = right & (messages == seeds).all(axis=1)
+    return right, messages
+
+
+def added(outputs: Sequence[Elements], accepted: Verdicts) -> list[int]:
+    """Return a collector's sums modulo p over the accepted reports.
+
+    Args:
+        outputs: the shares of N reports.
+        accepted: shape (N,) bool.
+    """
+    # Limbs of 26 bits: 64 bits hold the sum of 2^36 reports.
+    return [
+        sum(int(limb) << 26 * at for at, limb in enumerate(output.limbs[:, accepted].sum(axis=1)))
+        % output.field.modulus
+        for output in (output.reduced() for output in outputs)
+    ]
+
+
+def _repeated(some: bytes, n: int) -> Bytes:
+    return np.tile(np.frombuffer(some, np.uint8), (n, 1))
+
+
+def _elements(prio3: Prio3, encoded: Bytes) -> tuple[list[Elements], Verdicts]:
+    return decoded(prio3.circuit.field, encoded)
