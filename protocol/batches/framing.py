@@ -46,7 +46,7 @@ class Source(Protocol):
 class Header(NamedTuple):
     """The header of a batch: the 32-byte id of its campaign, and layout and length in bytes of every record.
 
-    The layout is ``SINGLE``, ``BITS`` or ``INTEGERS`` of :mod:`protocol.mechanisms` (1, 2 or 3).
+    The layout is ``SINGLE``, ``BITS`` or ``INTEGERS`` of :mod:`protocol.mechanisms` (1, 2 or 3), or 4: shared answers.
     """
 
     campaign: bytes
@@ -94,7 +94,7 @@ def read_header(data: Source, position: int) -> tuple[Header, int] | None:
     campaign, rest = data[start + 3 : start + 35], data[start + 35 : start + 42]
     width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(rest[1], 0) if len(rest) > 1 else 0
     length_end = 2 + width
-    if len(rest) <= length_end or rest[0] not in (1, 2, 3):
+    if len(rest) <= length_end or rest[0] not in (1, 2, 3, 4):
         return None
     length = int.from_bytes(rest[2:length_end], "big") if width else rest[1]
     if rest[1:length_end] != _pack_length(length) or rest[length_end] != 0x80:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from protocol.mechanisms import Mechanism
 
+SHARED = 4
+"""The layout of a shared answer (:mod:`protocol.shared.report`), beside those of mechanisms."""
 ID_BYTES = 8
 ID_PREFIX = b"hearsay/1/id"
 FIXED_BYTES = 14
@@ -33,7 +35,8 @@ class Layout(NamedTuple):
     """The shape that all reports of a campaign share.
 
     Attributes:
-        kind: ``SINGLE`` (values), ``BITS`` or ``INTEGERS`` (rows of them); also the msgpack extension type.
+        kind: ``SINGLE`` (values), ``BITS`` or ``INTEGERS`` (rows of them) or :data:`SHARED`; also the msgpack extension
+            type.
         answer_bytes: length in bytes of the answer field.
     """
 

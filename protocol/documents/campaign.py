@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
-from protocol.batches.report import Layout, layout_for
+from protocol.batches.report import SHARED, Layout, layout_for
 from protocol.document import HEADER_KEYS, MAX_TIME, Header, quoted, read_field, read_integer, read_payload, read_text
 from protocol.documents.asked import (
     GROUPS,
@@ -38,6 +38,7 @@ from protocol.documents.masked_terms import (
     parse_masked,
     parse_nodes,
 )
+from protocol.documents.shared_terms import SharedTerms, parse_shared, shared_fields, shared_loss, shared_subjects
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, RIGHT, Assignment, Question
@@ -223,6 +224,7 @@ UNDERSTOOD = frozenset(
         "questions",
         "record_length",
         "series",
+        "shared",
         "time_precision",
     )
 )
@@ -274,6 +276,8 @@ class Campaign(NamedTuple):
         pilots: what was learned from records of a curator, and what it cost the people in them.
         nodes: terms of a campaign for nodes, or None; ``epsilon_micro`` is then for adding or removing one record.
         masked: terms of a masked campaign, or None; ``epsilon_micro`` is then for one unit (its ``unit``) of a node.
+        shared: terms of a campaign whose devices split an exact record for two collectors, or None; ``epsilon_micro`` is
+            then for changing one record.
     """
 
     id: bytes
@@ -297,6 +301,7 @@ class Campaign(NamedTuple):
     pilots: tuple[PilotCost, ...] = ()
     nodes: NodeTerms | None = None
     masked: MaskedTerms | None = None
+    shared: SharedTerms | None = None
 
     @property
     def name(self) -> str:
@@ -316,7 +321,7 @@ class Campaign(NamedTuple):
     @property
     def ended(self) -> bool:
         """Whether this version only ends the campaign's earlier versions: it asks nobody and spends no ε."""
-        return not self.questions and self.nodes is None
+        return not self.questions and self.nodes is None and self.shared is None
 
     @property
     def report_bytes(self) -> int:
@@ -351,6 +356,8 @@ class Campaign(NamedTuple):
         """
         if self.nodes is not None:
             return node_loss(self.schema, self.fit.family, self.epsilon_micro)
+        if self.shared is not None:
+            return shared_loss(self.schema, self.epsilon_micro)
         return privacy_loss(self.questions)
 
 
@@ -371,6 +378,7 @@ def build_payload(
     pilots: tuple[PilotCost, ...] = (),
     nodes: NodeTerms | None = None,
     masked: MaskedTerms | None = None,
+    shared: SharedTerms | None = None,
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. The aggregator runs this.
 
@@ -385,10 +393,10 @@ def build_payload(
             canonical bytes.
         DocumentError: as :func:`parse_campaign`.
     """
-    layout = layout_for([question.mechanism for question in questions])
+    layout = _layout_of(questions, shared, schema)
     critical: dict[str, Any] = {} if series is None else {"series": series.to_dict()}
     critical |= {GROUPS: groups_to_list(schema)} if schema.groups else {}
-    critical |= {**node_fields(nodes), **masked_fields(masked)}
+    critical |= {**node_fields(nodes), **masked_fields(masked), **shared_fields(shared)}
     header = header._replace(crit=(*header.crit, *critical, *(["models"] if models else [])))
     payload = canonical.pack(
         {
@@ -406,7 +414,7 @@ def build_payload(
             "questions": [question.to_dict() for question in questions],
             "layout": layout.kind,
             "record_length": layout.record_length,
-            "answers": questions[-1].stratum + 1 if questions else 0,
+            "answers": questions[-1].stratum + 1 if questions else int(shared is not None),
             "epsilon_micro": epsilon_micro,
             "fit": fit.to_dict(),
         }
@@ -434,11 +442,13 @@ def parse_campaign(payload: bytes) -> Campaign:
     epsilon_micro = read_integer(body, "epsilon_micro", 0, 65535 * MAX_ANSWER_MICRO, _REASON)
     stated_questions = parse_questions(body, grouped, _KINDS[fit.family])
     nodes = parse_nodes(body, header, grouped, fit.family, epsilon_micro)
+    shared = parse_shared(body, header, grouped, fit.family, epsilon_micro)
     if nodes is None:
-        check_groups_asked(grouped, stated_questions, _REASON)
+        asked_about = stated_questions if shared is None else shared_subjects(grouped)
+        check_groups_asked(grouped, asked_about, _REASON)
     whole = fit.family == EVALUATION or not stated_questions
     asked, questions = (schema, stated_questions) if whole else asked_of(grouped, stated_questions)
-    if nodes is not None:
+    if nodes is not None or shared is not None:
         asked = grouped
     elif 0 in (len(questions), answers, epsilon_micro):
         check_ended(questions, answers, epsilon_micro)
@@ -447,7 +457,7 @@ def parse_campaign(payload: bytes) -> Campaign:
         check_epsilon(questions, epsilon_micro, answers)
     named = read_named(body, header.crit, evaluates=fit.family == EVALUATION)
     check_compared(questions, len(named.models), answers)
-    layout = _check_layout(body, questions)
+    layout = _check_layout(body, questions, shared, grouped)
     if answers * layout.record_length > MAX_REPORT_BYTES:
         raise DocumentError(_REASON, f"one period's answers have more than {MAX_REPORT_BYTES} bytes")
     time_precision = read_integer(body, "time_precision", 1, MAX_PERIOD_SECONDS, _REASON)
@@ -475,13 +485,16 @@ def parse_campaign(payload: bytes) -> Campaign:
         pilots=parse_pilots(body),
         nodes=nodes,
         masked=parse_masked(body, header, nodes, grouped, fit.family, epsilon_micro),
+        shared=shared,
     )
 
 
-def _check_layout(body: dict[str, Any], questions: tuple[Question, ...]) -> Layout:
+def _check_layout(
+    body: dict[str, Any], questions: tuple[Question, ...], shared: SharedTerms | None, schema: Schema
+) -> Layout:
     problem = ""
     try:
-        layout = layout_for([question.mechanism for question in questions])
+        layout = _layout_of(questions, shared, schema)
     except InputError as error:
         problem = error.detail
     if problem:
@@ -489,6 +502,15 @@ def _check_layout(body: dict[str, Any], questions: tuple[Question, ...]) -> Layo
     read_integer(body, "layout", layout.kind, layout.kind, _REASON)
     read_integer(body, "record_length", layout.record_length, layout.record_length, _REASON)
     return layout
+
+
+def _layout_of(questions: tuple[Question, ...], shared: SharedTerms | None, schema: Schema) -> Layout:
+    if shared is None:
+        return layout_for([question.mechanism for question in questions])
+    from protocol.shared.report import field_bytes, variant  # imported here, since most devices never need it
+
+    sizes = tuple(subject.size for subject in shared_subjects(schema))
+    return Layout(SHARED, field_bytes(variant(sizes, shared.chunk)))
 
 
 def _parse_fit(body: dict[str, Any]) -> Fit:

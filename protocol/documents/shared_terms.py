@@ -1,0 +1,187 @@
+"""The terms of shared campaigns, whose devices split an exact record into two shares for two collectors.
+
+At least one of the two collectors is assumed to be honest: it keeps its share for itself, and adds its noise before its
+half of the sum leaves. The terms name the collectors, the proof of a report, and the noise.
+
+Source: docs/formats.md, section 5 (map ``shared``) and section 13; docs/math.md, section 9.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.document import read_field, read_integer, read_text
+from protocol.epsilon import MICRO, PrivacyLoss
+from protocol.errors import DocumentError
+from protocol.questions import CELL, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.document import Header
+    from protocol.schema import Schema
+
+KEY = "shared"
+"""Key of the shared terms in a campaign's payload. ``crit`` must name it too, so that older readers refuse it."""
+LAPLACE, GAUSSIAN = "laplace", "gaussian"
+NOISES = (LAPLACE, GAUSSIAN)
+"""What each collector adds to its sums: discrete Laplace noise (δ = 0), or discrete Gaussian noise."""
+LEADER, HELPER = 0, 1
+"""Numbers of the two collectors. The leader publishes the total."""
+KEY_BYTES = 32
+SALT_BYTES = 32
+MAX_CELLS = 2048
+"""Largest number of cells: a report of so many has some 40 kB."""
+MAX_DELTA_PICO = 10**9
+_REASON = "invalid_campaign"
+_KEYS = {"chunk", "collectors", "delta_pico", "noise", "salt", "verify_key"}
+_COLLECTOR_KEYS = {"contact", "key", "name"}
+
+
+class Collector(NamedTuple):
+    """One of the two collectors.
+
+    Attributes:
+        name, contact: who runs it, and where to reach them, in words.
+        key: X25519 public key to which devices seal this collector's shares; 32 bytes.
+    """
+
+    name: str
+    contact: str
+    key: bytes
+
+
+class SharedTerms(NamedTuple):
+    """The map ``shared`` of a campaign.
+
+    Attributes:
+        collectors: the leader and the helper.
+        salt: 32 random bytes, from which and from a secret of both collectors the verify key follows.
+        verify_key: SHA-256 of the verify key (the secret with which collectors check proofs); 32 bytes.
+        chunk: cells that one product of a proof checks (:class:`protocol.shared.circuits.Blocks`).
+        noise: one of :data:`NOISES`.
+        delta_pico: δ for a changed record, in 10^−12; 0 with ``laplace``.
+    """
+
+    collectors: tuple[Collector, Collector]
+    salt: bytes
+    verify_key: bytes
+    chunk: int
+    noise: str = LAPLACE
+    delta_pico: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the terms as the map that a campaign's payload contains."""
+        return {**self._asdict(), "collectors": [one._asdict() for one in self.collectors]}
+
+
+def shared_fields(shared: SharedTerms | None) -> Mapping[str, Any]:
+    """Return the field of a campaign's payload with the shared terms; empty for other campaigns (None)."""
+    return {} if shared is None else {KEY: shared.to_dict()}
+
+
+def shared_subjects(schema: Schema) -> list[Subject]:
+    """Return what the blocks of a shared answer are about: the cells (value-class pairs) of each observed feature.
+
+    A record has exactly one cell in every block.
+    """
+    classes = len(schema.label.classes)
+    return [Subject(CELL, index, classes * feature.size) for index, feature in enumerate(schema.observed)]
+
+
+def parse_shared(
+    body: dict[str, Any], header: Header, schema: Schema, family: str, epsilon_micro: int
+) -> SharedTerms | None:
+    """Read the shared terms of a campaign from its payload, or return None if it is another campaign.
+
+    Args:
+        body, header: fields and header of the payload.
+        schema: all features that the payload states, with their groups.
+        family: family of the campaign's fit.
+        epsilon_micro: the campaign's ε in millionths, for a changed record.
+
+    Raises:
+        DocumentError: ``invalid_campaign``: the map is wrong; ``shared`` is a key without being in ``crit``, or the
+            reverse; the campaign also has questions, nodes or another family than ``discrete``; it has no feature, more
+            than :data:`MAX_CELLS` cells, or an ε below two millionths for each feature.
+    """
+    if (KEY in body) != (KEY in header.crit):
+        raise DocumentError(_REASON, "'shared' is a key that 'crit' does not name, or the other way round")
+    if KEY not in body:
+        return None
+    if body.get("questions") != [] or "nodes" in body or "masked" in body or family != "discrete":
+        raise DocumentError(_REASON, "a shared campaign has no questions and no nodes, and the family 'discrete'")
+    subjects = shared_subjects(schema)
+    if not subjects or sum(subject.size for subject in subjects) > MAX_CELLS:
+        raise DocumentError(_REASON, f"a shared campaign has 1 to {MAX_CELLS} pairs of a value and a class")
+    if epsilon_micro < 2 * len(subjects):
+        raise DocumentError(_REASON, "its ε is below two millionths for each feature")
+    return _parse_terms(read_field(body, KEY, dict, _REASON), sum(subject.size for subject in subjects))
+
+
+def _parse_terms(entry: dict[str, Any], cells: int) -> SharedTerms:
+    if set(entry) != _KEYS:
+        raise DocumentError(_REASON, f"'shared' has other keys than {', '.join(sorted(_KEYS))}")
+    listed = read_field(entry, "collectors", list, _REASON)
+    if len(listed) != 2:
+        raise DocumentError(_REASON, "'collectors' has not two entries")
+    first, second = map(_parse_collector, listed)
+    if first.key == second.key:
+        raise DocumentError(_REASON, "the two collectors have the same key, so one of them would see every record")
+    noise = read_text(entry, "noise", _REASON)
+    if noise not in NOISES:
+        raise DocumentError(_REASON, f"'noise' is not one of {', '.join(NOISES)}")
+    least, most = (0, 0) if noise == LAPLACE else (1, MAX_DELTA_PICO)
+    return SharedTerms(
+        collectors=(first, second),
+        salt=_bytes(entry, "salt", SALT_BYTES),
+        verify_key=_bytes(entry, "verify_key", KEY_BYTES),
+        chunk=read_integer(entry, "chunk", 1, cells, _REASON),
+        noise=noise,
+        delta_pico=read_integer(entry, "delta_pico", least, most, _REASON),
+    )
+
+
+def _parse_collector(entry: object) -> Collector:
+    if not isinstance(entry, dict) or set(entry) != _COLLECTOR_KEYS:
+        raise DocumentError(_REASON, f"a collector has other keys than {', '.join(sorted(_COLLECTOR_KEYS))}")
+    return Collector(
+        read_text(entry, "name", _REASON), read_text(entry, "contact", _REASON), _bytes(entry, "key", KEY_BYTES)
+    )
+
+
+def _bytes(entry: dict[str, Any], key: str, length: int) -> bytes:
+    found = read_field(entry, key, bytes, _REASON)
+    if len(found) != length:
+        raise DocumentError(_REASON, f"'{key}' has not {length} bytes")
+    return bytes(found)
+
+
+@lru_cache(maxsize=64)
+def best_chunk(cells: int) -> int:
+    """Return the chunk that makes the shortest proof of a vector of ``cells`` elements; of equal ones the smallest.
+
+    A proof has 2c + 2·n − 1 elements for the chunk c, n the least power of two above the number ⌈cells/c⌉ of calls.
+    """
+    return min(range(1, cells + 1), key=lambda chunk: (2 * chunk + 2 * (1 << (-(-cells // chunk)).bit_length()), chunk))
+
+
+def cell_micro(schema: Schema, epsilon_micro: int) -> int:
+    """Return ⌊ε/2Q⌋ in millionths, the rate of discrete Laplace noise in one cell, Q the number of blocks.
+
+    A changed record moves two cells of every block by one.
+    """
+    return epsilon_micro // (2 * len(schema.observed))
+
+
+def shared_loss(schema: Schema, epsilon_micro: int) -> PrivacyLoss:
+    """Return the exact worst privacy loss of a shared answer with Laplace noise, in nats: 2Q·⌊ε/2Q⌋.
+
+    It is for changing one record, against readers of the total and one dishonest collector. Gaussian noise costs at
+    most ε with the campaign's δ.
+    """
+    from fractions import Fraction
+
+    blocks = len(schema.observed)
+    return PrivacyLoss(Fraction(1), Fraction(2 * blocks * cell_micro(schema, epsilon_micro), MICRO))

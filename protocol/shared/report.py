@@ -1,0 +1,197 @@
+"""One shared report: the two shares of a record's cells, each sealed to its collector, with the proof.
+
+A device makes it of one 32-byte seed, so the report is a pure function of campaign, cells, id, period and seed. The
+answer field of the report is
+
+    nonce 16 ‖ public share 64 ‖ sender's key 32 ‖ leader's box ‖ helper's box
+
+A box is libsodium's ``crypto_box`` of campaign id 32 ‖ period u32 ‖ id 8 ‖ role u8 ‖ SHA-256(nonce ‖ public share) ‖
+input share, from the sender's key, which is of this report alone, to the collector's.
+Source: docs/formats.md, section 13.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from nacl import bindings, exceptions
+
+from protocol.documents.shared_terms import HELPER, LEADER, shared_subjects
+from protocol.errors import DocumentError, InputError
+from protocol.shared.circuits import Blocks
+from protocol.shared.keccak import SEED_BYTES
+from protocol.shared.prio3 import NONCE_BYTES, Prio3
+from protocol.stream import Stream, sha256
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.shared_terms import SharedTerms
+
+ALGORITHM = 0xFFFF4853
+"""The private number of Prio3 with the circuit of :class:`protocol.shared.circuits.Blocks`."""
+TAG = b"hearsay/1/shared"
+PUBLIC_BYTES = 2 * SEED_BYTES
+SENDER_BYTES = 32
+BOUND_BYTES = 32 + 4 + 8 + 1 + 32
+"""What a box binds before the share: campaign, period, id, role, digest of nonce and public share."""
+BOX_BYTES = 16
+"""By how much a box is longer than its content."""
+_BOX_NONCE = bindings.crypto_box_NONCEBYTES
+
+
+class Field(NamedTuple):
+    """The parts of a report's answer field.
+
+    Attributes:
+        nonce: 16 bytes.
+        public: the public share, a joint randomness part of 32 bytes for each collector.
+        sender: the X25519 public key of this report.
+        boxes: the leader's and the helper's box.
+    """
+
+    nonce: bytes
+    public: bytes
+    sender: bytes
+    boxes: tuple[bytes, bytes]
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of nonce and public share: both boxes hold it."""
+        return sha256(self.nonce + self.public).digest()
+
+
+def terms_of(campaign: Campaign) -> SharedTerms:
+    """Return the shared terms of a campaign.
+
+    Raises:
+        InputError: ``campaign_not_shared``: its answers are for no two collectors.
+    """
+    if campaign.shared is None:
+        raise InputError("campaign_not_shared", "this campaign asks for no answers that two collectors share")
+    return campaign.shared
+
+
+def variant_of(campaign: Campaign) -> Prio3:
+    """Return the variant of Prio3 that a shared campaign uses.
+
+    Raises:
+        InputError: ``campaign_not_shared``.
+    """
+    sizes = tuple(subject.size for subject in shared_subjects(campaign.schema))
+    return variant(sizes, terms_of(campaign).chunk)
+
+
+@lru_cache(maxsize=16)
+def variant(sizes: tuple[int, ...], chunk: int) -> Prio3:
+    """Return the variant of Prio3 for blocks of the given sizes."""
+    return Prio3(ALGORITHM, Blocks(sizes, chunk))
+
+
+def box_lengths(prio3: Prio3) -> tuple[int, int]:
+    """Return the bytes of the leader's and of the helper's box."""
+    circuit = prio3.circuit
+    leader = (circuit.length + circuit.proof_length) * circuit.field.size + SEED_BYTES
+    return tuple(BOX_BYTES + BOUND_BYTES + share for share in (leader, 2 * SEED_BYTES))  # type: ignore[return-value]
+
+
+def field_bytes(prio3: Prio3) -> int:
+    """Return the length of a report's answer field."""
+    return NONCE_BYTES + PUBLIC_BYTES + SENDER_BYTES + sum(box_lengths(prio3))
+
+
+def context_of(campaign_id: bytes) -> bytes:
+    """Return the draft's application context of a campaign. Its id covers the digest of the verify key."""
+    return TAG + campaign_id
+
+
+def make_field(campaign: Campaign, cells: Sequence[int], identifier: bytes, period: int, seed: bytes) -> bytes:
+    """Return the answer field of one report. A device runs this.
+
+    Args:
+        campaign: an accepted shared campaign.
+        cells: for each block the number of the record's cell.
+        identifier: the report's id, 8 bytes.
+        period: number of the period.
+        seed: 32 fresh random bytes, used for nothing else and forgotten afterwards.
+
+    Raises:
+        InputError: ``campaign_not_shared``; ``key_invalid``: nothing can be sealed to a collector's key.
+    """
+    terms, prio3 = terms_of(campaign), variant_of(campaign)
+    circuit = prio3.circuit
+    assert isinstance(circuit, Blocks)
+    stream = Stream(seed, TAG)
+    nonce, random, own = stream.read(NONCE_BYTES), stream.read(prio3.random_bytes), stream.read(SEED_BYTES)
+    shards = prio3.shard(context_of(campaign.id), circuit.encoded(cells), nonce, random)
+    sender, private = bindings.crypto_box_seed_keypair(own)
+    digest = sha256(nonce + shards.public).digest()
+    boxes = [
+        _sealed(_bound(campaign.id, period, identifier, role, digest) + share, collector.key, role, private)
+        for role, (collector, share) in enumerate(zip(terms.collectors, shards.inputs, strict=True))
+    ]
+    return nonce + shards.public + sender + b"".join(boxes)
+
+
+def _bound(campaign_id: bytes, period: int, identifier: bytes, role: int, digest: bytes) -> bytes:
+    return campaign_id + period.to_bytes(4, "big") + identifier + bytes([role]) + digest
+
+
+def _box_nonce(role: int) -> bytes:
+    """Return the nonce of a box: a report's key pair seals one box for each role."""
+    return bytes([role]).ljust(_BOX_NONCE, b"\0")
+
+
+def _sealed(content: bytes, receiver: bytes, role: int, private: bytes) -> bytes:
+    try:
+        return bytes(bindings.crypto_box(content, _box_nonce(role), receiver, private))
+    except (exceptions.CryptoError, TypeError) as error:
+        problem = error
+    raise InputError("key_invalid", "nothing can be sealed to the key of a collector") from problem
+
+
+def read_field(prio3: Prio3, field: bytes) -> Field:
+    """Split the answer field of a report. A collector runs this.
+
+    Raises:
+        DocumentError: ``malformed``: another length.
+    """
+    if len(field) != field_bytes(prio3):
+        raise DocumentError("malformed", "the answer field has another length than the campaign's")
+    ends = [NONCE_BYTES, NONCE_BYTES + PUBLIC_BYTES, NONCE_BYTES + PUBLIC_BYTES + SENDER_BYTES]
+    leader = ends[2] + box_lengths(prio3)[LEADER]
+    return Field(
+        field[: ends[0]], field[ends[0] : ends[1]], field[ends[1] : ends[2]], (field[ends[2] : leader], field[leader:])
+    )
+
+
+def open_box(box: bytes, sender: bytes, private: bytes, bound: tuple[bytes, int, bytes, int, bytes]) -> bytes:
+    """Return a collector's input share from its box.
+
+    Args:
+        box: the collector's box.
+        sender: the report's public key.
+        private: the collector's X25519 secret key.
+        bound: campaign id, period, report id, the collector's number, and the digest of nonce and public share, which
+            the box must hold.
+
+    Raises:
+        DocumentError: ``share_unreadable``: the box can not be opened with this key; ``share_misplaced``: it was sealed
+            for another campaign, period, id, collector or public share.
+    """
+    try:
+        content = bytes(bindings.crypto_box_open(box, _box_nonce(bound[3]), sender, private))
+    except (exceptions.CryptoError, TypeError):
+        content = b""
+    if not content:
+        raise DocumentError("share_unreadable", "the share can not be opened with this collector's key")
+    if content[:BOUND_BYTES] != _bound(*bound):
+        raise DocumentError(
+            "share_misplaced", "the share is of another campaign, period, id, collector or public share"
+        )
+    return content[BOUND_BYTES:]
+
+
+__all__ = ["HELPER", "LEADER", "Field", "field_bytes", "make_field", "open_box", "read_field", "terms_of", "variant_of"]
