@@ -126,7 +126,7 @@ class Journal(Ledger):
         return not self._superfluous_marks()
 
     def _named(self) -> Mark:
-        named = as_mark(self.only("mark", "number = 1", ())[1:])
+        named = as_mark(self._only("mark", "number = 1", ())[1:])
         if named is None:
             raise self.SCHEMA.damaged()
         return named
@@ -136,7 +136,7 @@ class Journal(Ledger):
 
     def keeper(self) -> Keeper:
         """Return who keeps the journal."""
-        return Keeper(*self.only(self.KEEPER, "number = 1", ())[1:])
+        return Keeper(*self._only(self.KEEPER, "number = 1", ())[1:])
 
     def put_keeper(self, keeper: Keeper) -> None:
         """Replace the keeper's row. The caller must have opened a transaction."""
@@ -151,14 +151,14 @@ class Journal(Ledger):
         """Add a row (without seal), or replace the row of its key. The caller must have opened a transaction."""
         self._write(table, (*row, seal(table, row)), "REPLACE")
 
-    def only(self, table: str, where: str, values: Sequence[object]) -> tuple[Any, ...]:
+    def _only(self, table: str, where: str, values: Sequence[object]) -> tuple[Any, ...]:
         """Return the one row that matches an SQL condition."""
-        rows = self.rows(table, where, values)
+        rows = self._rows(table, where, values)
         if len(rows) != 1:
             raise self.SCHEMA.damaged()
         return rows[0]
 
-    def rows(self, table: str, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def _rows(self, table: str, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Return a table's rows that match an SQL condition, without their seals, by key. The seals are checked."""
         with self._errors():
             found = self._run(f"SELECT * FROM {table} WHERE {where} ORDER BY {self.KEYS[table]}", values)  # noqa: S608

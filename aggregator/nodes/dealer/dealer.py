@@ -157,7 +157,7 @@ class Dealer:
         journal = Journal(path / JOURNAL_FILE, machine)
         try:
             public = _read_public(path)
-            if journal.dealer()[0] != public.key:
+            if journal.keeper().public != public.key:
                 raise StorageError("dealer_damaged", "public file and journal are of two dealers; restore both")
         except BaseException:
             journal.close()

@@ -113,7 +113,7 @@ def check_documents(dealer: DealerPublic, campaign: bytes, listed: bytes, truste
 def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: int) -> IssuedBook:
     """Make the first key book of a campaign. The caller must have opened a transaction. ``now``: seconds since 1970."""
     # A copy that was adopted may be older than an earlier setup of this campaign, and than releases that followed it.
-    adopted = journal.adopted_at()
+    adopted = journal.keeper().adopted_at
     first_period = documents.campaign.period_at(adopted) + 1 if adopted else 0
     serial = serial_after_adoption(journal, documents.campaign.id) if adopted else 1
     row = CampaignRow(documents.campaign.id, documents.document, 0, 0, b"", serial, 0, first_period)

@@ -8,14 +8,13 @@ change replaces (:mod:`aggregator.common.databases`). A copy, or an older journa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from aggregator.common.databases import Ledger, Mark, as_mark, no_mark
-from aggregator.common.files import DEALER_MARK, PRIVATE, write_output
-from protocol.database import Reasons, Schema, seal
+from aggregator.common.files import DEALER_MARK
+from aggregator.common.journals import KEEPER_COLUMNS, MARK_COLUMNS, Keeper, table_of
+from aggregator.common.journals import Journal as Original
+from protocol.database import Reasons, Schema
 from protocol.errors import StorageError
 
 
@@ -87,8 +86,8 @@ class ReleaseRow(NamedTuple):
 _TABLES = {
     "books": BookRow._fields,
     "campaigns": CampaignRow._fields,
-    "dealer": ("number", "public", "machine", "inode", "made_at", "adopted_at"),
-    "mark": ("number", "nonce", "inode", "changed"),
+    "dealer": KEEPER_COLUMNS,
+    "mark": MARK_COLUMNS,
     "parties": PartyRow._fields,
     "releases": ReleaseRow._fields,
 }
@@ -105,10 +104,7 @@ SCHEMA = Schema(
     reasons=Reasons("dealer_busy", "dealer_damaged", "dealer_newer", "dealer_damaged"),
     application_id=DEALER_MARK,
     version=3,
-    tables={
-        name: f"CREATE TABLE {name} ({', '.join(columns)}, seal, PRIMARY KEY ({_KEYS[name]})) WITHOUT ROWID"
-        for name, columns in _TABLES.items()
-    },
+    tables={name: table_of(name, columns, _KEYS[name]) for name, columns in _TABLES.items()},
     damage="the dealer's journal is damaged; which sets were released is not known, so nothing is released",
     unchanged="nothing was released",
 )
@@ -122,15 +118,13 @@ def create_journal(path: Path, public: bytes, machine: bytes, made_at: int) -> N
     ``public`` is the dealer's public key, ``machine`` the mark of the machine, 32 bytes each; ``made_at`` is in
     seconds since 1970.
     """
-    mark = (1, *no_mark())
-    content = SCHEMA.new_file([("mark", (*mark, seal("mark", mark)))])
-    write_output(path, content, mode=PRIVATE)
-    with closing(Journal(path, None)) as journal, journal.transaction():
-        journal.put("dealer", (1, public, machine, path.stat().st_ino, made_at, 0))
+    Journal.create(path, Keeper(public, machine, 0, made_at))
 
 
-class Journal(Ledger):
+class Journal(Original):
     """An open journal. All methods may raise ``dealer_damaged`` and ``dealer_busy``."""
+
+    SCHEMA, KEEPER, KEYS = SCHEMA, "dealer", _KEYS
 
     def __init__(self, path: Path, machine: bytes | None) -> None:
         """Open the journal at ``path``.
@@ -150,20 +144,7 @@ class Journal(Ledger):
             )
         if not path.is_file():
             raise StorageError("not_a_dealer", f"'{path.parent}' is no dealer's folder; hearsay masked new makes one")
-        super().__init__(SCHEMA, path)
-        try:
-            with self.snapshot():
-                pass  # A snapshot checks that this is the original.
-        except BaseException:
-            self.close()
-            raise
-
-    def check_original(self) -> None:
-        """Refuse a journal that is not the file that was made, as ``dealer_copied``. It needs an open transaction."""
-        _, _, machine, inode, _, _ = self._only("dealer", "number = 1", ())
-        if (machine, inode) != (self._machine, self._path.stat().st_ino):
-            raise self._copied()
-        super().check_original()
+        super().__init__(path, machine)
 
     def _copied(self) -> StorageError:
         return StorageError(
@@ -172,59 +153,10 @@ class Journal(Ledger):
             "know what was released since; if no other copy is in use any more: hearsay masked adopt",
         )
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:  # type: ignore[override]  # whether it adopts is said when it is opened
-        """Run the body of ``with`` as one transaction (:meth:`aggregator.common.databases.Ledger.transaction`)."""
-        with super().transaction(adopting=self._machine is None):
-            yield
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Run the body of ``with`` on one consistent state of the journal. The body can not write.
-
-        Superfluous marks of a process that was killed in a change are removed first, so that the state is final.
-        """
-        while True:
-            with self._reading():
-                if self._machine is None or self._is_finished():
-                    yield
-                    return
-            with self._changes():  # It waits for other processes, whose changes are not yet finished.
-                self.check_original()
-                self._finish_killed_change()
-
-    def _is_finished(self) -> bool:
-        """Return whether the last change left no superfluous mark. Refuse a copy of the journal."""
-        self.check_original()
-        return not self._superfluous_marks()
-
-    def _named(self) -> Mark:
-        named = as_mark(self._only("mark", "number = 1", ())[1:])
-        if named is None:
-            raise SCHEMA.damaged()
-        return named
-
-    def _name(self, mark: Mark) -> None:
-        self.put("mark", (1, *mark))
-
-    def put(self, table: str, row: Sequence[object]) -> None:
-        """Add a row (without seal), or replace the row of its key. The caller must have opened a transaction."""
-        self._write(table, (*row, seal(table, row)), "REPLACE")
-
     def add_release(self, campaign: CampaignRow, released: ReleaseRow) -> None:
         """Record a released set, and count it in its campaign's row. The caller must have opened a transaction."""
         self.put("releases", released)
         self.put("campaigns", campaign._replace(releases=campaign.releases + 1))
-
-    def dealer(self) -> tuple[bytes, int]:
-        """Return the dealer's public key, and the time at which the journal was made, in seconds since 1970."""
-        _, public, _, _, made_at, _ = self._only("dealer", "number = 1", ())
-        return public, made_at
-
-    def adopted_at(self) -> int:
-        """Return when a copy of the folder was adopted last, in seconds since 1970; 0 if that never happened."""
-        adopted_at: int = self._only("dealer", "number = 1", ())[5]
-        return adopted_at
 
     def campaigns(self) -> list[CampaignRow]:
         """Return the rows of all campaigns for which keys were made, by id."""
@@ -270,22 +202,3 @@ class Journal(Ledger):
     def releases(self, campaign: bytes) -> list[ReleaseRow]:
         """Return all releases of a campaign, by period."""
         return [ReleaseRow(*row) for row in self._rows("releases", "campaign = ?", (campaign,))]
-
-    def adopt(self, machine: bytes, now: int) -> None:
-        """Make this file, on the machine with this mark, the original. The caller must have opened a transaction."""
-        number, public, _, _, made_at, _ = self._only("dealer", "number = 1", ())
-        self.put("dealer", (number, public, machine, self._path.stat().st_ino, made_at, now))
-
-    def _only(self, table: str, where: str, values: Sequence[object]) -> tuple[Any, ...]:
-        rows = self._rows(table, where, values)
-        if len(rows) != 1:
-            raise SCHEMA.damaged()
-        return rows[0]
-
-    def _rows(self, table: str, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Return a table's rows that match an SQL condition, without their seals, by key. The seals are checked."""
-        with self._errors():
-            found = self._run(f"SELECT * FROM {table} WHERE {where} ORDER BY {_KEYS[table]}", values)  # noqa: S608
-        if any(row[-1] != self._seal(table, row[:-1]) for row in found):
-            raise SCHEMA.damaged()
-        return [row[:-1] for row in found]
