@@ -24,7 +24,13 @@ BUDGET_MARK = 0x48737962
 """``application_id`` of a curator's budget file, "Hsyb", at byte 68 of the SQLite file."""
 DEALER_MARK = 0x48737964
 """``application_id`` of a dealer's journal, "Hsyd"."""
-_LEDGERS = {BUDGET_MARK: "a curator's budget", DEALER_MARK: "a dealer's journal"}
+COLLECTOR_MARK = 0x48737963
+"""``application_id`` of a collector's journal, "Hsyc"."""
+_LEDGERS = {
+    BUDGET_MARK: "a curator's budget",
+    DEALER_MARK: "a dealer's journal",
+    COLLECTOR_MARK: "a collector's journal",
+}
 """``application_id`` of the SQLite files that no output replaces → the kind of file in words."""
 _SQLITE, _MARK_AT = b"SQLite format 3\0", 68
 _NEVER_REPLACED = (

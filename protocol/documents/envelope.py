@@ -35,11 +35,13 @@ PAYLOAD_TYPES = {
     "masked": "application/vnd.hearsay.masked.v1+msgpack",
     "keys": "application/vnd.hearsay.keys.v1+msgpack",
     "release": "application/vnd.hearsay.release.v1+msgpack",
+    "total": "application/vnd.hearsay.total.v1+msgpack",
 }
 """Role of a document → its payload type. The role determines whose keys must sign. ``root``, ``campaign``, ``model``:
 the keys of the same role in the trust root. ``nodes`` (the list of nodes): the keys of the role ``campaign``. ``node``
 (a node's summary) and ``masked`` (a node's encrypted sums): the node's own key. ``keys`` (the key book) and
-``release``: the key of the dealer that the campaign names."""
+``release``: the key of the dealer that the campaign names. ``total`` (of shared answers): the key of the leading
+collector that the campaign names."""
 
 SIZE_LIMITS = {
     "root": 64 << 10,
@@ -50,6 +52,7 @@ SIZE_LIMITS = {
     "masked": 8 << 20,
     "keys": 64 << 20,
     "release": 16 << 20,
+    "total": 1 << 20,
 }
 """Role → largest size of a file in bytes, for ``node`` and ``masked`` of one envelope. It is checked before parsing."""
 

@@ -44,7 +44,7 @@ class Collector(NamedTuple):
 
     Attributes:
         name, contact: who runs it, and where to reach them, in words.
-        key: X25519 public key to which devices seal this collector's shares; 32 bytes.
+        key: Ed25519 public key, 32 bytes. It signs totals; devices seal shares to the X25519 key that follows from it.
     """
 
     name: str

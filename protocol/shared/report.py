@@ -6,7 +6,8 @@ answer field of the report is
     nonce 16 ‖ public share 64 ‖ sender's key 32 ‖ leader's box ‖ helper's box
 
 A box is libsodium's ``crypto_box`` of campaign id 32 ‖ period u32 ‖ id 8 ‖ role u8 ‖ SHA-256(nonce ‖ public share) ‖
-input share, from the sender's key, which is of this report alone, to the collector's.
+input share. It is from the sender's key, which is of this report alone, to the X25519 key that follows from the
+collector's Ed25519 key.
 Source: docs/formats.md, section 13.
 """
 
@@ -144,12 +145,21 @@ def _box_nonce(role: int) -> bytes:
     return bytes([role]).ljust(_BOX_NONCE, b"\0")
 
 
-def _sealed(content: bytes, receiver: bytes, role: int, private: bytes) -> bytes:
+def box_key(public: bytes) -> bytes:
+    """Return the X25519 key that follows from a collector's Ed25519 key.
+
+    Raises:
+        InputError: ``key_invalid``: nothing can be sealed to this key.
+    """
     try:
-        return bytes(bindings.crypto_box(content, _box_nonce(role), receiver, private))
+        return bytes(bindings.crypto_sign_ed25519_pk_to_curve25519(public))
     except (exceptions.CryptoError, TypeError) as error:
         problem = error
     raise InputError("key_invalid", "nothing can be sealed to the key of a collector") from problem
+
+
+def _sealed(content: bytes, public: bytes, role: int, private: bytes) -> bytes:
+    return bytes(bindings.crypto_box(content, _box_nonce(role), box_key(public), private))
 
 
 def read_field(prio3: Prio3, field: bytes) -> Field:
@@ -173,7 +183,7 @@ def open_box(box: bytes, sender: bytes, private: bytes, bound: tuple[bytes, int,
     Args:
         box: the collector's box.
         sender: the report's public key.
-        private: the collector's X25519 secret key.
+        private: the X25519 secret key that follows from the collector's key.
         bound: campaign id, period, report id, the collector's number, and the digest of nonce and public share, which
             the box must hold.
 

@@ -1,0 +1,78 @@
+"""The signed total of a period: what the leading collector gives to the publisher of models.
+
+Source: docs/formats.md, section 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from protocol import SPEC, canonical
+from protocol.document import read_field, read_integer
+from protocol.documents.campaign import Campaign
+from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal, verified_by
+from protocol.documents.shared_terms import LEADER
+from protocol.errors import DocumentError
+from protocol.shared.report import terms_of, variant_of
+
+ROLE = "total"
+MOST = 1 << 62
+_KEYS = {"accepted", "campaign", "numbers", "period", "refused", "spec"}
+
+
+class Total(NamedTuple):
+    """The noisy total of one period.
+
+    Attributes:
+        campaign: id of the campaign, 32 bytes.
+        period: number of the period.
+        accepted: number of accepted reports.
+        numbers: the noisy count of every cell, block after block.
+        refused: reason → number of reports that do not count.
+    """
+
+    campaign: bytes
+    period: int
+    accepted: int
+    numbers: tuple[int, ...]
+    refused: Mapping[str, int]
+
+
+def sign_total(total: Total, leader: SigningKey) -> bytes:
+    """Return the signed envelope of a total. The leader runs this."""
+    body = {**total._asdict(), "numbers": list(total.numbers), "refused": dict(total.refused), "spec": SPEC}
+    return seal(PAYLOAD_TYPES[ROLE], canonical.pack(body), [leader])
+
+
+def read_total(raw: bytes, campaign: Campaign) -> Total:
+    """Verify and parse the total of a campaign. The publisher of models runs this.
+
+    Raises:
+        DocumentError: ``too_large``, ``malformed``, ``wrong_role``: it is no total; ``bad_signature``: the campaign's
+            leader has not signed it; ``unrecognized_campaign``: it is of another campaign.
+    """
+    envelope = read_envelope(raw, ROLE)
+    leader = terms_of(campaign).collectors[LEADER].key
+    if not verified_by(envelope, [leader]):
+        raise DocumentError("bad_signature", "the campaign's leading collector has not signed this total")
+    parsed = canonical.unpack(envelope.payload)
+    if not isinstance(parsed, dict) or parsed.keys() != _KEYS or parsed["spec"] != SPEC:
+        raise DocumentError("malformed", "it is no total of a collector")
+    if parsed["campaign"] != campaign.id:
+        raise DocumentError("unrecognized_campaign", "the total is of another campaign")
+    refused = read_field(parsed, "refused", dict)
+    return Total(
+        campaign.id,
+        read_integer(parsed, "period", 0, (1 << 32) - 1),
+        read_integer(parsed, "accepted", 1, 1 << 32),
+        _numbers(read_field(parsed, "numbers", list), variant_of(campaign).circuit.outputs),
+        {str(reason): read_integer(refused, reason, 0, MOST) for reason in refused},
+    )
+
+
+def _numbers(listed: Sequence[object], count: int) -> tuple[int, ...]:
+    numbers = tuple(number for number in listed if isinstance(number, int) and not isinstance(number, bool))
+    if len(numbers) != count or len(listed) != count or any(abs(number) >= MOST for number in numbers):
+        raise DocumentError("malformed", "the total has another number of cells, or a number that is no count")
+    return numbers
