@@ -111,9 +111,39 @@ def explain(campaign: Campaign, account: Account, now: int, evaluated: Sequence[
         facts += ["It asks nothing: with this version the publisher ends the campaign."]
     else:
         first = max(campaign.period_at(now), -(-account.paid_until // campaign.time_precision))
-        asked = questions_in_words(campaign, evaluated) if campaign.nodes is None else sums_in_words(campaign)
+        asked = _asked_in_words(campaign, evaluated)
         facts += [*asked, *_warnings(campaign), *_series(campaign, account), "", *_cost(campaign, account, first)]
     return [*facts, "", *_verdict(campaign, account, evaluated)]
+
+
+def _asked_in_words(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Facts:
+    if campaign.shared is not None:
+        return shares_in_words(campaign)
+    return questions_in_words(campaign, evaluated) if campaign.nodes is None else sums_in_words(campaign)
+
+
+def shares_in_words(campaign: Campaign) -> Facts:
+    """Return in words what a device sends to the two collectors of a shared campaign, and what each of them sees."""
+    from protocol.documents.shared_terms import GAUSSIAN, shared_subjects
+
+    terms = campaign.shared
+    assert terms is not None
+    names, subjects = Names(campaign.schema), shared_subjects(campaign.schema)
+    label = quoted(campaign.schema.label.name)
+    kind = "Gaussian" if terms.noise == GAUSSIAN else "Laplace"
+    below: Facts = [f"- {quoted(one.name)} ({quoted(one.contact)}), key {one.key.hex()}" for one in terms.collectors]
+    below.append(f"The record says, exactly and without noise, {len(subjects)} pairs of a value and {label}:")
+    below += [f"- {names.counted(subject.feature or 0)}, with {label}" for subject in subjects[:_MOST_LISTED]]
+    if len(subjects) > _MOST_LISTED:
+        below.append(f"- and {len(subjects) - _MOST_LISTED} more features")
+    below += [
+        f"One collector alone sees random bytes, and the total of at least {campaign.min_batch_size} devices with the",
+        f"other's {kind} noise: the cost below is against that. The two together see every record.",
+    ]
+    return [
+        f"Once per {period_in_words(campaign.time_precision)} the device splits one record into two shares, for",
+        [*below, *names.footnotes],
+    ]
 
 
 def _warnings(campaign: Campaign) -> Facts:
@@ -179,15 +209,18 @@ def _cost(campaign: Campaign, account: Account, first_period: int) -> Facts:
             unit = "one record" if campaign.masked.unit == RECORD else "the records of this node"
             seen, guess = "decrypted total", f"any guess about {unit}"
             odds += f", except with probability δ = {format_pico(delta)}" if delta else ""
+    if campaign.shared is not None:
+        seen = "published total"
+        odds += f", except with probability δ = {format_pico(delta)}" if delta else ""
     below = [f"Whoever sees the {seen} can multiply the odds of {guess} by at most {odds}."]
     if total > HIGH_EPSILON_MICRO:
         below.append("Warning: above ε = 20 an answer hides next to nothing.")
     lifetime, used = format_micro(policy.lifetime_micro), format_micro(account.spent.lifetime_micro)
     below += [whole, f"The owner allows ε = {lifetime} for the device's life; {used} of it is spent."]
     if delta:
-        period, lifetime = format_pico(policy.period_delta_pico), format_pico(policy.lifetime_delta_pico)
+        period, lifetime = format_pico(policy.most_delta(campaign)), format_pico(policy.lifetime_delta_pico)
         used = format_pico(account.delta_spent)
-        below.append(f"The owner allows δ = {period} per period and {lifetime} for the node's life; {used} is spent.")
+        below.append(f"The owner allows δ = {period} per period and {lifetime} for its life; {used} is spent.")
     below += [
         f"The owner allows ε = {format_micro(most)} in any {what}; {format_micro(used_micro)} was spent in the last."
         for most, used_micro, what in policy.rates(account.spent)

@@ -89,6 +89,13 @@ def _names(name: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _keys(name: str, value: object) -> tuple[bytes, ...]:
+    digits = _names(name, value)
+    if not all(len(each) == 64 and set(each) <= set("0123456789abcdef") for each in digits):
+        raise InputError("policy_invalid", f"{name} is a list of keys, each of 64 hexadecimal digits in lower case")
+    return tuple(map(bytes.fromhex, digits))
+
+
 def _adjacency(name: str, value: object) -> str:
     if value not in ADJACENCIES:
         raise InputError("policy_invalid", f"{name} is one of {', '.join(ADJACENCIES)}")
@@ -114,6 +121,7 @@ ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
     "allow_masked": ("allow_masked", _flag),
     "delta_per_period": ("period_delta_pico", _delta),
     "delta_lifetime": ("lifetime_delta_pico", _delta),
+    "collectors": ("collectors", _keys),
 }
 """Key of ``policy.toml`` → the field of :class:`edge_sdk.policy.Policy`, or of its limits on stored reports, and the
 function that reads the value."""
@@ -153,8 +161,10 @@ class Policy(NamedTuple):
             ``add-remove``: one more or less; ``change-features``: other features of a record with the same label.
         allow_masked: whether masked campaigns are accepted, in which protection also rests on the dealer of the keys,
             who could decrypt every message, and on the noise of other nodes.
-        period_delta_pico: largest δ that a masked campaign may spend per period.
-        lifetime_delta_pico: largest δ in all, over all campaigns and for the life of the node.
+        period_delta_pico: largest δ that a campaign may spend per period; None for that of :meth:`most_delta`.
+        lifetime_delta_pico: largest δ in all, over all campaigns and for the life of the device or node.
+        collectors: public keys of the only collectors that may get shares of this device's records. Two of them that
+            work together see every record.
         spool: the most reports that may wait to be acknowledged; those of the newest period always may.
     """
 
@@ -171,8 +181,9 @@ class Policy(NamedTuple):
     campaigns: tuple[str, ...] | None = None
     node_adjacency: str = CHANGE
     allow_masked: bool = False
-    period_delta_pico: int = PERIOD_DELTA_PICO
+    period_delta_pico: int | None = None
     lifetime_delta_pico: int = LIFETIME_DELTA_PICO
+    collectors: tuple[bytes, ...] = ()
     spool: Limits = Limits(100_000, 8_000_000, 365 * DAY_SECONDS)
 
     @classmethod
@@ -206,8 +217,8 @@ class Policy(NamedTuple):
 
     @property
     def lifetime(self) -> tuple[int, int]:
-        """The ε in millionths and the δ in 10⁻¹² for the device's life; δ is 0 unless masked campaigns are allowed."""
-        return self.lifetime_micro, self.lifetime_delta_pico if self.allow_masked else 0
+        """The ε in millionths and the δ in 10⁻¹² for the life; δ is 0 if no campaign that costs one is allowed."""
+        return self.lifetime_micro, self.lifetime_delta_pico if self.allow_masked or self.collectors else 0
 
     @property
     def window_text(self) -> str:
@@ -236,8 +247,10 @@ class Policy(NamedTuple):
     def cost_delta(self, campaign: Campaign) -> int:
         """Return the δ in 10⁻¹² of an answer of one period, for the change of records that ``node_adjacency`` names.
 
-        It is 0 unless the campaign is masked and its noise is ``diluted``.
+        It is 0 unless the campaign is masked and its noise ``diluted``, or shared and its noise ``gaussian``.
         """
+        if campaign.shared is not None:
+            return campaign.shared.delta_pico
         if campaign.masked is None:
             return 0
         from protocol.masked.costs import cost
@@ -269,6 +282,8 @@ class Policy(NamedTuple):
         if not campaign.ended:
             yield from self._cost_refusals(campaign)
             yield from self._mask_refusals(campaign)
+            yield from self._share_refusals(campaign)
+            yield from self._delta_refusals(campaign)
             yield from self._extent_refusals(campaign)
             yield from self._feature_refusals(campaign, evaluated)
 
@@ -284,19 +299,35 @@ class Policy(NamedTuple):
                 yield f"the campaign spends {refusal}"
 
     def _mask_refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Yield refusals of a masked campaign (encrypted sums): the owner allows none, or its δ is too large."""
-        if campaign.masked is None:
-            return
-        if not self.allow_masked:
+        """Yield the refusal of a masked campaign (encrypted sums) if the owner allows none."""
+        if campaign.masked is not None and not self.allow_masked:
             yield (
                 "the campaign is masked: its noise protects only together with that of other nodes, and the dealer of "
                 "its keys could decrypt this node's message; whoever accepts that sets allow_masked = true"
             )
-        delta = self.cost_delta(campaign)
-        if delta > self.period_delta_pico:
+
+    def _share_refusals(self, campaign: Campaign) -> Iterator[str]:
+        """Yield a refusal for each collector of a shared campaign that the owner does not name."""
+        for one in () if campaign.shared is None else campaign.shared.collectors:
+            if one.key not in self.collectors:
+                yield (
+                    f"{quoted(one.name)} would get a share of the record, and whoever has both shares sees the record; "
+                    f"whoever accepts this collector adds its key {one.key.hex()} to collectors"
+                )
+
+    def most_delta(self, campaign: Campaign) -> int:
+        """Return the largest δ per period in 10⁻¹². Without one in the policy: 2e-5 of nodes, 0 of devices."""
+        if self.period_delta_pico is not None:
+            return self.period_delta_pico
+        return 0 if campaign.nodes is None else PERIOD_DELTA_PICO
+
+    def _delta_refusals(self, campaign: Campaign) -> Iterator[str]:
+        delta, most = self.cost_delta(campaign), self.most_delta(campaign)
+        if delta > most:
+            kind = CHANGE if campaign.nodes is None else self.node_adjacency
             yield (
-                f"the campaign spends δ = {format_pico(delta)} per period for {self.node_adjacency}; "
-                f"the owner allows {format_pico(self.period_delta_pico)} (delta_per_period)"
+                f"the campaign spends δ = {format_pico(delta)} per period for {kind}; "
+                f"the owner allows {format_pico(most)} (delta_per_period)"
             )
 
     def limit_refusals(self, micro: int) -> Iterator[str]:

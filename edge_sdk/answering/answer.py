@@ -147,6 +147,10 @@ def answer(
     classes = len(campaign.schema.label.classes)
     layout = campaign.layout
     reports = []
+    if campaign.shared is not None:
+        return [
+            _shared_report(campaign, observation, label_code, report_id(secret, campaign.id, period, 0), period, seeds)
+        ]
     for stratum in range(campaign.answers):
         identifier = report_id(secret, campaign.id, period, stratum)
         number = campaign.assignment.question_for(identifier, stratum)
@@ -156,6 +160,24 @@ def answer(
         field = encode_answer(question.mechanism, question.mechanism.perturb(value, seeds[stratum]), layout)
         reports.append(encode_report(layout, identifier, period, number, field))
     return reports
+
+
+def _shared_report(
+    campaign: Campaign,
+    observation: Observation,
+    label_code: int,
+    identifier: bytes,
+    period: int,
+    seeds: Sequence[bytes],
+) -> bytes:
+    """Return the report of a shared campaign: the record's cells, split for two collectors."""
+    from protocol.shared.report import make_field
+
+    classes = len(campaign.schema.label.classes)
+    cells = [code * classes + label_code for code in observation.codes]
+    return encode_report(
+        campaign.layout, identifier, period, 0, make_field(campaign, cells, identifier, period, seeds[0])
+    )
 
 
 class AboutRecord:
@@ -185,9 +207,8 @@ class AboutRecord:
             )
 
     def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
-        """Return the ε of the reports of one period, in millionths, and 0, their δ."""
-        del policy
-        return campaign.epsilon_micro, 0
+        """Return the ε in millionths and the δ in 10⁻¹² of the reports of one period."""
+        return campaign.epsilon_micro, policy.cost_delta(campaign)
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
         """Return the period's ``campaign.answers`` reports. Each has noise from a fresh seed.

@@ -276,8 +276,8 @@ class Campaign(NamedTuple):
         pilots: what was learned from records of a curator, and what it cost the people in them.
         nodes: terms of a campaign for nodes, or None; ``epsilon_micro`` is then for adding or removing one record.
         masked: terms of a masked campaign, or None; ``epsilon_micro`` is then for one unit (its ``unit``) of a node.
-        shared: terms of a campaign whose devices split an exact record for two collectors, or None; ``epsilon_micro`` is
-            then for changing one record.
+        shared: terms of a campaign whose devices split an exact record for two collectors, or None;
+            ``epsilon_micro`` is then for changing one record.
     """
 
     id: bytes
