@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "campaign": "aggregator.cli.publishing.campaign:campaign",
     "nodes": "aggregator.cli.nodes.nodes:nodes",
     "masked": "aggregator.cli.nodes.masked:masked",
+    "collector": "aggregator.cli.collectors:collector",
     "sign": "aggregator.cli.publishing.sign:sign",
     "show": "aggregator.cli.publishing.show:show",
     "verify": "aggregator.cli.publishing.verify:verify",

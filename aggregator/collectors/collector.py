@@ -386,6 +386,11 @@ class CollectorFolder:
         write_output(out, signed, force=True)
         return total
 
+    def periods(self) -> list[PeriodRow]:
+        """Return the rows of all periods for which something left, by campaign and period."""
+        with self._journal.snapshot():
+            return self._journal.periods()
+
     def _totalled(self, campaign: Campaign, row: PeriodRow, verdicts: bytes, end: bytes) -> Total:
         """Return the total of a period, or refuse the helper's answer."""
         circuit = variant_of(campaign).circuit

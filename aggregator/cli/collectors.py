@@ -1,0 +1,304 @@
+"""``hearsay collector``: the two collectors of a shared campaign, from their keys to the signed total of a period."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli import options
+from aggregator.cli.options import PATH, existing_passphrase, new_passphrase
+from aggregator.cli.output import (
+    as_json,
+    check_files,
+    note,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    warn,
+    when,
+    working,
+    write_file,
+)
+from aggregator.common.facts import Fact
+from aggregator.common.files import read_file
+from aggregator.common.periods import parse_start, shown
+from protocol.documents.envelope import SIZE_LIMITS
+
+if TYPE_CHECKING:
+    from aggregator.collectors.collector import CollectorFolder, Sent
+    from protocol.documents.campaign import Campaign
+
+FOLDER = click.argument("folder", metavar="COLLECTOR", type=PATH)
+CAMPAIGN = click.argument("campaign", metavar="C.hsc", type=PATH)
+TRUST = click.option(
+    "--trust", "trusted", type=PATH, required=True, help="Trust root that must have signed the campaign."
+)
+_ROLES = ("leader", "helper")
+
+
+@click.group()
+def collector() -> None:
+    """Shared answers: two collectors learn the total of what devices say, and neither learns what one device says.
+
+    Each device splits its record into two shares, one for each collector. Together the shares are the record, so two
+    collectors that work together see everything. Run them by two organisations, on two machines, with a written
+    agreement. Files go to and fro by any way. The leader collects the devices' report files:
+
+    \b
+    Example:
+      hearsay collector new leader --name "City hospital" --contact a@city.example
+      hearsay collector new helper --name "University" --contact b@uni.example
+      hearsay collector pair leader helper/collector.pub -o ward.pair
+      hearsay campaign workspace ward.schema --name ward --epsilon 1 --collectors ward.pair -o c.hsc
+      hearsay collector check leader c.hsc inbox/*.hsr --trust root.hst --period 2026-11-01 -o ask.hsx
+      hearsay collector answer helper c.hsc ask.hsx --trust root.hst -o said.hsx
+      hearsay collector finish leader c.hsc said.hsx --trust root.hst -o ward.hsz
+      hearsay ingest --store totals ward.hsz --campaign c.hsc
+    """  # noqa: D301
+
+
+@collector.command()
+@FOLDER
+@click.option("--name", required=True, help="Who runs this collector; owners of devices read it.")
+@click.option("--contact", required=True, help="Where to reach them.")
+@options.passphrase
+@options.no_passphrase
+@options.json
+def new(folder: Path, name: str, contact: str) -> None:
+    """Make a collector: a secret key, and the public file collector.pub for the other collector.
+
+    The folder must not exist, or be empty. Keep it on a machine that the other collector can not reach. The key is
+    encrypted under a passphrase, which is asked for.
+
+    \b
+    Example:
+      hearsay collector new leader --name "City hospital" --contact a@city.example
+    """  # noqa: D301
+    from aggregator.collectors.collector import PUBLIC_FILE, CollectorFolder
+
+    passphrase = new_passphrase(what="the collector")
+    with CollectorFolder.create(folder, name, contact, passphrase=passphrase) as made:
+        facts = [Fact("collector", str(folder)), Fact("public_file", str(folder / PUBLIC_FILE))]
+        facts += [Fact("key", made.public.key, made.public.key.hex()), Fact("encrypted", passphrase is not None)]
+    say(facts)
+    note(
+        f"give {PUBLIC_FILE} to the other, compare the key by telephone, and never use two copies of the folder"
+    )
+
+
+@collector.command()
+@FOLDER
+@click.argument("other", metavar="COLLECTOR.pub", type=PATH)
+@options.output
+@options.passphrase
+@options.force
+@options.json
+def pair(folder: Path, other: Path, output: Path) -> None:
+    """Make the file of a pair, for one campaign: this collector leads, and the other one helps.
+
+    Give the file to the publisher of the campaign (hearsay campaign --collectors). It holds no secret.
+
+    \b
+    Example:
+      hearsay collector pair leader helper/collector.pub -o ward.pair
+    """  # noqa: D301
+    from aggregator.collectors.collector import CollectorFolder
+    from aggregator.collectors.pair import MAX_BYTES, read_pair
+
+    check_files(output, inputs=[other])
+    with CollectorFolder.open(folder, existing_passphrase()) as opened:
+        raw = opened.pair_with(read_file(other, MAX_BYTES))
+    write_file(output, raw)
+    found = read_pair(raw)
+    facts = [Fact("file", str(output))]
+    for role, one in zip(_ROLES, found.collectors, strict=True):
+        facts += [Fact(role, one.name), Fact(f"{role}_key", one.key, one.key.hex())]
+    say(facts)
+
+
+@collector.command()
+@FOLDER
+@CAMPAIGN
+@click.argument("reports", metavar="REPORTS.hsr…", type=PATH, nargs=-1, required=True)
+@TRUST
+@click.option("--period", metavar="P", required=True, help="Date or number of a period that has ended.")
+@options.output
+@options.passphrase
+@options.force
+@options.json
+def check(folder: Path, campaign: Path, reports: tuple[Path, ...], trusted: Path, period: str, output: Path) -> None:
+    """Leader: check the shares of one period's reports, and write the request for the helper.
+
+    A period is sent once. Wait until all reports that you hope for are there: later ones count as batch_released. The
+    same call again writes the same file.
+
+    \b
+    Example:
+      hearsay collector check leader c.hsc inbox/*.hsr --trust root.hst --period 2026-11-01 -o ask.hsx
+    """  # noqa: D301
+    check_files(output, inputs=[campaign, trusted, *reports])
+    with _opened(folder) as opened, working("checking shares"):
+        raw, root, found = _documents(campaign, trusted)
+        sent = opened.check(raw, root, parse_start(period).first(found.time_precision), reports, output)
+    _say(sent, found, output)
+
+
+@collector.command()
+@FOLDER
+@CAMPAIGN
+@click.argument("request", metavar="ASK.hsx", type=PATH)
+@TRUST
+@options.output
+@options.passphrase
+@options.force
+@options.json
+def answer(folder: Path, campaign: Path, request: Path, trusted: Path, output: Path) -> None:
+    """Helper: check the shares of a request, and write verdicts and noisy sums for the leader.
+
+    One request is answered for each period. The same request again gets the same answer; another one is refused, since
+    the difference of two totals could be one device's record.
+
+    \b
+    Example:
+      hearsay collector answer helper c.hsc ask.hsx --trust root.hst -o said.hsx
+    """  # noqa: D301
+    check_files(output, inputs=[campaign, trusted, request])
+    with _opened(folder) as opened, working("checking shares"):
+        raw, root, found = _documents(campaign, trusted)
+        sent = opened.answer(raw, root, request, output)
+    _say(sent, found, output)
+
+
+@collector.command()
+@FOLDER
+@CAMPAIGN
+@click.argument("said", metavar="SAID.hsx", type=PATH)
+@TRUST
+@options.output
+@options.passphrase
+@options.force
+@options.json
+def finish(folder: Path, campaign: Path, said: Path, trusted: Path, output: Path) -> None:
+    """Leader: add both collectors' noisy sums, and write the signed total of the period.
+
+    Give the total to whoever publishes models: hearsay ingest takes it.
+
+    \b
+    Example:
+      hearsay collector finish leader c.hsc said.hsx --trust root.hst -o ward.hsz
+    """  # noqa: D301
+    check_files(output, inputs=[campaign, trusted, said])
+    with _opened(folder) as opened, working("adding"):
+        raw, root, found = _documents(campaign, trusted)
+        total = opened.finish(raw, root, said, output)
+    say(
+        [
+            Fact("file", str(output)),
+            Fact("period", total.period, shown(total.period, found.time_precision)),
+            Fact("accepted", total.accepted),
+            Fact("numbers", len(total.numbers)),
+            Fact("refused", dict(total.refused), _counts(total.refused)),
+        ]
+    )
+
+
+@collector.command()
+@FOLDER
+@options.json
+def adopt(folder: Path) -> None:
+    """Go on with a copy of a collector's folder: a restored backup, or a folder that was moved to another disk.
+
+    Only if no other copy is in use any more. What the other copy released since is not known here, so this copy
+    releases nothing new for periods that have begun.
+
+    \b
+    Example:
+      hearsay collector adopt leader
+    """  # noqa: D301
+    from aggregator.collectors.collector import CollectorFolder
+
+    with CollectorFolder.adopt(folder) as opened:
+        periods = opened.periods()
+    say([Fact("collector", str(folder)), Fact("periods", len(periods))])
+
+
+@collector.command()
+@FOLDER
+@options.json
+def show(folder: Path) -> None:
+    """Show a collector: its public key, and every period for which something left.
+
+    \b
+    Example:
+      hearsay collector show leader
+    """  # noqa: D301
+    from aggregator.collectors.collector import CollectorFolder
+
+    with CollectorFolder.open(folder) as opened:
+        public, rows = opened.public, opened.periods()
+    periods: list[dict[str, Any]] = [
+        {
+            "campaign": row.campaign,
+            "period": row.period,
+            "role": _ROLES[row.role],
+            "reports": row.reports,
+            "finished": bool(row.total),
+            "made_at": row.made_at,
+        }
+        for row in rows
+    ]
+    if as_json():
+        print_json({"name": public.name, "contact": public.contact, "key": public.key, "periods": periods})
+        return
+    print_facts({"collector": public.name, "contact": public.contact, "key": public.key.hex()})
+    if periods:
+        print_table(
+            ("campaign", "period", "role", "reports", "total", "made"),
+            [
+                (
+                    row.campaign.hex()[:16],
+                    row.period,
+                    _ROLES[row.role],
+                    row.reports,
+                    "yes" if row.total else "",
+                    when(row.made_at),
+                )
+                for row in rows
+            ],
+            numeric=("period", "reports"),
+        )
+
+
+def _opened(folder: Path) -> CollectorFolder:
+    from aggregator.collectors.collector import CollectorFolder
+
+    return CollectorFolder.open(folder, existing_passphrase())
+
+
+def _documents(campaign: Path, trusted: Path) -> tuple[bytes, bytes, Campaign]:
+    from aggregator.publishing.signatures import signed_campaign
+
+    raw, root = read_file(campaign, SIZE_LIMITS["campaign"]), read_file(trusted, SIZE_LIMITS["root"])
+    return raw, root, signed_campaign(root, raw)
+
+
+def _say(sent: Sent, campaign: Campaign, output: Path) -> None:
+    say(
+        [
+            Fact("file", str(output)),
+            Fact("period", sent.period, shown(sent.period, campaign.time_precision)),
+            Fact("reports", sent.reports),
+            Fact("refused", sent.refused, _counts(sent.refused)),
+            Fact("repeated", sent.again, "yes: the same bytes as before" if sent.again else "no"),
+        ]
+    )
+    late = sent.refused.get("batch_released", 0)
+    if late:
+        warn(f"{late} reports came after the request had left; they are in no total, for ever")
+
+
+def _counts(refused: Any) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in sorted(refused.items())) or "none"
