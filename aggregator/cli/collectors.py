@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aggregator.cli import options
-from aggregator.cli.options import PATH, existing_passphrase, new_passphrase
+from aggregator.cli.inputs import signer_of
+from aggregator.cli.options import PATH, POSTPROCESSINGS, existing_passphrase, glossary, new_passphrase
 from aggregator.cli.output import (
     as_json,
     check_files,
+    forced,
     note,
     print_facts,
     print_json,
     print_table,
     say,
+    signed_facts,
     warn,
+    warn_of_signed,
     when,
     working,
     write_file,
@@ -25,7 +30,10 @@ from aggregator.cli.output import (
 from aggregator.common.facts import Fact
 from aggregator.common.files import read_file
 from aggregator.common.periods import parse_start, shown
+from aggregator.models.postprocess.methods import DEFAULT
 from protocol.documents.envelope import SIZE_LIMITS
+from protocol.documents.shared_terms import NOISES, shared_subjects
+from protocol.epsilon import format_micro, format_pico
 
 if TYPE_CHECKING:
     from aggregator.collectors.collector import CollectorFolder, Sent
@@ -52,7 +60,7 @@ def collector() -> None:
       hearsay collector new leader --name "City hospital" --contact a@city.example
       hearsay collector new helper --name "University" --contact b@uni.example
       hearsay collector pair leader helper/collector.pub -o ward.pair
-      hearsay campaign workspace ward.schema --name ward --epsilon 1 --collectors ward.pair -o c.hsc
+      hearsay collector campaign ward.toml --workspace work --epsilon 1 --pair ward.pair -o c.hsc
       hearsay collector check leader c.hsc inbox/*.hsr --trust root.hst --period 2026-11-01 -o ask.hsx
       hearsay collector answer helper c.hsc ask.hsx --trust root.hst -o said.hsx
       hearsay collector finish leader c.hsc said.hsx --trust root.hst -o ward.hsz
@@ -84,9 +92,7 @@ def new(folder: Path, name: str, contact: str) -> None:
         facts = [Fact("collector", str(folder)), Fact("public_file", str(folder / PUBLIC_FILE))]
         facts += [Fact("key", made.public.key, made.public.key.hex()), Fact("encrypted", passphrase is not None)]
     say(facts)
-    note(
-        f"give {PUBLIC_FILE} to the other, compare the key by telephone, and never use two copies of the folder"
-    )
+    note(f"give {PUBLIC_FILE} to the other, compare the key by telephone, and never use two copies of the folder")
 
 
 @collector.command()
@@ -99,7 +105,7 @@ def new(folder: Path, name: str, contact: str) -> None:
 def pair(folder: Path, other: Path, output: Path) -> None:
     """Make the file of a pair, for one campaign: this collector leads, and the other one helps.
 
-    Give the file to the publisher of the campaign (hearsay campaign --collectors). It holds no secret.
+    Give the file to the publisher of the campaign (hearsay collector campaign --pair). It holds no secret.
 
     \b
     Example:
@@ -117,6 +123,57 @@ def pair(folder: Path, other: Path, output: Path) -> None:
     for role, one in zip(_ROLES, found.collectors, strict=True):
         facts += [Fact(role, one.name), Fact(f"{role}_key", one.key, one.key.hex())]
     say(facts)
+
+
+@collector.command(epilog=glossary(post_processings=POSTPROCESSINGS))
+@click.argument("schema_file", type=PATH, metavar="SCHEMA.toml")
+@options.workspace
+@click.option("--pair", type=PATH, required=True, metavar="P.pair", help="The two collectors (hearsay collector pair).")
+@click.option("--epsilon", required=True, help="ε of one report, for a changed record, for example 1.0.")
+@click.option("--delta", default="0", show_default=True, help="δ of one report; with δ the noise may be Gaussian.")
+@click.option("--noise", type=click.Choice(NOISES), help="Kind of noise; default: that of the smaller variance.")
+@click.option("--projection", type=PATH, help="File made by hearsay projection, to embed.")
+@click.option("--ask", help="Features or components to ask about; default: the table [ask] of SCHEMA.toml, or all.")
+@options.output
+@options.term("device")
+@options.min_batch("reports")
+@click.option("--postprocess", default=DEFAULT, show_default=True, help="How sums become probabilities.")
+@options.passphrase
+@options.force
+@options.json
+def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> None:
+    """Sign a shared campaign: which features devices split for which two collectors, at what ε.
+
+    ε is what the total tells about one device to readers and to one dishonest collector. It covers every asked feature
+    at once, so ask about the right ones: twice the features take twice the noise. A device answers only if its owner
+    names both collectors' keys in the device's policy.
+
+    \b
+    Example:
+      hearsay collector campaign ward.toml --workspace work --epsilon 1 --pair ward.pair -o c.hsc
+    """  # noqa: D301
+    from aggregator.collectors.campaigns import make_shared_campaign
+    from aggregator.collectors.noise import variance_of
+
+    check_files(output)
+    made = make_shared_campaign(signer_of(workspace), schema_file, now=int(time.time()), **terms)
+    made.save(output, force=forced())
+    shared = made.campaign.shared
+    assert shared is not None
+    facts = [Fact(*pair) for pair in signed_facts(made.campaign, output).items()]
+    for role, one in zip(_ROLES, shared.collectors, strict=True):
+        facts += [Fact(role, one.name), Fact(f"{role}_key", one.key, one.key.hex())]
+    deviation = variance_of(made.campaign) ** 0.5
+    facts += [
+        Fact("epsilon", format_micro(made.campaign.epsilon_micro)),
+        Fact("delta", format_pico(shared.delta_pico)),
+        Fact("noise", shared.noise),
+        Fact("noise_of_a_cell", deviation, f"± {deviation:.0f} devices"),
+        Fact("cells", sum(subject.size for subject in shared_subjects(made.campaign.schema))),
+        Fact("report_bytes", made.campaign.layout.record_length),
+    ]
+    say(facts)
+    warn_of_signed(made, output)
 
 
 @collector.command()

@@ -91,6 +91,7 @@ def count_each(selection: Selection) -> list[tuple[Statistics, bytes]]:
 def _counted(
     store: Path, selection: Selection, rosters: Sequence[Roster], rule: Rule | None
 ) -> tuple[Statistics, bytes]:
+    from aggregator.collectors.totals import TotalStore, is_total_store
     from aggregator.nodes.store.opening import is_node_store, open_node_store
     from aggregator.operations.report_store import open_store
 
@@ -99,6 +100,9 @@ def _counted(
         with working("adding summaries"):
             scope = scope_of(chosen_periods(selection.periods, nodes.campaign))
             return nodes.statistics(scope, rule), nodes.campaign_bytes
+    if is_total_store(store):
+        totals = TotalStore(store)
+        return totals.statistics(scope_of(chosen_periods(selection.periods, totals.campaign))), totals.campaign_bytes
     opened = open_store(store)
     if selection.memory is not None:
         opened.memory_bytes = selection.memory

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aggregator.cards.card import full_card
+from aggregator.collectors.totals import TotalsIngest, TotalStore, is_total_store
 from aggregator.common.files import read_file
 from aggregator.common.periods import parse_span
 from aggregator.estimates.homogeneity import Homogeneity
@@ -60,7 +61,7 @@ def ingest(
     recursive: bool = False,
     now: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> IngestSummary | EnvelopeIngest:
+) -> IngestSummary | EnvelopeIngest | TotalsIngest:
     """``hearsay ingest``: add files of reports, of nodes' summaries or of masked messages to a store, or make one.
 
     Args:
@@ -92,6 +93,8 @@ def ingest(
     raw = check_campaign(campaign, workspace=workspace, trust=trust)
     listed = [files] if isinstance(files, str | Path) else files
     parsed = parse_campaign(read_envelope(raw, "campaign").payload)
+    if parsed.shared is not None:
+        return TotalStore.make(Path(store), raw).ingest([str(file) for file in listed])
     if parsed.nodes is not None:
         names = find_files(
             (str(file) for file in listed), recursive=recursive, suffixes=kind_of(parsed).suffixes()
@@ -110,7 +113,7 @@ def ingest(
 
 
 def count(
-    store: Store | EnvelopeStore | str | Path,
+    store: Store | EnvelopeStore | TotalStore | str | Path,
     periods: str | range | None = None,
     *,
     proven_only: bool = False,
@@ -138,6 +141,8 @@ def count(
     kept = _opened(store)
     chosen = parse_span(periods).of(kept.campaign.time_precision) if isinstance(periods, str) else periods
     scope = scope_of(chosen, proven_only=proven_only)
+    if isinstance(kept, TotalStore):
+        return kept.statistics(scope)
     if isinstance(kept, EnvelopeStore):
         return kept.statistics(scope, None if robust is None else parse_rule(robust))
     if robust is not None:
@@ -145,9 +150,11 @@ def count(
     return kept.statistics(scope, rosters=rosters)
 
 
-def _opened(store: Store | EnvelopeStore | str | Path) -> Store | EnvelopeStore:
-    if isinstance(store, Store | EnvelopeStore):
+def _opened(store: Store | EnvelopeStore | TotalStore | str | Path) -> Store | EnvelopeStore | TotalStore:
+    if isinstance(store, Store | EnvelopeStore | TotalStore):
         return store
+    if is_total_store(store):
+        return TotalStore(store)
     return open_node_store(store) if is_node_store(store) else open_store(store)
 
 

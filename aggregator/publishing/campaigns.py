@@ -33,6 +33,7 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN, PilotCost
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import MAX_RECORDS, MaskedTerms, NodeTerms
 from protocol.documents.model import UNDERSTOOD, Model, parse_model
+from protocol.documents.shared_terms import SharedTerms
 from protocol.epsilon import MICRO, check_answer_micro, micro_epsilon, millionths
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.features import Categorical, Feature
@@ -158,6 +159,8 @@ class CampaignParameters(NamedTuple):
         nodes: terms of a campaign for nodes: list, most records of a node, least ε, sensitivity. The schema then has
             exactly the features that are summed. None for a campaign for devices.
         masked: the terms of encrypted sums of nodes; None for sums in the clear.
+        shared: the terms of answers that two collectors share. The schema then has exactly the features that are asked
+            about. None for other campaigns.
     """
 
     name: str
@@ -181,6 +184,7 @@ class CampaignParameters(NamedTuple):
     pilots: tuple[PilotCost, ...] = ()
     nodes: NodeTerms | None = None
     masked: MaskedTerms | None = None
+    shared: SharedTerms | None = None
 
     @property
     def warning(self) -> str:
@@ -213,12 +217,12 @@ def build_campaign(
     (docs/reference/reasons.md). Raises DocumentError: devices would refuse the finished payload, which is parsed once.
     """
     _check(schema, parameters)
-    if parameters.nodes is None:
+    stated, features, questions = schema, schema.features, tuple[Question, ...]()
+    if parameters.nodes is not None:
+        _check_for_nodes(schema, parameters, parameters.nodes)
+    elif parameters.shared is None:
         asked = resolve(schema, parameters.ask)
         stated, features, questions = asked.stated, asked.schema.features, _questions(parameters, asked)
-    else:
-        _check_for_nodes(schema, parameters, parameters.nodes)
-        stated, features, questions = schema, schema.features, ()
     series = parameters.series
     return campaign.build_payload(
         header_for(parameters.name, version, now, parameters.lifetime_seconds),
@@ -234,6 +238,7 @@ def build_campaign(
         pilots=parameters.pilots,
         nodes=parameters.nodes,
         masked=parameters.masked,
+        shared=parameters.shared,
     )
 
 

@@ -20,7 +20,8 @@ from aggregator.cli.inputs import (
     signer_of,
 )
 from aggregator.cli.options import PATH, read_start
-from aggregator.cli.output import counted, note, progress, wrong_usage
+from aggregator.cli.output import counted, note, progress, say, wrong_usage
+from aggregator.common.facts import Fact
 from aggregator.common.files import read_file
 from aggregator.common.periods import Moment
 from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
@@ -89,7 +90,8 @@ def ingest(
     A campaign for nodes takes files of summaries (.hsn, .hsn.gz and .hsn.zst in folders). --nodes names the list of
     nodes, signed by the campaign keys of the trust root; the store keeps the newest list that it was given. A summary
     counts once, a node once per period; two different summaries of one node and period are both set aside. A masked
-    campaign takes files of messages (.hse), and --keys the key book of its dealer; the store keeps every version.
+    campaign takes files of messages (.hse), and --keys the key book of its dealer; the store keeps every version. A
+    shared campaign takes the totals (.hsz) that hearsay collector finish writes.
 
     \b
     Example:
@@ -112,6 +114,10 @@ def ingest(
     now = int(time.time()) if present is None else _end_of(present, campaign.time_precision)
     if present is not None:
         note("--now is for a rehearsal: a store that took reports of periods to come must take none of real devices")
+    if campaign.shared is not None:
+        _ingest_totals(raw, files, store)
+        _note_unchecked(trust, workspace, raw)
+        return
     if campaign.nodes is not None:
         if any(option is not None for option in (buckets, enrolled, cluster)) or lists:
             raise wrong_usage("--buckets, --enrolled, --fleet and --cluster are for reports of devices")
@@ -141,6 +147,13 @@ def ingest(
     if not given:
         note("there is no report file; nothing was added")
     say_unread(len(summary.unreadable), summary.files, strict=strict)
+
+
+def _ingest_totals(raw: bytes, files: tuple[str, ...], store: Path) -> None:
+    from aggregator.collectors.totals import TotalStore
+
+    found = TotalStore.make(store, raw).ingest(files)
+    say([Fact(name, value) for name, value in found._asdict().items()])
 
 
 def _end_of(moment: Moment, time_precision: int) -> int:

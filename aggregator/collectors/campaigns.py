@@ -1,0 +1,119 @@
+"""Shared campaigns: signed orders by which devices split an exact record for two collectors. Run by the publisher.
+
+Source: docs/formats.md, section 5 (map ``shared``); docs/math.md, section 9.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aggregator.collectors.noise import better_noise
+from aggregator.collectors.pair import MAX_BYTES, Pair, read_pair
+from aggregator.common.files import read_file
+from aggregator.publishing.campaigns import StatedTerms, publish_campaign
+from aggregator.publishing.decisions import keep
+from aggregator.publishing.naming import SignedCampaign, opened
+from aggregator.publishing.privacy import refusal_warning
+from aggregator.publishing.schemas.schema_doubts import alike_in
+from aggregator.publishing.schemas.schema_file import SchemaFile
+from aggregator.publishing.workspace import Workspace
+from protocol.documents.campaign import DISCRETE, parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.documents.shared_terms import (
+    MAX_CELLS,
+    MAX_DELTA_PICO,
+    NOISES,
+    SharedTerms,
+    best_chunk,
+    shared_subjects,
+)
+from protocol.epsilon import pico_delta
+from protocol.errors import InputError
+from protocol.schema import Schema
+
+SMALLEST_BATCH = 100
+"""Default of the fewest accepted reports of a total. In an open fleet it protects nobody: made-up devices fill it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCampaignTerms(StatedTerms):
+    """What the publisher of a shared campaign states. ``hearsay collector campaign --help`` says more of each field.
+
+    Further fields are those of every campaign (:class:`aggregator.publishing.campaigns.StatedTerms`).
+
+    Attributes:
+        epsilon: ε of one report, for changing the device's record.
+        pair: the file of the two collectors, or what was read from it.
+        delta: δ for changing the record, at most 0.001; 0 means Laplace noise.
+        noise: ``laplace`` or ``gaussian``; None means the kind with the smaller variance at ε and δ.
+    """
+
+    pair: Pair | str | Path
+    delta: str | float = "0"
+    noise: str | None = None
+    min_batch_size: int = SMALLEST_BATCH
+
+
+def make_shared_campaign(
+    workspace: Workspace | str | Path,
+    schema: SchemaFile | Schema | str | Path,
+    *,
+    now: int | None = None,
+    **stated: Any,
+) -> SignedCampaign:
+    """``hearsay collector campaign``: sign the next version of a shared campaign, and record it in the workspace.
+
+    Args:
+        schema: a schema file, its path, or a schema, which then needs a ``name``.
+        now: the time of issue in seconds since 1970; None means the present time.
+        stated: the fields of :class:`SharedCampaignTerms`; ``epsilon`` and ``pair`` are required.
+
+    Raises:
+        InputError: a file can not be read; ``collectors_invalid``, ``name_invalid``, ``epsilon_invalid``,
+            ``delta_invalid``, ``ask_invalid``, ``period_invalid``, ``terms_invalid``, ``postprocess_unknown``.
+        InputError, DocumentError, StorageError: the campaign can not be signed or recorded (:meth:`Workspace.publish`).
+    """
+    terms = SharedCampaignTerms(**stated)
+    subject = terms.subject(schema)
+    if any(share != 1 for share in subject.asked.shares.values()):
+        raise InputError("ask_invalid", "a shared answer is about every feature, so shares make no difference")
+    asked = subject.asked.schema
+    parameters = terms.parameters(subject, DISCRETE)
+    shared = shared_terms(terms, asked, parameters.epsilon_micro)
+    signer = opened(workspace)
+    moment = int(time.time()) if now is None else now
+    raw = publish_campaign(signer, asked, parameters._replace(shared=shared), moment)
+    made = parse_campaign(read_envelope(raw, "campaign").payload)
+    keep(signer.path, made.id, terms.decision(subject))
+    warnings = tuple(filter(None, (refusal_warning(asked), alike_in(asked))))
+    return SignedCampaign(raw, made, signer.standing("campaign", raw), warnings=warnings)
+
+
+def shared_terms(terms: SharedCampaignTerms, schema: Schema, epsilon_micro: int) -> SharedTerms:
+    """Return the terms of a shared campaign about a schema.
+
+    Raises:
+        InputError: ``collectors_invalid``, or the file can not be read; ``delta_invalid``; ``terms_invalid``: no such
+            noise, or more than :data:`MAX_CELLS` pairs of a value and a class; ``epsilon_invalid``: ε is below
+            two millionths for each feature.
+    """
+    pair = terms.pair if isinstance(terms.pair, Pair) else read_pair(read_file(terms.pair, MAX_BYTES))
+    blocks = shared_subjects(schema)
+    cells = sum(subject.size for subject in blocks)
+    if not 1 <= cells <= MAX_CELLS:
+        raise InputError(
+            "terms_invalid", f"a record has {cells} pairs of a value and a class; 1 to {MAX_CELLS} can be shared"
+        )
+    if epsilon_micro < 2 * len(blocks):
+        raise InputError("epsilon_invalid", "ε is below two millionths for each feature")
+    delta = pico_delta(terms.delta)
+    if not 0 <= delta <= MAX_DELTA_PICO:
+        raise InputError("delta_invalid", "δ is 0, or from 1e-12 to 0.001")
+    noise = better_noise(len(blocks), epsilon_micro, delta) if terms.noise is None else terms.noise
+    if noise not in NOISES or ((noise == "gaussian") != bool(delta) and terms.noise is not None):
+        raise InputError("terms_invalid", "noise is laplace, without δ, or gaussian, with a δ")
+    stated = delta if noise == "gaussian" else 0
+    return SharedTerms(pair.collectors, pair.salt, pair.verify_key, best_chunk(cells), noise, stated)
