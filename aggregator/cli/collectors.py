@@ -64,7 +64,7 @@ def collector() -> None:
       hearsay collector check leader c.hsc inbox/*.hsr --trust root.hst --period 2026-11-01 -o ask.hsx
       hearsay collector answer helper c.hsc ask.hsx --trust root.hst -o said.hsx
       hearsay collector finish leader c.hsc said.hsx --trust root.hst -o ward.hsz
-      hearsay ingest --store totals ward.hsz --campaign c.hsc
+      hearsay ingest c.hsc ward.hsz --store totals --trust root.hst
     """  # noqa: D301
 
 

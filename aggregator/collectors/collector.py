@@ -53,7 +53,8 @@ from protocol.documents.envelope import KEY_BYTES, SigningKey, read_envelope
 from protocol.documents.shared_terms import HELPER, LEADER, SALT_BYTES, Collector
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.shared.prio3 import NONCE_BYTES, Prio3
-from protocol.shared.report import PUBLIC_BYTES, SENDER_BYTES, Field, box_lengths, context_of, terms_of, variant_of
+from protocol.shared.report import Field, context_of, terms_of, variant_of
+from protocol.shared.shape import PUBLIC_BYTES, SENDER_BYTES, box_lengths
 from protocol.stream import SEED_BYTES
 
 ROLE = "collector"

@@ -4,7 +4,7 @@ A file is the length of its head (u32, big-endian), the head (a canonical map), 
 :data:`MOST_BYTES`. A box is its length (u32), a random nonce of 24 bytes and libsodium's ``crypto_box`` from one
 collector to the other of SHA-256(head) ‖ number of the box as u32 ‖ content. So nobody else can read, change, reorder
 or cut a file. The contents of all boxes, joined, are rows of one length, one for each report, and at the end of an
-answer the helper's sums. Source: docs/formats.md, section 13.
+answer the helper's sums. Source: docs/formats.md, section 12.
 """
 
 from __future__ import annotations

@@ -1,24 +1,23 @@
 """Reports of a shared campaign in batch files: which count for a period, and their shares for one collector.
 
-A device has one id per period. Of several different reports with one id, that with the smallest digest counts, so the
-order of files does not matter. Batches hold both shares, so either collector can hand them on.
+A device has one id per period. Different reports with one id are all set aside, so the order of files does not matter.
+Batches hold both shares, so either collector can hand them on.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from aggregator.common.files import read_file
 from protocol.batches.batch import Damage, read_batches
-from protocol.batches.report import ID_BYTES, decode_report
+from protocol.batches.report import decode_report
 from protocol.documents.campaign import Campaign
-from protocol.documents.shared_terms import LEADER
 from protocol.errors import DocumentError
 from protocol.shared.report import Field, open_box, read_field, variant_of
+from protocol.shared.shape import share_lengths
 
 MAX_FILE_BYTES = 1 << 34
 
@@ -54,28 +53,26 @@ def read_reports(campaign: Campaign, files: Sequence[Path]) -> Found:
                 for start, count in part.spans:
                     for at in range(start, start + count * layout.record_length, layout.record_length):
                         _add(reports, refused, campaign, data[at : at + layout.record_length])
-    return Found(reports, refused)
+    for period, given in reports.items():
+        refused["report_conflict"] += sum(not field for field in given.values())
+        reports[period] = {identifier: field for identifier, field in given.items() if field}
+    return Found(reports, +refused)
 
 
 def _add(reports: dict[int, dict[bytes, bytes]], refused: Counter[str], campaign: Campaign, record: bytes) -> None:
     identifier, period, question, field = decode_report(campaign.layout, record)
-    reason = _misplaced(campaign, period, question)
-    if reason:
-        refused[reason] += 1
-        return
-    known = reports.setdefault(period, {}).setdefault(identifier, field)
-    if known != field:
-        refused["conflict"] += 1
-        reports[period][identifier] = min(known, field, key=lambda one: sha256(one).digest())
-
-
-def _misplaced(campaign: Campaign, period: int, question: int) -> str:
-    if question:
-        return "value_out_of_domain"
     length, header = campaign.time_precision, campaign.header
-    if period * length >= header.expires:
-        return "report_too_late"
-    return "report_too_early" if (period + 1) * length <= header.not_before else ""
+    if question:
+        refused["value_out_of_domain"] += 1
+    elif period * length >= header.expires:
+        refused["report_too_late"] += 1
+    elif (period + 1) * length <= header.not_before:
+        refused["report_too_early"] += 1
+    else:
+        known = reports.setdefault(period, {}).setdefault(identifier, field)
+        if known != field:
+            refused["report_conflict"] += 1
+            reports[period][identifier] = b""
 
 
 class Opened(NamedTuple):
@@ -98,9 +95,7 @@ def open_shares(
         period: the period.
         fields: id and answer field of each report. Of a helper's only its own box is read.
     """
-    prio3 = variant_of(campaign)
-    length = sum((prio3.circuit.length, prio3.circuit.proof_length)) * prio3.circuit.field.size + 32
-    wanted = length if role == LEADER else 64
+    wanted = share_lengths(variant_of(campaign))[role]
     for identifier, field in fields:
         try:
             share = open_box(
@@ -116,6 +111,3 @@ def fields_of(campaign: Campaign, reports: dict[bytes, bytes]) -> list[tuple[byt
     """Return id and parts of the answer field of each report, by id."""
     prio3 = variant_of(campaign)
     return [(identifier, read_field(prio3, reports[identifier])) for identifier in sorted(reports)]
-
-
-__all__ = ["ID_BYTES", "Found", "Opened", "fields_of", "open_shares", "read_reports"]

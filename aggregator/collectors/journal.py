@@ -1,6 +1,6 @@
 """A collector's journal: for each campaign and period, the one request or answer that left, and the total.
 
-Which ids a period has is in the file that left, whose digest the journal names. Layout: docs/formats.md, section 13.
+Which ids a period has is in the file that left, whose digest the journal names. Layout: docs/formats.md, section 12.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each collector gives away a public file. The leader makes the *pair* of both, which a publisher puts into a campaign: a
 random salt, and the digest of the verify key. The key itself follows from the salt and a secret that only the two can
-compute (X25519), so it is fixed before any report, and devices do not know it. Source: docs/formats.md, section 13.
+compute (X25519), so it is fixed before any report, and devices do not know it. Source: docs/formats.md, section 12.
 """
 
 from __future__ import annotations

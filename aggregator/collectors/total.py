@@ -1,6 +1,6 @@
 """The signed total of a period: what the leading collector gives to the publisher of models.
 
-Source: docs/formats.md, section 13.
+Source: docs/formats.md, section 12.
 """
 
 from __future__ import annotations

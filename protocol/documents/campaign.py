@@ -507,9 +507,9 @@ def _check_layout(
 def _layout_of(questions: tuple[Question, ...], shared: SharedTerms | None, schema: Schema) -> Layout:
     if shared is None:
         return layout_for([question.mechanism for question in questions])
-    from protocol.shared.report import field_bytes, variant  # imported here, since most devices never need it
+    from protocol.shared.shape import field_bytes, variant  # imported here, since most devices never need it
 
-    sizes = tuple(subject.size for subject in shared_subjects(schema))
+    sizes = [subject.size for subject in shared_subjects(schema)]
     return Layout(SHARED, field_bytes(variant(sizes, shared.chunk)))
 
 

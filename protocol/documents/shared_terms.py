@@ -3,7 +3,7 @@
 At least one of the two collectors is assumed to be honest: it keeps its share for itself, and adds its noise before its
 half of the sum leaves. The terms name the collectors, the proof of a report, and the noise.
 
-Source: docs/formats.md, section 5 (map ``shared``) and section 13; docs/math.md, section 9.
+Source: docs/formats.md, section 5 (map ``shared``) and section 12; docs/math.md, section 9.
 """
 
 from __future__ import annotations

@@ -8,21 +8,21 @@ answer field of the report is
 A box is libsodium's ``crypto_box`` of campaign id 32 ‖ period u32 ‖ id 8 ‖ role u8 ‖ SHA-256(nonce ‖ public share) ‖
 input share. It is from the sender's key, which is of this report alone, to the X25519 key that follows from the
 collector's Ed25519 key.
-Source: docs/formats.md, section 13.
+Source: docs/formats.md, section 12.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nacl import bindings, exceptions
 
-from protocol.documents.shared_terms import HELPER, LEADER, shared_subjects
+from protocol.documents.shared_terms import LEADER, shared_subjects
 from protocol.errors import DocumentError, InputError
 from protocol.shared.circuits import Blocks
 from protocol.shared.keccak import SEED_BYTES
-from protocol.shared.prio3 import NONCE_BYTES, Prio3
+from protocol.shared.prio3 import NONCE_BYTES
+from protocol.shared.shape import BOUND_BYTES, PUBLIC_BYTES, SENDER_BYTES, box_lengths, field_bytes, variant
 from protocol.stream import Stream, sha256
 
 if TYPE_CHECKING:
@@ -30,16 +30,9 @@ if TYPE_CHECKING:
 
     from protocol.documents.campaign import Campaign
     from protocol.documents.shared_terms import SharedTerms
+    from protocol.shared.prio3 import Prio3
 
-ALGORITHM = 0xFFFF4853
-"""The private number of Prio3 with the circuit of :class:`protocol.shared.circuits.Blocks`."""
 TAG = b"hearsay/1/shared"
-PUBLIC_BYTES = 2 * SEED_BYTES
-SENDER_BYTES = 32
-BOUND_BYTES = 32 + 4 + 8 + 1 + 32
-"""What a box binds before the share: campaign, period, id, role, digest of nonce and public share."""
-BOX_BYTES = 16
-"""By how much a box is longer than its content."""
 _BOX_NONCE = bindings.crypto_box_NONCEBYTES
 
 
@@ -81,26 +74,7 @@ def variant_of(campaign: Campaign) -> Prio3:
     Raises:
         InputError: ``campaign_not_shared``.
     """
-    sizes = tuple(subject.size for subject in shared_subjects(campaign.schema))
-    return variant(sizes, terms_of(campaign).chunk)
-
-
-@lru_cache(maxsize=16)
-def variant(sizes: tuple[int, ...], chunk: int) -> Prio3:
-    """Return the variant of Prio3 for blocks of the given sizes."""
-    return Prio3(ALGORITHM, Blocks(sizes, chunk))
-
-
-def box_lengths(prio3: Prio3) -> tuple[int, int]:
-    """Return the bytes of the leader's and of the helper's box."""
-    circuit = prio3.circuit
-    leader = (circuit.length + circuit.proof_length) * circuit.field.size + SEED_BYTES
-    return tuple(BOX_BYTES + BOUND_BYTES + share for share in (leader, 2 * SEED_BYTES))  # type: ignore[return-value]
-
-
-def field_bytes(prio3: Prio3) -> int:
-    """Return the length of a report's answer field."""
-    return NONCE_BYTES + PUBLIC_BYTES + SENDER_BYTES + sum(box_lengths(prio3))
+    return variant([subject.size for subject in shared_subjects(campaign.schema)], terms_of(campaign).chunk)
 
 
 def context_of(campaign_id: bytes) -> bytes:
@@ -202,6 +176,3 @@ def open_box(box: bytes, sender: bytes, private: bytes, bound: tuple[bytes, int,
             "share_misplaced", "the share is of another campaign, period, id, collector or public share"
         )
     return content[BOUND_BYTES:]
-
-
-__all__ = ["HELPER", "LEADER", "Field", "field_bytes", "make_field", "open_box", "read_field", "terms_of", "variant_of"]
