@@ -18,7 +18,7 @@ that a command without them starts at once. The functions of each command:
     campaign           make_campaign, end_campaign
     nodes              make_node_list, add_nodes, remove_nodes, renew_nodes, make_node_campaign; Masking, for --masked
     masked             Dealer
-    show               protocol.documents.envelope.read_envelope, then protocol.document.read_payload
+    show               protocol.documents.envelope.read_envelope, then protocol.documents.payload.read_payload
     verify             verify
     guarantee          guarantee_sheet
     fleet              new_fleet, write_fleet, read_fleet; Roster.without, Roster.renewed; Store.conflicts

@@ -26,8 +26,8 @@ from urllib.parse import quote, unquote
 
 from aggregator.common.files import PRIVATE, failure_of, open_output
 from aggregator.publishing.tree import FOLDERS
-from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIZE_LIMITS
+from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import InputError, StorageError
 from protocol.stream import sha256
 

@@ -16,9 +16,9 @@ from edge_sdk.log import logged
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.marker import Machine
 from edge_sdk.timekeeping import Timekeeper
-from protocol.document import quoted
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.model import named_once, schema_read
+from protocol.documents.payload import quoted
 from protocol.errors import InputError, StorageError
 from protocol.schema import FROM_RECORD
 

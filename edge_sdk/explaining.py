@@ -11,9 +11,9 @@ import re
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.document import quoted, sentence
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import RECORD
+from protocol.documents.payload import quoted, sentence
 from protocol.epsilon import MICRO, days_paid, format_micro, format_pico, paces
 from protocol.errors import PolicyError
 from protocol.features import Grouped

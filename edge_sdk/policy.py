@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edge_sdk.storage.atomic_files import is_no_file, read_regular
 from edge_sdk.storage.marker import MARKER_FILE, note_in_marker, read_marker
 from edge_sdk.storage.spool import Limits
-from protocol.document import DAY_SECONDS, quoted
+from protocol.documents.payload import DAY_SECONDS, quoted
 from protocol.epsilon import (
     DAY_MICRO,
     LIFETIME_DELTA_PICO,

@@ -11,9 +11,9 @@ from edge_sdk.policy import Policy, Spent, series_refusal
 from edge_sdk.storage.marker import machine_file_of
 from edge_sdk.storage.secret import fleet_of
 from edge_sdk.timekeeping import SLACK_SECONDS
-from protocol.document import DAY_SECONDS, quoted
 from protocol.documents import campaign as campaigns
 from protocol.documents.model import missing_models, parse_model
+from protocol.documents.payload import DAY_SECONDS, quoted
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError
 from protocol.words import expiry_warning

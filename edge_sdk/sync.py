@@ -17,8 +17,8 @@ from edge_sdk.arguments import path_of, system_entropy
 from edge_sdk.log import INFO, WARNING, note
 from edge_sdk.storage.outbox import NAME_BYTES, Fetched, FetchNote, Outbox
 from edge_sdk.transport.base import refusals
-from protocol.document import is_text, read_payload
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.payload import is_text, read_payload
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 from protocol.stream import sha256
 

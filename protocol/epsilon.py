@@ -15,7 +15,7 @@ from math import inf, nextafter, prod
 from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from protocol.document import DAY_SECONDS
+from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

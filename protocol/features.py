@@ -16,7 +16,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from protocol import SCALE
-from protocol.document import read_field, read_integer, read_text, read_texts
+from protocol.documents.payload import read_field, read_integer, read_text, read_texts
 from protocol.errors import DocumentError, InputError
 
 if TYPE_CHECKING:

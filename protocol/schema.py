@@ -21,7 +21,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from protocol import SCALE
-from protocol.document import read_field, read_integer, read_text, read_texts
+from protocol.documents.payload import read_field, read_integer, read_text, read_texts
 from protocol.errors import DocumentError, InputError
 from protocol.features import MAX_VALUES, Categorical, Feature, Grouped, Numeric, as_text, is_missing, parse_feature
 

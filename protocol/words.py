@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
-from protocol.document import quoted
+from protocol.documents.payload import quoted
 from protocol.features import MAX_BOUND_CHARACTERS, Numeric, as_number, as_text, parse_bound
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from protocol.document import sentence
+from protocol.documents.payload import sentence
 
 MOST_CHARACTERS = 400
 MOST_ITEMS = 64

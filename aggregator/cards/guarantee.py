@@ -30,10 +30,10 @@ from aggregator.nodes.campaigns.sheet import (
 from aggregator.nodes.statistics.masked import largest_claim
 from aggregator.publishing.privacy import PrivacySheet, periods, privacy_sheet, rounded_up
 from protocol import epsilon as allowance
-from protocol.document import DAY_SECONDS, quoted, read_payload
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import RECORD
+from protocol.documents.payload import DAY_SECONDS, quoted, read_payload
 from protocol.epsilon import MICRO, PICO, format_micro
 from protocol.errors import InputError
 from protocol.masked.costs import cost, least_parties, masked_terms_of

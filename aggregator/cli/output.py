@@ -17,8 +17,8 @@ import click
 
 from aggregator.common.facts import Fact, Facts
 from aggregator.common.files import check_outputs, write_output
-from protocol.document import quoted
 from protocol.documents.campaign import Campaign
+from protocol.documents.payload import quoted
 from protocol.words import expiry_warning, to_words
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from protocol import SPEC, canonical
-from protocol.document import read_field, read_integer
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal, verified_by
+from protocol.documents.payload import read_field, read_integer
 from protocol.documents.shared_terms import LEADER
 from protocol.errors import DocumentError
 from protocol.shared.report import terms_of, variant_of

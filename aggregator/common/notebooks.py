@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from protocol.document import is_printable
+from protocol.documents.payload import is_printable
 
 MOST_ROWS = 60
 """Largest number of rows of a table that are shown. The number of the other rows is shown below."""

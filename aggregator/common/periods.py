@@ -14,8 +14,8 @@ import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import Campaign
+from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import InputError
 
 LAST_PERIOD = (1 << 32) - 1

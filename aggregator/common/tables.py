@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from aggregator.common.extras import missing_extra
 from aggregator.common.files import read_regular, too_large
-from protocol.document import is_text, quoted
+from protocol.documents.payload import is_text, quoted
 from protocol.errors import InputError
 from protocol.features import Numeric, as_number, is_missing
 from protocol.schema import Schema

@@ -23,8 +23,8 @@ from aggregator.common.databases import Ledger, Mark, as_mark, new_mark, path_of
 from aggregator.common.files import BUDGET_MARK, PRIVATE, check_output, storage_errors, write_output
 from aggregator.curator.accounting import Cost, Remainder, Spending, Total, checked, decimal_text, read_decimal, total
 from protocol.database import Reasons, Schema, place_of, seal
-from protocol.document import is_text
 from protocol.documents.campaign import PilotCost
+from protocol.documents.payload import is_text
 from protocol.epsilon import format_micro
 from protocol.errors import HearsayError, InputError, PolicyError, StorageError
 from protocol.features import as_number, as_text, is_missing

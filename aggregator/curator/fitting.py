@@ -38,10 +38,10 @@ from aggregator.publishing.models import SignedModel, publish_model
 from aggregator.publishing.signatures import seconds_of
 from aggregator.publishing.workspace import Workspace, open_workspace
 from protocol import SCALE
-from protocol.document import quoted
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, PilotCost
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
+from protocol.documents.payload import quoted
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
 from protocol.questions import ADD_REMOVE

@@ -16,7 +16,7 @@ from aggregator.common.arrays import Integers
 from aggregator.common.tables import numbers_of
 from aggregator.models.encoding import label_codes, observe
 from aggregator.models.population import outside
-from protocol.document import quoted
+from protocol.documents.payload import quoted
 from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.schema import Schema

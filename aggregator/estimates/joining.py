@@ -21,9 +21,9 @@ from aggregator.estimates.intervals import Interval
 from aggregator.estimates.question_estimate import QuestionEstimate, Right, Sample, SampleWeight
 from aggregator.estimates.source import campaign_of
 from aggregator.estimates.statistics import Statistics
-from protocol.document import quoted
 from protocol.documents.asked import restricted
 from protocol.documents.campaign import Campaign, Fit
+from protocol.documents.payload import quoted
 from protocol.errors import InputError
 from protocol.questions import MOMENT, MOMENTS, Subject
 from protocol.schema import Schema

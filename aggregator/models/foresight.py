@@ -21,8 +21,8 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.models.fitting import NORMAL_FAMILIES, NormalParameters, fit
 from aggregator.models.postprocess.methods import simplex_prior
 from aggregator.models.simulated_fleets import SimulatedFleet, cells_of_tables, fleets
-from protocol.document import quoted
 from protocol.documents.model import TRUNCATED_GAUSSIAN, log_mass
+from protocol.documents.payload import quoted
 
 Term = Floats | NormalParameters
 

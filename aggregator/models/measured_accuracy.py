@@ -24,8 +24,8 @@ from aggregator.estimates.joining import joined_question, of_one_series
 from aggregator.estimates.question_estimate import QuestionEstimate, Right
 from aggregator.estimates.ratios import cell_variance, ratio_interval
 from aggregator.estimates.statistics import Statistics
-from protocol.document import quoted
 from protocol.documents.campaign import EVALUATION
+from protocol.documents.payload import quoted
 from protocol.errors import InputError, PolicyError
 from protocol.questions import OUTCOME
 

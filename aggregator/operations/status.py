@@ -30,7 +30,7 @@ from aggregator.reports.storage.manifest import Manifest
 from aggregator.reports.tally.counting import count_partition
 from aggregator.reports.tally.scope import EVERYTHING
 from aggregator.reports.tally.turnout import ByPeriod
-from protocol.document import DAY_SECONDS
+from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import InputError
 
 LEAST_TARGET = 1e-6

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from protocol.document import sentence
+from protocol.documents.payload import sentence
 
 MOST_CHARACTERS = 600
 """Length of a text on the page. Longer texts are cut; the number of characters left out is shown."""

@@ -24,7 +24,7 @@ from aggregator.page.subject import Given, Measured, ModelSubject, StoreSubject
 from aggregator.publishing.decisions import Decision, kept_of
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.workspace import Workspace
-from protocol.document import quoted
+from protocol.documents.payload import quoted
 from protocol.errors import InputError
 from protocol.words import date
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from protocol.document import quoted
 from protocol.documents.asked import canonical_groups, restricted, ungroupable
+from protocol.documents.payload import quoted
 from protocol.errors import InputError
 from protocol.features import Categorical, Feature, as_text
 from protocol.schema import Component, Schema

@@ -26,13 +26,13 @@ from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.series import SeriesShare, begin_of
 from aggregator.publishing.signatures import MAX_DAYS, header_for, seconds_of
 from aggregator.publishing.workspace import Workspace, latest_of_each
-from protocol.document import DAY_SECONDS, is_printable, is_seen, is_text, quoted
 from protocol.documents import campaign, trust
 from protocol.documents.asked import MAX_MODELS
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, PilotCost
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import MAX_RECORDS, MaskedTerms, NodeTerms
 from protocol.documents.model import UNDERSTOOD, Model, parse_model
+from protocol.documents.payload import DAY_SECONDS, is_printable, is_seen, is_text, quoted
 from protocol.documents.shared_terms import SharedTerms
 from protocol.epsilon import MICRO, check_answer_micro, micro_epsilon, millionths
 from protocol.errors import DocumentError, InputError, StorageError

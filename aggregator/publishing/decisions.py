@@ -16,7 +16,7 @@ from typing import Any
 from aggregator.common.files import read_file, storage_errors, write_output
 from aggregator.estimates.source import Source
 from protocol import canonical
-from protocol.document import is_printable
+from protocol.documents.payload import is_printable
 from protocol.errors import InputError, StorageError
 
 Decision = Mapping[str, Any]

@@ -15,9 +15,9 @@ from aggregator.publishing.roots import RootChange, change_root, pending_path
 from aggregator.publishing.signatures import header_for
 from aggregator.publishing.workspace import Workspace, latest_of_each
 from protocol import canonical
-from protocol.document import DAY_SECONDS, Header, quoted, read_payload
 from protocol.documents import campaign
 from protocol.documents.envelope import SIGNERS, read_envelope
+from protocol.documents.payload import DAY_SECONDS, Header, quoted, read_payload
 from protocol.errors import InputError
 from protocol.words import WARNED_SECONDS, expiry_warning
 

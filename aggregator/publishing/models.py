@@ -23,7 +23,6 @@ from aggregator.publishing.naming import SignedDocument
 from aggregator.publishing.signatures import header_for
 from aggregator.publishing.workspace import Workspace
 from protocol import VERSION
-from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import EVALUATION
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import (
@@ -34,6 +33,7 @@ from protocol.documents.model import (
     Normal,
     build_payload,
 )
+from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import InputError
 
 DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS

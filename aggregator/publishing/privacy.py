@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from protocol import epsilon as allowance
 from protocol import mechanisms
-from protocol.document import DAY_SECONDS
 from protocol.documents.asked import privacy_loss
 from protocol.documents.campaign import Campaign
+from protocol.documents.payload import DAY_SECONDS
 from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import Question, Subject

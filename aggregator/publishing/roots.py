@@ -28,7 +28,6 @@ from aggregator.publishing.signatures import (
     to_bytes,
 )
 from aggregator.publishing.workspace import Published, latest_of_each
-from protocol.document import read_payload
 from protocol.documents import trust
 from protocol.documents.envelope import (
     KEY_BYTES,
@@ -40,6 +39,7 @@ from protocol.documents.envelope import (
     keyid,
     read_envelope,
 )
+from protocol.documents.payload import read_payload
 from protocol.documents.trust import Role, Root
 from protocol.errors import DocumentError, InputError, StorageError
 

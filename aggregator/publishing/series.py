@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.publishing.workspace import latest_of_each
-from protocol.document import is_seen, is_text, quoted
 from protocol.documents.campaign import WHOLE, Campaign, Series, parse_campaign
 from protocol.documents.envelope import read_envelope
+from protocol.documents.payload import is_seen, is_text, quoted
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from protocol import canonical
-from protocol.document import DAY_SECONDS, Header, check_understood, read_payload
 from protocol.documents import campaign, model, trust
 from protocol.documents.envelope import (
     KEYID_BYTES,
@@ -30,6 +29,7 @@ from protocol.documents.envelope import (
     verified_by,
     write_envelope,
 )
+from protocol.documents.payload import DAY_SECONDS, Header, check_understood, read_payload
 from protocol.documents.trust import Role, Root
 from protocol.errors import DocumentError, InputError
 from protocol.nodes import summary as node_list

@@ -23,9 +23,9 @@ from urllib.parse import quote
 from aggregator.common.files import read_file, storage_errors, write_output
 from aggregator.publishing.endings import Ending, ending_of
 from aggregator.publishing.workspace import Published, Workspace, latest_of_each
-from protocol.document import read_payload
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.payload import read_payload
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.masked.fields import largest_file
 from protocol.masked.keys import ROLE, read_key_book

@@ -43,7 +43,6 @@ from aggregator.publishing.signatures import (
     to_bytes,
 )
 from protocol import canonical
-from protocol.document import DAY_SECONDS, is_text, read_payload
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import (
     KEY_BYTES,
@@ -55,6 +54,7 @@ from protocol.documents.envelope import (
     read_envelope,
     seal,
 )
+from protocol.documents.payload import DAY_SECONDS, is_text, read_payload
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.nodes import summary as node_list
 from protocol.words import date

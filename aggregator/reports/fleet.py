@@ -30,8 +30,8 @@ from aggregator.common.files import read_file, storage_errors, sync_folder
 from aggregator.common.sealing import STANDARD, Cost, check_sealed, open_secret, seal_secret
 from protocol import canonical
 from protocol.batches.report import ID_BYTES, ID_PREFIX
-from protocol.document import is_text
 from protocol.documents.campaign import Campaign
+from protocol.documents.payload import is_text
 from protocol.documents.provisioning import SECRET_BYTES, Provisioning, build_provisioning
 from protocol.errors import DocumentError, InputError, StorageError
 

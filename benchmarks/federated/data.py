@@ -17,9 +17,9 @@ from aggregator.models.scoring import Model
 from aggregator.nodes.campaigns.campaigns import NODE_FIELDS
 from aggregator.nodes.statistics.robust import Rule
 from benchmarks.shared.reference import mixed_data, training_rows
-from protocol.document import Header
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, Fit, build_payload, parse_campaign
 from protocol.documents.masked_terms import MaskedTerms
+from protocol.documents.payload import Header
 from protocol.epsilon import micro_epsilon
 from protocol.nodes.terms import GLOBAL, MAX_RECORDS, NodeTerms, released_vectors
 from protocol.questions import ADD_REMOVE

@@ -17,8 +17,8 @@ from aggregator.models.scoring import Model
 from benchmarks.shared.harness import Row, arguments, interleaved_seconds, show
 from edge_sdk.classifier import Classifier
 from protocol import SCALE
-from protocol.document import Header
 from protocol.documents.model import DiscreteModel, GaussianModel, Normal
+from protocol.documents.payload import Header
 from protocol.features import Numeric
 from protocol.schema import Component, Label, Projection, Schema, build_schema
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from edge_sdk.arguments import check_bytes
 from edge_sdk.storage.documents import DEVICE, NODE
-from protocol.document import quoted
 from protocol.documents import campaign as campaigns
 from protocol.documents import trust
 from protocol.documents.envelope import role_of
+from protocol.documents.payload import quoted
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:

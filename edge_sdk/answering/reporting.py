@@ -14,8 +14,8 @@ from edge_sdk.policy import LONGEST_WINDOW, Policy, Spent, series_refusal
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.marker import check_own_machine, note_in_marker
 from edge_sdk.storage.spool import Spool
-from protocol.document import DAY_SECONDS
 from protocol.documents import campaign as campaigns
+from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import DocumentError, InputError, PolicyError
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from edge_sdk.cli.files import (
 )
 from edge_sdk.device import Device
 from edge_sdk.storage.documents import DEVICE
-from protocol.document import quoted
 from protocol.documents.envelope import role_of
+from protocol.documents.payload import quoted
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError
 from protocol.schema import FROM_RECORD

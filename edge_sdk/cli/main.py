@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from protocol.document import quoted, shown
+from protocol.documents.payload import quoted, shown
 from protocol.errors import HearsayError, StorageError
 
 if TYPE_CHECKING:

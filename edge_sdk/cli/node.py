@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_sdk.cli.files import print_note, read_document, write_file, writing
-from protocol.document import quoted
 from protocol.documents.masked_terms import PARTY, RECORD
+from protocol.documents.payload import quoted
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError
 from protocol.schema import FROM_RECORD

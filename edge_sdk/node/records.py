@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from edge_sdk.arguments import path_of
 from protocol.database import address_of
-from protocol.document import quoted
+from protocol.documents.payload import quoted
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from edge_sdk.storage.rows import DOCUMENTS, EVIDENCE, FLOORS, PARTY_KEYS, Rows, damaged, number_in
-from protocol.document import read_payload
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, verified_by
+from protocol.documents.payload import read_payload
 from protocol.documents.trust import TrustState, restore
 from protocol.errors import HearsayError
 from protocol.stream import SEED_BYTES

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from edge_sdk.arguments import system_entropy
 from edge_sdk.transport.base import Found, Transport, parts_of
-from protocol.document import quoted
+from protocol.documents.payload import quoted
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 
 if TYPE_CHECKING:

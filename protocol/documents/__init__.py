@@ -1,5 +1,5 @@
 """Signed documents: envelopes, the trust root, campaigns and models; also the provisioning file of a device.
 
 The bytes of a file go in; values checked against docs/formats.md, sections 5 and 8, come out. Callers must verify the
-signatures before they parse a payload. :mod:`protocol.document` has the readers of single fields.
+signatures before they parse a payload. :mod:`protocol.documents.payload` has the readers of single fields.
 """

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import mechanisms
-from protocol.document import is_text, read_field, read_integer, read_text
+from protocol.documents.payload import is_text, read_field, read_integer, read_text
 from protocol.epsilon import MAX_ANSWER_MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
 from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, PRESENT, RIGHT, Question, Subject, unfit
@@ -20,7 +20,7 @@ from protocol.schema import Projection, Schema
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from protocol.document import Header
+    from protocol.documents.payload import Header
     from protocol.features import Feature, Grouped
     from protocol.schema import Component
 

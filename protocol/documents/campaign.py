@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
 from protocol.batches.report import SHARED, Layout, layout_for
-from protocol.document import HEADER_KEYS, MAX_TIME, Header, quoted, read_field, read_integer, read_payload, read_text
 from protocol.documents.asked import (
     GROUPS,
     asked_of,
@@ -38,6 +37,16 @@ from protocol.documents.masked_terms import (
     parse_masked,
     parse_nodes,
 )
+from protocol.documents.payload import (
+    HEADER_KEYS,
+    MAX_TIME,
+    Header,
+    quoted,
+    read_field,
+    read_integer,
+    read_payload,
+    read_text,
+)
 from protocol.documents.shared_terms import SharedTerms, parse_shared, shared_fields, shared_loss, shared_subjects
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
@@ -48,7 +57,7 @@ from protocol.stream import hmac_sha256, sha256
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from protocol.document import Header
+    from protocol.documents.payload import Header
     from protocol.schema import Check
 
 PILOTS_KEY = "pilots"

@@ -12,8 +12,8 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import SCALE
-from protocol.document import read_field, read_integer, read_text
 from protocol.documents.asked import check_groups_asked
+from protocol.documents.payload import read_field, read_integer, read_text
 from protocol.epsilon import MICRO, PrivacyLoss
 from protocol.errors import DocumentError, InputError
 from protocol.questions import MOMENT, SQUARE
@@ -21,7 +21,7 @@ from protocol.questions import MOMENT, SQUARE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.document import Header
+    from protocol.documents.payload import Header
     from protocol.questions import Subject
     from protocol.schema import Schema
 

@@ -13,8 +13,8 @@ from math import erf, isfinite, log, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
-from protocol.document import HEADER_KEYS, Header, quoted, read_field, read_payload, read_text
 from protocol.documents.asked import MAX_MODELS
+from protocol.documents.payload import HEADER_KEYS, Header, quoted, read_field, read_payload, read_text
 from protocol.errors import DocumentError, InputError
 from protocol.schema import Schema, parse_schema
 from protocol.stream import sha256
@@ -22,8 +22,8 @@ from protocol.stream import sha256
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from protocol.document import Header
     from protocol.documents.campaign import Campaign
+    from protocol.documents.payload import Header
     from protocol.schema import Check, Schema
 
 _REASON = "invalid_model"

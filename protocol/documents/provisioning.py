@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from protocol import canonical
-from protocol.document import is_text
+from protocol.documents.payload import is_text
 from protocol.errors import DocumentError
 from protocol.stream import sha256
 

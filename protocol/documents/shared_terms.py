@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.document import read_field, read_integer, read_text
+from protocol.documents.payload import read_field, read_integer, read_text
 from protocol.epsilon import MICRO, PrivacyLoss
 from protocol.errors import DocumentError
 from protocol.questions import CELL, Subject
@@ -19,7 +19,7 @@ from protocol.questions import CELL, Subject
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.document import Header
+    from protocol.documents.payload import Header
     from protocol.schema import Schema
 
 KEY = "shared"

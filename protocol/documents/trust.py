@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.document import HEADER_KEYS, Header, check_understood, read_field, read_integer, read_payload
 from protocol.documents.envelope import KEY_BYTES, MAX_SIGNATURES, SIGNERS, Envelope, keyid, read_envelope, verified_by
+from protocol.documents.payload import HEADER_KEYS, Header, check_understood, read_field, read_integer, read_payload
 from protocol.errors import DocumentError
 from protocol.stream import sha256
 

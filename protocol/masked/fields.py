@@ -11,9 +11,9 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from protocol import SPEC, canonical
-from protocol.document import read_field
 from protocol.documents.envelope import KEYID_BYTES, SIZE_LIMITS, keyid, read_envelope, verified_by
 from protocol.documents.masked_terms import MAX_CIPHERTEXTS, MODULUS_BYTES, PLAINTEXT_BITS
+from protocol.documents.payload import read_field
 from protocol.errors import DocumentError, InputError
 from protocol.masked.cipher import are_units
 from protocol.masked.costs import ciphertexts_of, masked_terms_of

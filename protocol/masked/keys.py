@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nacl import bindings, exceptions
 
 from protocol import SPEC, canonical
-from protocol.document import read_field, read_integer
 from protocol.documents.envelope import KEYID_BYTES, PAYLOAD_TYPES, keyid, seal
 from protocol.documents.masked_terms import MAX_PARTIES
+from protocol.documents.payload import read_field, read_integer
 from protocol.errors import DocumentError, InputError
 from protocol.masked.cipher import SECRET_BITS, SECRET_BYTES
 from protocol.masked.costs import masked_terms_of

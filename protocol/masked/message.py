@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol import SPEC, canonical
-from protocol.document import read_integer
 from protocol.documents.envelope import KEYID_BYTES, PAYLOAD_TYPES, keyid, read_envelope, seal, verified_by
+from protocol.documents.payload import read_integer
 from protocol.errors import DocumentError
 from protocol.masked.costs import ciphertexts_of, masked_terms_of
 from protocol.masked.fields import DIGEST_BYTES, WORD, are_in_group, read_bytes, read_map, read_numbers, write_numbers

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol import SPEC, canonical
-from protocol.document import read_field, read_integer
 from protocol.documents.envelope import PAYLOAD_TYPES, seal
 from protocol.documents.masked_terms import MAX_PARTIES
+from protocol.documents.payload import read_field, read_integer
 from protocol.errors import DocumentError, InputError
 from protocol.masked.costs import ciphertexts_of, masked_terms_of
 from protocol.masked.fields import (

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from protocol import SPEC, canonical
-from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload
 from protocol.documents.envelope import (
     KEY_BYTES,
     KEYID_BYTES,
@@ -26,6 +25,7 @@ from protocol.documents.envelope import (
     verified_by,
 )
 from protocol.documents.masked_terms import MAX_NUMBERS
+from protocol.documents.payload import HEADER_KEYS, Header, read_field, read_integer, read_payload
 from protocol.errors import DocumentError, InputError
 from protocol.nodes.terms import ranges, released_vectors, terms_of
 from protocol.schema import integer_array, read_integer_array

@@ -20,10 +20,10 @@ from aggregator.common.periods import Moment, of_campaign, shown, shown_range
 from aggregator.common.tables import MISSING_TOKENS, read_table, typed, unlike_schema
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
-from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
+from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import InputError
 from simulation.design import resample
 from simulation.local import predictor, vector_batch

@@ -24,7 +24,8 @@ NAMED_BY_DATA = frozenset((
 NOT_RUN = {
     "hearsay demo", "hearsay serve", "hearsay fleet ids", "hearsay key protect", "hearsay budget adopt",
     "hearsay trust discard", "hearsay masked adopt", "hearsay masked rekey", "hearsay masked request",
-    "hearsay masked release", "hearsay masked decrypt",
+    "hearsay masked release", "hearsay masked decrypt", "hearsay collector adopt",
+    "hearsay collector check", "hearsay collector answer", "hearsay collector finish",
 }  # fmt: skip
 """Commands that this module does not run: they take long, never end, or need what takes long to make."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "output.md"
@@ -214,6 +215,13 @@ def _masked(world):
         patch.setattr("aggregator.nodes.dealer.dealer.new_modulus", lambda: MODULUS)
         hearsay("masked new", "dealer", "--no-passphrase")
     hearsay("masked show", "dealer")
+    for name in ("leader", "helper"):
+        hearsay("collector new", name, "--name", name, "--contact", "-", "--no-passphrase")
+    hearsay("collector pair", "leader", "helper/collector.pub", "-o", "p.pair")
+    hearsay(
+        "collector campaign", "s.toml", "--name", "split", "--epsilon", "1", "--pair", "p.pair", *WORK, "-o", "z.hsc"
+    )
+    hearsay("collector show", "leader")
     terms = ("--list", "wards", "--epsilon", "1", "--max-records", "1000", "--name", "masked")
     masked = ("--masked", "dealer/dealer.pub", "--honest-share", "1", "--most-parties", "3", "--unit", "party")
     hearsay("nodes campaign", "s.toml", *terms, *masked, *WORK, "-o", "x.hsc")

@@ -27,8 +27,8 @@ from vectors.runner import load_all
 from edge_sdk import Device, Policy
 from edge_sdk.sync import sync
 from protocol import canonical
-from protocol.document import Header
 from protocol.documents.envelope import PAYLOAD_TYPES, SIZE_LIMITS, keyid, read_envelope, seal
+from protocol.documents.payload import Header
 from protocol.documents.trust import Role, Root
 from protocol.features import Categorical
 from protocol.questions import CHANGE_FEATURES

@@ -14,7 +14,7 @@ import edge_sdk
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from edge_sdk import Device
 from edge_sdk.explaining import Names
-from protocol.document import is_seen, quoted, shown
+from protocol.documents.payload import is_seen, quoted, shown
 from protocol.features import Categorical, Numeric
 from protocol.questions import MOMENT, Subject
 from protocol.schema import Label, build_schema

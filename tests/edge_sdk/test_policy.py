@@ -122,6 +122,7 @@ WRONG = [
     *("epsilon_lifetime = -1", "window_days = 0", "window_days = true", "shortest_period = 0"),
     *('shortest_period = "1w"', 'shortest_period = "h"', 'shortest_period = "-1h"', 'shortest_period = "²h"'),
     *("smallest_batch = -1", "smallest_batch = 0", "smallest_batch = 1.5", f"report_bytes = {1 << 41}"),
+    *('collectors = "ab"', 'collectors = ["ab"]', f'collectors = ["{"G" * 64}"]'),
     *('features = "odor"', "features = [1]", "campaigns = [3]", "campaigns = 7"),
     *("spool_reports = 1.5", "spool_reports = -1", 'spool_bytes = "8MB"', "spool_bytes = true"),
     *("spool_days = true", 'spool_days = "1"', 'allow_refuse = "yes"', "allow_refuse = 1", "allow_refuse = []"),

@@ -8,8 +8,8 @@ from support.masked import masked_campaign, message_of
 from support.nodes import node_campaign, summary_of
 
 from protocol import canonical
-from protocol.document import SPEC
 from protocol.documents.envelope import keyid, read_envelope
+from protocol.documents.payload import SPEC
 from protocol.masked.fields import write_numbers
 from protocol.masked.keys import parse_key_book
 from protocol.masked.message import MessageSet, parse_message

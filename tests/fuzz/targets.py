@@ -18,7 +18,6 @@ from edge_sdk.classifier import Classifier
 from protocol import canonical
 from protocol.batches.batch import Batch, Header, read_batches, write_batch
 from protocol.batches.report import Layout, decode_answer, decode_report, encode_answer, encode_report
-from protocol.document import read_payload
 from protocol.documents import trust
 from protocol.documents.campaign import build_payload as build_campaign
 from protocol.documents.campaign import parse_campaign
@@ -34,6 +33,7 @@ from protocol.documents.envelope import (
 from protocol.documents.masked_terms import MAX_CIPHERTEXTS
 from protocol.documents.model import build_payload as build_model
 from protocol.documents.model import parse_model
+from protocol.documents.payload import read_payload
 from protocol.documents.provisioning import build_provisioning, parse_provisioning
 from protocol.documents.trust import parse_root
 from protocol.masked.costs import ciphertexts_of, ranges_of

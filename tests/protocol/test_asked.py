@@ -8,10 +8,10 @@ from support.failures import refusal
 from support.publisher import NOW, small_schema
 
 from protocol import mechanisms
-from protocol.document import Header, check_understood
 from protocol.documents import campaign
 from protocol.documents.asked import canonical_groups, restricted, ungroupable
 from protocol.documents.campaign import parse_campaign
+from protocol.documents.payload import Header, check_understood
 from protocol.features import Categorical, Numeric
 from protocol.questions import build_questions, discrete_subjects
 from protocol.schema import Component, Label, Projection, build_schema

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import reason
 
-from protocol.document import is_printable, is_text, read_text, read_texts
+from protocol.documents.payload import is_printable, is_text, read_text, read_texts
 from protocol.stream import bulk_sha256, hmac_sha256, sha256
 from protocol.words import date
 

@@ -8,11 +8,11 @@ from support.failures import reason
 from support.publisher import Publisher
 
 from protocol import canonical, mechanisms
-from protocol.document import MAX_ITEMS, read_payload
 from protocol.documents.asked import privacy_loss
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
+from protocol.documents.payload import MAX_ITEMS, read_payload
 from protocol.epsilon import PrivacyLoss, composed, exp_below
 from protocol.mechanisms import Mechanism
 from protocol.mechanisms.direct import Direct

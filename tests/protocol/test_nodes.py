@@ -6,10 +6,10 @@ from support.nodes import NODE_KEYS, PERIOD, TERMS, node_campaign, node_payload,
 from support.publisher import DAY, NOW, ROOT_KEY, Publisher, key
 
 from protocol import SCALE, canonical
-from protocol.document import check_understood, read_payload
 from protocol.documents import trust
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, UNDERSTOOD, parse_campaign
 from protocol.documents.envelope import keyid, read_envelope, seal
+from protocol.documents.payload import check_understood, read_payload
 from protocol.nodes.summary import (
     SUMMARY_PAYLOAD_TYPE,
     build_node_list,

@@ -13,9 +13,9 @@ from support.failures import reason
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
 
 from protocol import canonical
-from protocol.document import HEADER_KEYS, Header
 from protocol.documents import trust
 from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal
+from protocol.documents.payload import HEADER_KEYS, Header
 from protocol.documents.trust import Role, Root
 from protocol.errors import DocumentError
 

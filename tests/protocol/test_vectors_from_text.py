@@ -20,8 +20,8 @@ from vectors import nodes_from_text as text
 
 from aggregator.nodes.statistics.totals import Totals
 from protocol import canonical
-from protocol.document import Header
 from protocol.documents.envelope import read_envelope, seal
+from protocol.documents.payload import Header
 from protocol.masked.message import read_message
 from protocol.mechanisms import ValueMechanism
 from protocol.mechanisms.numeric import NumericMechanism

@@ -18,9 +18,9 @@ from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, EvaluationParameters
 from aggregator.publishing.workspace import open_workspace
 from edge_sdk.classifier import Classifier
-from protocol.document import read_payload
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import build_payload, parse_model
+from protocol.documents.payload import read_payload
 from protocol.schema import Label
 from simulation.demo import load_records
 from simulation.fleet import device_reports, write_batches

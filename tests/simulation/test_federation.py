@@ -19,9 +19,9 @@ from aggregator.nodes.statistics.totals import Totals
 from aggregator.publishing.mechanisms.draws import discrete_laplace
 from edge_sdk.node.release import noisy_sums
 from edge_sdk.node.sums import ExactSums
-from protocol.document import Header
 from protocol.documents.campaign import GAUSSIAN, Fit, build_payload, parse_campaign
 from protocol.documents.envelope import SigningKey
+from protocol.documents.payload import Header
 from protocol.features import Categorical, Numeric
 from protocol.nodes.summary import build_summary, read_summary
 from protocol.nodes.terms import GLOBAL, NodeTerms, ranges, released_vectors

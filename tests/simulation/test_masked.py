@@ -19,9 +19,9 @@ from benchmarks.federated.data import Data
 from benchmarks.masked import reference_rows
 from benchmarks.masked.data import masked_campaign, masked_statistics
 from benchmarks.shared.reference import distributed_cases
-from protocol.document import Header
 from protocol.documents.campaign import Fit, build_payload, parse_campaign
 from protocol.documents.masked_terms import DILUTED, DIVIDED, unfit_modulus
+from protocol.documents.payload import Header
 from protocol.features import Categorical
 from protocol.masked.noise import noise_of
 from protocol.nodes.terms import NodeTerms, released_vectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from protocol.document import is_seen
+from protocol.documents.payload import is_seen
 
 VOID = {"meta", "br", "link", "line", "rect", "path", "circle", "input", "img"}
 FORBIDDEN = {"script", "iframe", "object", "embed", "link", "img", "form", "base"}

@@ -8,10 +8,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from protocol import canonical, mechanisms
-from protocol.document import Header
 from protocol.documents import campaign, model
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
 from protocol.documents.masked_terms import NodeTerms
+from protocol.documents.payload import Header
 from protocol.documents.trust import Role, Root
 from protocol.errors import StorageError
 from protocol.features import Categorical, Numeric

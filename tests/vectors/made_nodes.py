@@ -6,10 +6,10 @@ from support.nodes import NODE_KEYS, TERMS, node_payload
 from support.publisher import DAY, MODEL_KEY, NOW
 
 from protocol import canonical
-from protocol.document import MAX_TIME
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Series
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import MAX_RECORDS
+from protocol.documents.payload import MAX_TIME
 from protocol.nodes.summary import build_node_list
 from vectors.makers import PUBLISHER, THREE_CLASSES, Collection, campaign, changed, many, packed
 

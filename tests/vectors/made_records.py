@@ -10,9 +10,9 @@ from support.publisher import DAY, NOW, Publisher
 
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from protocol import SCALE, canonical, mechanisms
-from protocol.document import Header
 from protocol.documents import model
 from protocol.documents.campaign import WHOLE, Series
+from protocol.documents.payload import Header
 from protocol.features import Categorical, Numeric
 from protocol.schema import Component, Label, Projection, build_schema
 from vectors import records_from_text

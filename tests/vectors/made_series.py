@@ -7,8 +7,8 @@ from hashlib import sha256
 from support.publisher import DAY, NOW
 
 from protocol import canonical
-from protocol.document import MAX_TIME
 from protocol.documents.campaign import WHOLE, Series
+from protocol.documents.payload import MAX_TIME
 from vectors.made_devices import add_device
 from vectors.makers import END, PUBLISHER, Collection, campaign, changed
 

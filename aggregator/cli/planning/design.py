@@ -25,7 +25,7 @@ from aggregator.cli.output import (
 from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import listed
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
-from protocol.document import quoted
+from protocol.documents.payload import quoted
 from protocol.epsilon import micro_epsilon
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import click
 from aggregator.cli import options
 from aggregator.cli.options import PATH, new_passphrase
 from aggregator.cli.output import as_json, say, when
-from protocol.document import DAY_SECONDS
+from protocol.documents.payload import DAY_SECONDS
 from protocol.documents.trust import ROLES
 
 

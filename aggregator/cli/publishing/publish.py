@@ -19,8 +19,8 @@ from aggregator.common.files import read_file
 from aggregator.common.periods import shown
 from aggregator.publishing.ask_table import ask_of
 from aggregator.publishing.campaigns import evaluations_ended
-from protocol.document import quoted
 from protocol.documents.envelope import SIZE_LIMITS
+from protocol.documents.payload import quoted
 
 if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics

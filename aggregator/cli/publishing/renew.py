@@ -12,7 +12,7 @@ from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, note, print_json, print_table, warn, when
-from protocol.document import DAY_SECONDS
+from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from aggregator.publishing.series import shown_share
 from aggregator.publishing.signatures import UNSIGNED
 from aggregator.reports.decoding.content import Content
 from protocol.batches import batch
-from protocol.document import Header, quoted, read_payload
 from protocol.documents import campaign, model, trust
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import Envelope, keyid, read_envelope, role_of
+from protocol.documents.payload import Header, quoted, read_payload
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.features import Grouped, Numeric

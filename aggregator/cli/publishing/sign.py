@@ -14,8 +14,8 @@ from aggregator.common.facts import Fact
 from aggregator.common.files import check_output, read_file
 from aggregator.publishing.keys import read_key
 from aggregator.publishing.signatures import check_payload, root_of, signed, standing, to_bytes
-from protocol.document import Header
 from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, Envelope, read_envelope, role_of
+from protocol.documents.payload import Header
 from protocol.documents.trust import restore
 from protocol.errors import InputError
 

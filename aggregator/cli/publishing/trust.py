@@ -32,8 +32,8 @@ from aggregator.publishing.keys import MAX_KEY_BYTES, parse_public, read_key
 from aggregator.publishing.roots import ALL, NextRoot, RootChange, change_root, gather_copies, lacking, pending
 from aggregator.publishing.roots import discard as forget
 from aggregator.publishing.roots import resign as sign_again
-from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, keyid, role_of
+from protocol.documents.payload import DAY_SECONDS
 from protocol.documents.trust import ROLES, Root
 from protocol.errors import InputError
 

@@ -18,9 +18,9 @@ from aggregator.nodes.campaigns.sheet import NodeSheet, node_sheet, warning_of
 from aggregator.publishing.privacy import PrivacySheet, privacy_sheet, ratio_text, rounded_up
 from aggregator.publishing.signatures import Signatures, follow_roots, verify_signed
 from protocol.batches import batch
-from protocol.document import Header, read_payload
 from protocol.documents import campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
+from protocol.documents.payload import Header, read_payload
 from protocol.epsilon import PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 

@@ -11,7 +11,7 @@ from aggregator.cli.counting import count_stores, losses, print_populations
 from aggregator.cli.options import Selection
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, wrong_usage
 from aggregator.common.spreadsheets import csv_text
-from protocol.document import quoted
+from protocol.documents.payload import quoted
 
 if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics

@@ -25,8 +25,8 @@ from aggregator.cli.output import (
     warn_of_signed,
 )
 from aggregator.publishing.series import series_facts
-from protocol.document import quoted
 from protocol.documents.campaign import Campaign
+from protocol.documents.payload import quoted
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 

@@ -24,7 +24,6 @@ from aggregator.publishing.privacy import refusal_warning
 from aggregator.publishing.schemas.schema_doubts import alike_in
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.workspace import Workspace
-from protocol.document import DAY_SECONDS, quoted
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import (
@@ -40,6 +39,7 @@ from protocol.documents.masked_terms import (
     NodeTerms,
     least_slot_bits,
 )
+from protocol.documents.payload import DAY_SECONDS, quoted
 from protocol.epsilon import MICRO, micro_epsilon, pico_delta
 from protocol.errors import InputError
 from protocol.noise.sums import summed_subjects

@@ -18,9 +18,9 @@ from aggregator.publishing.keys import MAX_KEY_BYTES, PUBLIC_WORD, parse_public
 from aggregator.publishing.naming import SignedDocument, opened
 from aggregator.publishing.signatures import header_for, seconds_of
 from aggregator.publishing.workspace import Workspace
-from protocol.document import quoted
 from protocol.documents import trust
 from protocol.documents.envelope import keyid, read_envelope
+from protocol.documents.payload import quoted
 from protocol.errors import InputError
 from protocol.nodes.summary import MAX_NODES, NodeList, build_node_list, parse_node_list
 

@@ -11,9 +11,9 @@ from aggregator.common.files import read_file
 from aggregator.publishing.naming import opened
 from aggregator.publishing.signatures import signed_list
 from aggregator.publishing.workspace import Workspace
-from protocol.document import check_understood
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.payload import check_understood
 from protocol.errors import DocumentError, InputError
 from protocol.nodes.summary import UNDERSTOOD, NodeList, parse_node_list
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from aggregator.cards.card_words import REST
 from aggregator.page.blocks import Block, Section, facts, paragraph
 from aggregator.page.entries import rows_of, text_of
-from protocol.document import Header, quoted
 from protocol.documents.campaign import Campaign
+from protocol.documents.payload import Header, quoted
 from protocol.schema import Schema
 from protocol.words import date, to_words
 

@@ -11,7 +11,7 @@ from aggregator.models.measured_accuracy import COLUMNS, RANKING_COLUMNS, RECALL
 from aggregator.page.blocks import MOST_CELL, Block, Chart, Section, clipped, facts, items, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import foresight, rows_of
-from protocol.document import quoted
+from protocol.documents.payload import quoted
 
 if TYPE_CHECKING:
     from aggregator.page.subject import Measured

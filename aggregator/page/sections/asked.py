@@ -12,9 +12,9 @@ from aggregator.nodes.campaigns.sheet import node_sheet
 from aggregator.page.blocks import Block, Section, facts, paragraph, table
 from aggregator.page.entries import mapping, rows_of
 from aggregator.publishing.privacy import PrivacySheet, privacy_sheet, rounded_up
-from protocol.document import read_payload
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import read_envelope
+from protocol.documents.payload import read_payload
 from protocol.epsilon import format_micro
 from protocol.features import Grouped
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aggregator.page.blocks import Commands, Section, clipped, facts, paragraph
-from protocol.document import Header
+from protocol.documents.payload import Header
 from protocol.words import to_words
 
 if TYPE_CHECKING:

@@ -36,10 +36,10 @@ from aggregator.publishing.decisions import Decision, bounded
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.series import check_series_name
 from aggregator.publishing.workspace import Workspace, latest_of_each
-from protocol.document import quoted
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import Model, parse_model
+from protocol.documents.payload import quoted
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.features import Categorical, Grouped

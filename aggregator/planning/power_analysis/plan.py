@@ -40,8 +40,8 @@ from aggregator.publishing.mechanisms.choice import AUTO
 from aggregator.publishing.schemas.projection_file import load_projection
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from protocol import epsilon as allowance
-from protocol.document import quoted
 from protocol.documents.campaign import DISCRETE
+from protocol.documents.payload import quoted
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError
 from protocol.schema import Schema

@@ -12,7 +12,7 @@ from typing import Any
 from aggregator.estimates.debias import debias, marginal, noise_law, pairs_of
 from aggregator.estimates.intervals import count_interval
 from aggregator.publishing.mechanisms.draws import draw
-from protocol.document import is_seen
+from protocol.documents.payload import is_seen
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, Mechanism, ValueMechanism
 from protocol.mechanisms.by_family import ByFamily

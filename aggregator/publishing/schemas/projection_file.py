@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aggregator.common.files import read_file
-from protocol.document import is_text
 from protocol.documents.campaign import PilotCost, parse_pilots, pilot_fields
+from protocol.documents.payload import is_text
 from protocol.errors import DocumentError, InputError
 from protocol.features import Numeric
 from protocol.schema import Component, Projection, Schema, build_schema, may_be_missing

@@ -17,7 +17,7 @@ import pandas as pd
 from aggregator.common.tables import CONVERT_COMMAS, MISSING_TOKENS, advice_on_commas, check_label, check_text, shorten
 from aggregator.publishing.schemas.schema_doubts import doubt, number_in, units_in
 from aggregator.publishing.schemas.schema_file import MISSING_HAS_CODE, parse_schema_text, toml_array, toml_text
-from protocol.document import is_text
+from protocol.documents.payload import is_text
 from protocol.errors import InputError
 from protocol.features import MAX_BOUND_CHARACTERS, MAX_VALUES, Numeric
 from protocol.schema import MAX_CLASSES

@@ -48,8 +48,8 @@ from aggregator.common.files import read_file
 from aggregator.common.notebooks import facts, table
 from aggregator.publishing.ask_table import Ask, parse_ask
 from aggregator.publishing.decisions import Decision, parse_decision
-from protocol.document import is_text
 from protocol.documents.campaign import PilotCost, parse_pilots
+from protocol.documents.payload import is_text
 from protocol.errors import DocumentError, InputError
 from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, as_text, parse_bound
 from protocol.schema import Label, Schema, build_schema

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from aggregator.common.files import ORDINARY, storage_errors, sync_folder
 from aggregator.reports.storage.locking import LOCK_FILE, LOCK_TIMEOUT_SECONDS, TEMPORARY, exclusive, write_durably
-from protocol.document import check_understood
 from protocol.documents.campaign import UNDERSTOOD, Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
+from protocol.documents.payload import check_understood
 from protocol.errors import DocumentError, StorageError
 
 FILE_NAME = "manifest.json"

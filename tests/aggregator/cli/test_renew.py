@@ -19,8 +19,8 @@ from aggregator.serving import TreeServer
 from edge_sdk import Device
 from edge_sdk.carriers import open_transport
 from edge_sdk.sync import sync
-from protocol.document import read_payload
 from protocol.documents.envelope import read_envelope
+from protocol.documents.payload import read_payload
 
 DAY = 86_400
 TERMS = ("--epsilon", "1", "--mechanism", "direct")

@@ -19,8 +19,8 @@ from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.mechanisms.draws import inputs_of
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from edge_sdk import Device
-from protocol.document import Header
 from protocol.documents.campaign import Fit, build_payload
+from protocol.documents.payload import Header
 from protocol.errors import InputError
 from protocol.mechanisms import from_micro
 from protocol.questions import Subject, build_questions

@@ -17,8 +17,8 @@ from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.privacy import periods, privacy_sheet
 from aggregator.publishing.workspace import open_workspace
 from edge_sdk import Device
-from protocol.document import DAY_SECONDS, read_payload
 from protocol.documents.envelope import read_envelope
+from protocol.documents.payload import DAY_SECONDS, read_payload
 from protocol.epsilon import MICRO
 from protocol.features import Categorical, Numeric
 from protocol.schema import Component, Label, Projection, build_schema

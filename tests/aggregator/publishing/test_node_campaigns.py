@@ -20,9 +20,9 @@ from aggregator.publishing.signatures import check_payload, signed
 from aggregator.publishing.tree import write_tree
 from aggregator.publishing.workspace import open_workspace
 from protocol import SCALE
-from protocol.document import DAY_SECONDS
 from protocol.documents import trust
 from protocol.documents.envelope import keyid, read_envelope, write_envelope
+from protocol.documents.payload import DAY_SECONDS
 from protocol.epsilon import MICRO
 from protocol.features import Categorical
 from protocol.nodes import summary as node_list

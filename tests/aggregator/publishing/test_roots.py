@@ -34,9 +34,9 @@ from aggregator.publishing.signatures import (
 from aggregator.publishing.workspace import create_workspace, latest_of_each, open_workspace
 from edge_sdk import Device
 from protocol import canonical
-from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import PAYLOAD_TYPES, Envelope, keyid, read_envelope, seal
+from protocol.documents.payload import DAY_SECONDS
 from protocol.documents.trust import Role
 from protocol.epsilon import MICRO
 from protocol.errors import StorageError

@@ -13,9 +13,9 @@ from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.roots import ALL, RootChange, change_root, resign
 from aggregator.publishing.tree import file_name, write_tree
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import read_envelope
+from protocol.documents.payload import DAY_SECONDS
 from protocol.epsilon import MICRO
 
 YEAR = 365 * DAY_SECONDS

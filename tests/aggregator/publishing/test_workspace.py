@@ -25,8 +25,8 @@ from aggregator.publishing.signatures import signed_campaign
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.reports.tally.tally import Tally
 from protocol import canonical
-from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
+from protocol.documents.payload import DAY_SECONDS
 from protocol.epsilon import MICRO
 from protocol.errors import DocumentError, InputError, StorageError
 
