@@ -393,7 +393,7 @@ def test_adjacent_records_are_counted_as_they_stand(length, count, start, width)
 
 def test_a_header_of_any_length_is_read_and_harms_nothing():
     """Headers may state lengths that no record has, for example 65540 bytes."""
-    for layout in (1, 2, 3):
+    for layout in (1, 2, 3, 4):
         for length in (*range(1, 300), *range(65500, 65541)):
             header = Header(CAMPAIGN, layout, length)
             batch, *_ = read_batches(header.to_bytes() + bytes(100) + END)
@@ -415,7 +415,7 @@ def test_a_header_that_ends_with_the_file_is_cut_only_if_more_bytes_could_mend_i
         whole = Header(CAMPAIGN, 3, length).to_bytes()
         for cut in range(1, len(whole)):
             assert [item.reason for item in read_batches(whole[:cut])] == ["truncated"]
-    for changed in (b"\x96\xa4hsyc", DIRECT.to_bytes()[:9] + CAMPAIGN + b"\x04", b"\x96\xa4hsyb\x02", b"x\x96\xa4hsyb"):
+    for changed in (b"\x96\xa4hsyc", DIRECT.to_bytes()[:9] + CAMPAIGN + b"\x05", b"\x96\xa4hsyb\x02", b"x\x96\xa4hsyb"):
         assert [item.reason for item in read_batches(changed)] == ["invalid_message"]
 
 
