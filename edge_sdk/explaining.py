@@ -219,8 +219,8 @@ def _cost(campaign: Campaign, account: Account, first_period: int) -> Facts:
     below += [whole, f"The owner allows ε = {lifetime} for the device's life; {used} of it is spent."]
     if delta:
         period, lifetime = format_pico(policy.most_delta(campaign)), format_pico(policy.lifetime_delta_pico)
-        used = format_pico(account.delta_spent)
-        below.append(f"The owner allows δ = {period} per period and {lifetime} for its life; {used} is spent.")
+        used, whose = format_pico(account.delta_spent), "the device's" if campaign.nodes is None else "the node's"
+        below.append(f"The owner allows δ = {period} per period and {lifetime} for {whose} life; {used} is spent.")
     below += [
         f"The owner allows ε = {format_micro(most)} in any {what}; {format_micro(used_micro)} was spent in the last."
         for most, used_micro, what in policy.rates(account.spent)
