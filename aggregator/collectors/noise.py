@@ -11,11 +11,10 @@ Source: docs/math.md, section 9; Canonne, Kamath, Steinke (2020) for both kinds 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_DOWN, Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
 from math import ceil
 
+from aggregator.curator.concentrated import rho_within
 from aggregator.curator.sampling import discrete_gaussian
 from protocol.documents.campaign import Campaign
 from protocol.documents.shared_terms import GAUSSIAN, LAPLACE, cell_micro
@@ -28,26 +27,11 @@ from protocol.stream import Stream
 TAG = b"hearsay/1/shared-noise"
 COLLECTORS = 2
 _PICO = 10**12
-_DOWN = Context(prec=50, rounding=ROUND_DOWN)
-
-
-@lru_cache(maxsize=256)
-def affordable_rho(epsilon_micro: int, delta_pico: int) -> Fraction:
-    """Return a rational ρ, rounded down, whose zero-concentrated privacy gives (ε, δ).
-
-    ρ + 2·√(ρ·ln(1/δ)) ≤ ε holds for √ρ = √(ln(1/δ) + ε) − √ln(1/δ) = ε/(√(ln(1/δ) + ε) + √ln(1/δ)).
-    Source: Bun, Steinke (2016), proposition 1.3.
-    """
-    epsilon = Decimal(epsilon_micro) / MICRO
-    # Both logarithms are rounded up and the quotient down, so that the result is not above the true one.
-    logarithm = _DOWN.ln(Decimal(_PICO) / delta_pico) + Decimal(10) ** -40
-    root = _DOWN.divide(epsilon, (logarithm + epsilon).sqrt(_DOWN) + logarithm.sqrt(_DOWN) + Decimal(10) ** -40)
-    return Fraction(_DOWN.multiply(root, root))
 
 
 def gaussian_variance(blocks: int, epsilon_micro: int, delta_pico: int) -> int:
     """Return σ², the least integer with Q/σ² ≤ ρ of (ε, δ), Q the number of blocks."""
-    return ceil(blocks / affordable_rho(epsilon_micro, delta_pico))
+    return ceil(blocks / rho_within(Fraction(epsilon_micro, MICRO), Fraction(delta_pico, _PICO)))
 
 
 def cell_variance(noise: str, blocks: int, epsilon_micro: int, delta_pico: int) -> float:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from math import isqrt
 from typing import NamedTuple
 
+from aggregator.curator.concentrated import epsilon_above, rho_within
 from aggregator.curator.terms import EQUAL, TWO_TO_ONE
 from protocol import SCALE
 from protocol.epsilon import MICRO, ceiling
@@ -103,9 +104,7 @@ MAX_RHO = 10**12
 PLACES = 30
 """δ and ρ are multiples of 10^−30."""
 _UNIT = 10**PLACES
-_ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
 _DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,30})?")
-_JUST_BELOW_ONE = Decimal("0." + 45 * "9")
 
 
 class Spending(NamedTuple):
@@ -133,8 +132,8 @@ class Remainder(NamedTuple):
 class Total(NamedTuple):
     """The total (E, D) that queries may spend together (E in millionths), made by :func:`total`.
 
-    One more query is allowed if Σ δ ≤ D − δ_c, and Σ ε ≤ E or Σ ρ ≤ (√(L + E) − √L)², L = ln(1/δ_c). δ_c is the part
-    of D for this concentrated account; 0: there is none.
+    One more query is allowed if Σ δ ≤ D − δ_c, and Σ ε ≤ E or Σ ρ is at most the ρ that gives (E, δ_c)
+    (:mod:`aggregator.curator.concentrated`). δ_c is the part of D for this concentrated account; 0: there is none.
     """
 
     epsilon_micro: int
@@ -143,14 +142,10 @@ class Total(NamedTuple):
 
     @property
     def rho(self) -> Fraction:
-        """The largest Σ ρ of the concentrated account, (√(L + E) − √L)², rounded down; 0 without such an account."""
+        """The largest Σ ρ of the concentrated account, rounded down; 0 without such an account."""
         if not self.concentrated_delta:
             return Fraction(0)
-        loss, epsilon = _log_of_inverse(self.concentrated_delta), Decimal(self.epsilon_micro).scaleb(-6, _ARITHMETIC)
-        # √(L + E) − √L is E divided by the sum of the roots, which loses no digits.
-        roots = _ARITHMETIC.add(_ARITHMETIC.sqrt(_ARITHMETIC.add(loss, epsilon)), _ARITHMETIC.sqrt(loss))
-        root = _ARITHMETIC.divide(epsilon, roots)
-        return Fraction(_ARITHMETIC.multiply(_ARITHMETIC.multiply(root, root), _JUST_BELOW_ONE))
+        return rho_within(Fraction(self.epsilon_micro, MICRO), self.concentrated_delta)
 
     @property
     def spendable_delta(self) -> Fraction:
@@ -171,11 +166,10 @@ class Total(NamedTuple):
         return Remainder(max(basic, by_rho), max(self.spendable_delta - spent.delta, Fraction(0)), rho)
 
     def concentrated_epsilon(self, spent: Spending) -> float | None:
-        """Return the concentrated account's ε, ρ + 2√(ρL), ρ = Σ ρ of the queries, for people; None without it."""
+        """Return the concentrated account's ε, from Σ ρ of the queries, for people; None without it."""
         if not self.concentrated_delta:
             return None
-        rho = float(spent.rho)
-        return rho + 2 * float(_ARITHMETIC.sqrt(Decimal(rho) * _log_of_inverse(self.concentrated_delta)))
+        return float(epsilon_above(spent.rho, self.concentrated_delta))
 
 
 def total(epsilon_micro: int, delta: Fraction, concentrated_delta: Fraction | None = None) -> Total:
@@ -247,10 +241,3 @@ def _check_epsilon(micro: object) -> None:
 
 def _rounded_up(number: Fraction) -> Fraction:
     return Fraction(ceiling(Fraction(number) * _UNIT), _UNIT)
-
-
-def _log_of_inverse(delta: Fraction) -> Decimal:
-    """Return ln(1/δ), rounded up. δ is positive and below 1."""
-    upwards = Context(prec=60, rounding=ROUND_CEILING, Emin=-999999, Emax=999999)
-    ratio = upwards.divide(Decimal(delta.denominator), Decimal(delta.numerator))
-    return _ARITHMETIC.divide(_ARITHMETIC.ln(ratio), _JUST_BELOW_ONE)

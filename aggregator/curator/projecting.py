@@ -23,6 +23,7 @@ from aggregator.common.tables import MISSING_TOKENS
 from aggregator.curator.accounting import Cost, checked, cost_of, decimal_text
 from aggregator.curator.binning import check_edges, private_edges
 from aggregator.curator.budget import BudgetFile
+from aggregator.curator.concentrated import rho_within
 from aggregator.curator.fitting import SEED_BYTES, made_up_records
 from aggregator.curator.records import Records, read_records
 from aggregator.curator.sampling import discrete_gaussian
@@ -46,7 +47,6 @@ from protocol.documents.campaign import PilotCost
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
 from protocol.mechanisms.noise import discrete_laplace
-from protocol.noise.rational_bounds import log_above, root_above
 from protocol.noise.sums import laplace_variance
 from protocol.questions import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from protocol.schema import Schema
@@ -395,7 +395,7 @@ def _laplace(sensitivities: Sequence[int], terms: MomentTerms) -> MomentNoise:
 
 
 def _gaussian(sensitivities: Sequence[int], squares: Sequence[int], terms: MomentTerms) -> MomentNoise:
-    rho = _rho_below(Fraction(terms.epsilon_micro, MICRO), terms.delta)
+    rho = rho_within(Fraction(terms.epsilon_micro, MICRO), terms.delta)
     units = [1, SCALE**2, SCALE**2]
     weights = [isqrt(MICRO**2 * square // unit) for square, unit in zip(squares, units, strict=True)]
     parts = [rho * weight / sum(weights) for weight in weights]
@@ -404,15 +404,3 @@ def _gaussian(sensitivities: Sequence[int], squares: Sequence[int], terms: Momen
         Noise(delta, 0, variance) for delta, variance in zip(sensitivities, variances, strict=True)
     )
     return MomentNoise(GAUSSIAN, counts, sums, products, Cost(terms.epsilon_micro, terms.delta, rho))
-
-
-def _rho_below(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return a ρ close to the largest for which ρ-zero-concentrated privacy is (ε, δ): ρ + 2√(ρ ln(1/δ)) ≤ ε."""
-    inverse = log_above(1 / delta)
-    root = root_above(inverse)
-    # √ρ = √(L + ε) − √L = ε/(√(L + ε) + √L) solves the equality. A divisor that is rounded up is on the safe side.
-    slope = epsilon / (root_above(inverse + epsilon) + root)
-    rho = slope * slope * (1 - Fraction(1, 10**12))
-    rho = Fraction(rho.numerator * 10**18 // rho.denominator, 10**18)
-    assert rho + 2 * root_above(rho * inverse) <= epsilon
-    return rho

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import comb, exp, log, sqrt
+from math import exp, lgamma, log, sqrt
 
 import pytest
 from hypothesis import given
@@ -24,25 +24,24 @@ def allowed(terms: Total, cost: Cost, most: int = 10_000) -> int:
 
 
 @given(st.integers(1, 10**8), st.integers(1, 29))
-def test_the_largest_rho_is_that_of_the_formula_and_never_above(micro, places):
+def test_the_largest_rho_is_above_that_of_the_simple_formula_and_costs_the_whole_total(micro, places):
     terms = Total(micro, Fraction(1, 10**places), Fraction(1, 10**places))
     loss, epsilon = places * log(10), micro / MICRO
-    assert float(terms.rho) == pytest.approx((epsilon / (sqrt(loss + epsilon) + sqrt(loss))) ** 2, rel=1e-12)
-    rho = float(terms.rho)
-    assert rho + 2 * sqrt(rho * loss) <= epsilon * (1 + 1e-12)
+    simple = (epsilon / (sqrt(loss + epsilon) + sqrt(loss))) ** 2
+    assert simple < terms.rho
     assert terms.concentrated_epsilon(Spending(rho=terms.rho)) == pytest.approx(epsilon, rel=1e-12)
 
 
 def test_many_small_queries_are_cheaper_concentrated_and_few_large_ones_basic():
-    """ε = 1, δ_c = 10⁻⁶: ρ ≤ 0.01747; so 349 queries of ε = 0.01 instead of 100, and 2 of 0.5 by the basic account."""
+    """ε = 1, δ_c = 10⁻⁶: ρ ≤ 0.02435; so 487 queries of ε = 0.01 instead of 100, and 2 of 0.5 by the basic account."""
     with_delta, pure = total(MICRO, DELTA, DELTA), total(MICRO, Fraction(0))
-    assert [allowed(terms, Cost(10_000, Fraction(0), None)) for terms in (pure, with_delta)] == [100, 349]
+    assert [allowed(terms, Cost(10_000, Fraction(0), None)) for terms in (pure, with_delta)] == [100, 487]
     assert [allowed(terms, Cost(500_000, Fraction(0), None)) for terms in (pure, with_delta)] == [2, 2]
 
 
 def test_a_stated_rho_is_used_where_it_is_less():
     terms = total(MICRO, DELTA, DELTA)
-    assert allowed(terms, Cost(10_000, Fraction(0), Fraction(1, 10**5))) == 1746
+    assert allowed(terms, Cost(10_000, Fraction(0), Fraction(1, 10**5))) == 2435
     assert concentrated_cost(Cost(10_000, Fraction(0), Fraction(1))) == Fraction(1, 20_000)
     assert concentrated_cost(Cost(10_000, DELTA, Fraction(1))) == 1
 
@@ -83,11 +82,12 @@ def loss_of(queries: int, epsilon: float, delta: float) -> float:
     Σ max(P − e^ε' Q, 0).
     """
     keep = exp(epsilon) / (1 + exp(epsilon))
-    pairs = [
-        (comb(queries, ones) * keep ** (queries - ones) * (1 - keep) ** ones,
-         comb(queries, ones) * keep**ones * (1 - keep) ** (queries - ones))
-        for ones in range(queries + 1)
-    ]  # fmt: skip
+
+    def chance(ones: int, of_one: float) -> float:
+        ways = lgamma(queries + 1) - lgamma(ones + 1) - lgamma(queries - ones + 1)
+        return exp(ways + ones * log(of_one) + (queries - ones) * log(1 - of_one))
+
+    pairs = [(chance(ones, 1 - keep), chance(ones, keep)) for ones in range(queries + 1)]
     low, high = 0.0, queries * epsilon
     for _ in range(60):
         middle = (low + high) / 2
@@ -103,4 +103,4 @@ def test_queries_that_are_allowed_are_private_together_by_enumeration(micro):
     count = allowed(terms, Cost(micro, Fraction(0), None))
     assert count * micro >= MICRO
     assert loss_of(count, micro / MICRO, 0.01) <= 1 + 1e-9
-    assert loss_of(4 * count, micro / MICRO, 0.01) > 1
+    assert loss_of(3 * count, micro / MICRO, 0.01) > 1
