@@ -2,26 +2,18 @@
 
 Each peer holds one vector of integers. In an exchange two peers replace their vectors by their average. After a few
 rounds every peer holds the average of all vectors, and a *weight* turns averages into sums. It is for nodes whose
-summaries are too many or too long to be collected. All other nodes should use set union (``hearsay-edge node
-exchange``), whose result can be verified.
+summaries are too many or too long to be collected; all others should use ``hearsay-edge node exchange``.
 
-**Exactness.** Integers are never created or destroyed: an exchange moves an integer from one peer to the other
-(:func:`exchange`). The sum over all peers and over all transfers on their way is the same at every moment, whatever is
-lost, repeated or late. Rounding cannot drift.
+**Exactness.** An exchange moves an integer from one peer to the other (:func:`exchange`): the sum over all peers and
+all transfers on their way is the same at every moment, whatever is lost, repeated or late. Rounding cannot drift.
 
-**Resolution.** A summary's integer v travels as v·2^64, and the weight 1 as 2^64. After convergence peers differ by a
-few of these units, so every sum has a relative error below N·2^−62 and an absolute error below N·2^−62, where N is the
-number of peers. For 65,536 nodes of at most 2^26 records this is less than half the noise of the sums, for every ε ≤
-16. (At ε = 16 the noise of the sum over all nodes has standard deviation 0.12, and rounding is below 0.07. At ε = 1 and
-1000 nodes of 1000 records the two are 43 and 3·10^−10.)
+**Resolution.** A summary's integer v travels as v·2^64, and the weight 1 as 2^64. After convergence every sum has a
+relative error below N·2^−62 and an absolute error below N·2^−62, where N is the number of peers. For 65,536 nodes of at
+most 2^26 records this is less than half the noise of the sums, for every ε ≤ 16.
 
-**What it does not do.** The messages carry no signatures. A peer that lies about its vector changes the sums for
-everybody, by any amount, and nobody can tell who it was. A peer that is lost for ever takes its present share of the
-sums and of the weight with it: the sums become an estimate. Vectors must come from summaries, which already have their
-noise: peers see one another's vectors.
-
-Source: Jelasity, Montresor, Babaoglu, "Gossip-Based Aggregation in Large Dynamic Networks", ACM TOCS 23(3), 2005:
-push-pull averaging, the factor 1/(2√e) per round, and the count as the average of one 1 and N − 1 zeros.
+**What it does not do.** Messages carry no signatures: a peer that lies changes the sums for everybody, and nobody can
+tell who it was. A lost peer takes its share of sums and weight with it. Vectors must come from summaries, which have
+their noise: peers see one another's vectors.
 """
 
 from __future__ import annotations

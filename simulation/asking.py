@@ -145,7 +145,6 @@ def collect(config: SimulationConfig, part: Part, devices: int | None, asking: A
         part: people to learn from and people to test on; its number is part of the documents' names. People of the
             pilot do not answer.
         devices: size of a fleet drawn with replacement; None for each person once.
-        asking: how to choose.
 
     Raises:
         InputError, PolicyError: a campaign or model can not be made, or the pilot is too small.

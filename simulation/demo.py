@@ -157,9 +157,6 @@ def run_demo(
 
     Args:
         folder: an empty folder, which gets all files.
-        frame: records with their label.
-        schema: schema of the records.
-        parameters: parameters of the campaign.
         devices: size of the fleet; each device holds a training record drawn with replacement.
         seed: decides the training records and the records on devices; None for entropy of the operating system. The
             devices' noise always comes from the operating system.

@@ -54,10 +54,6 @@ class Division(NamedTuple):
     def splits(self, frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[Split]:
         """Yield the splits of one repetition: one split, or K with folds.
 
-        Args:
-            frame: records of all people, one row each.
-            rng: source of the random division.
-
         Raises:
             InputError: ``split_invalid``: a part would be empty, or the number of folds or the share is out of range.
         """
@@ -86,10 +82,8 @@ def resample(people: pd.DataFrame, devices: int | None, rng: np.random.Generator
     """Choose and return the records on the fleet's devices.
 
     Args:
-        people: records of the people to learn from.
         devices: number of devices, whose records are drawn from ``people`` with replacement; None gives every person
             one device.
-        rng: source of the draw.
     """
     return people if devices is None else people.iloc[rng.integers(0, len(people), devices)]
 
@@ -142,7 +136,6 @@ class Design(NamedTuple):
         """Return the schema for one split, and the records of the people whose devices report.
 
         Args:
-            people: records of the learning part.
             rng: chooses the pilot; it is read only if ``fit_on`` is ``pilot`` and :attr:`needs_pilot` holds.
 
         Raises:

@@ -104,8 +104,6 @@ def statistics_of(values: Integers, campaign: Campaign, period: int, rule: Rule 
 
     Args:
         values: shape (N, M) int64, M noisy sums of each of N nodes.
-        campaign: a campaign for nodes.
-        period: number of the period.
         rule: a robust rule; None for plain addition.
 
     Raises:
@@ -192,7 +190,6 @@ def noise_of_total(campaign: Campaign, numbers: Mapping[int, int]) -> list[Total
     The chances β are real numbers here, and multiples of 2^−32 at a party.
 
     Args:
-        campaign: a masked campaign.
         numbers: number u of a party in the key book → how many parties have this u.
     """
     terms = masked_terms_of(campaign)
@@ -211,9 +208,7 @@ def totals(exact: Integers, campaign: Campaign, numbers: Mapping[int, int], rng:
 
     Args:
         exact: shape (M,) int64, the sums over the records of all parties.
-        campaign: a masked campaign.
         numbers: number u of a party in the key book → how many parties have this u; every party reported.
-        rng: numpy's randomness.
     """
     laws = zip(released_vectors(campaign), noise_of_total(campaign, numbers), strict=True)
     noise = np.concatenate([law.draw(subject.size, rng) for subject, law in laws])
@@ -225,9 +220,7 @@ def total_statistics(values: Sequence[int], campaign: Campaign, numbers: Mapping
 
     Args:
         values: the totals, M integers.
-        campaign: a masked campaign.
         numbers: number u of a party in the key book → how many parties have this u; every party reported.
-        period: number of the period.
     """
     subjects, parties, sums = released_vectors(campaign), sum(numbers.values()), []
     laws = noise_of_total(campaign, numbers)

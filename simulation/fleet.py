@@ -43,9 +43,6 @@ def device_reports(
     """Yield the reports of one new device per person.
 
     Args:
-        root: the trust root that the devices pin.
-        campaign: the signed campaign.
-        people: record and label of each person.
         now: the time on the devices' clocks, in seconds since 1970.
         entropy: the devices' randomness; by default from the operating system.
         models: signed models that every device installs first, for campaigns that evaluate them.
@@ -68,9 +65,7 @@ def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], pe
 
     Args:
         folder: gets the files ``0000.hsr``, ``0001.hsr``, …. It exists already.
-        campaign: the campaign of the reports.
         reports: for each device the bytes of all its answers, one after another.
-        per_file: number of devices per file.
 
     Returns:
         the paths of the files, in order; files of the same name are replaced.
@@ -108,8 +103,6 @@ def vector_reports(
         encoded: codes and numbers of the records, (N, observed features) int64 each, from
             :func:`aggregator.models.encoding.observe`.
         labels: (N,) int64, class code of every person.
-        period: the period of all answers.
-        rng: source of ids and noise.
         predicted: for each model that the campaign evaluates, in the campaign's order, a function from indices of M
             people, (M,) int64, to the class codes that the model predicts for these people, (M,) int64. Empty for
             campaigns that evaluate none. A function is only called for people who are asked about its model.

@@ -102,9 +102,6 @@ def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, models: Se
     """Let the fleet report, ingest the report files into a new store, and return the store's statistics.
 
     Args:
-        config: engine and randomness.
-        task: the campaign.
-        fleet: the records on devices.
         models: in an evaluation, the models that the devices have installed, in the order of the campaign.
 
     Raises:
@@ -130,8 +127,6 @@ def count_files(config: SimulationConfig, task: Task, write: Callable[[Path], li
     """Ingest a fleet's report files into a new store, and return the store's statistics.
 
     Args:
-        config: the settings, of which only the time is used.
-        task: the campaign.
         write: writes the report files into the folder that it is given, and returns their paths.
     """
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
@@ -163,13 +158,10 @@ def vector_file(
     """Draw the reports of a fleet, and write them as one batch file into a folder. Return the file.
 
     Args:
-        config: randomness and time.
-        campaign: the campaign.
         encoded: codes and numbers of each device's record, by the campaign's schema; without features in an evaluation.
         labels: shape (devices,) int64, class codes.
         predicted: in an evaluation, for each model a function from indices of M devices, (M,) int64, to the class codes
             that it predicts, (M,) int64.
-        folder: an existing folder.
     """
     path = folder / "fleet.hsr"
     with path.open("wb") as file:
@@ -225,13 +217,7 @@ def classify(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -
 
 
 class LocalTrust(Trust):
-    """Devices answer with noise, and nobody but their owners sees a record.
-
-    Args:
-        settings: the settings.
-        design: how every trial makes its schema.
-        parameters: parameters of the campaigns.
-    """
+    """Devices answer with noise, and nobody but their owners sees a record."""
 
     def __init__(self, settings: Settings, design: Design, parameters: CampaignParameters) -> None:
         """Store the arguments. The campaign was checked when the parameters were made."""

@@ -208,9 +208,6 @@ def summarised(
 
     Args:
         lab: the run. Its workspace must not have signed a node list of the name that the campaign states.
-        campaign_bytes: the signed campaign.
-        campaign: the same campaign, parsed.
-        frame: n records with typed values and their label.
         owners: shape (n,) int64, the node of every record. A node without records takes part with noise alone.
         rule: a robust rule; None for plain addition.
 

@@ -213,9 +213,6 @@ def encrypted(
     Args:
         lab: the run. Its workspace must not have signed a node list of the name that the campaign states.
         dealer: the dealer whose key and modulus the campaign names.
-        campaign_bytes: the signed campaign.
-        campaign: the same campaign, parsed.
-        frame: n records with typed values and their label.
         owners: shape (n,) int64, the party of every record. A party without records takes part with noise alone.
 
     Raises:

@@ -57,14 +57,11 @@ def prepare(
     """Check settings and records, and prepare the simulation. Nobody answers yet, and nothing is fitted.
 
     Args:
-        settings: all settings.
         table: records as a table of text from :func:`aggregator.common.tables.read_table`.
-        label: name of the column to predict.
         schema: of the records; None drafts a schema from the records.
         ask: with local trust, what devices are asked about (:mod:`aggregator.publishing.ask_table`); None for all
             features.
         test: a table of test records; None takes a part of the records.
-        missing: texts that stand for a missing value.
 
     Raises:
         InputError: a wrong setting (:func:`checked`), or settings that do not fit the records; see
@@ -287,8 +284,6 @@ def simulate_campaign(
         schema: of the records: a schema, or the path of a schema file; None drafts a schema from the records.
         ask: the features to ask about, as :func:`aggregator.operations.campaigns.plan_campaign` takes them.
         test: records to test on, in the forms of ``data``; None takes a part of the data.
-        missing: texts that stand for a missing value.
-        progress: called with (repetitions done, repetitions).
         settings: the fields of :class:`Settings`; ``epsilon`` is required.
 
     Raises:

@@ -86,7 +86,6 @@ def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, st
 
     Args:
         settings: the settings that are the same in all combinations.
-        sweeps: texts such as ``epsilon=0.5,1,2``.
 
     Raises:
         InputError: ``sweep_invalid``: a text that :func:`parse_sweep` refuses, an option twice, an impossible value, or
@@ -133,7 +132,6 @@ def run_sweep(
 
     Args:
         prepared: for each simulation its swept settings (option → value as text), and the simulation.
-        progress: called with (simulations done, simulations).
 
     Raises:
         InputError, PolicyError: a simulation fails (:meth:`Simulation.run`).
@@ -165,7 +163,6 @@ def plot(found: Sequence[Point], label: str) -> str:
 
     Args:
         found: at least one point.
-        label: name of the predicted column, for the title.
     """
     axis = _axis([point.setting for point in found])
     title = f"accuracy of '{label}' on unseen records"

@@ -167,11 +167,7 @@ def trial_of(part: Part, learners: pd.DataFrame, schema: Schema, fit: Fit, **mea
     """Return a trial, with the accuracies of models without privacy and without features.
 
     Args:
-        part: the records of the trial.
         learners: the records from which the model without privacy learns.
-        schema: schema of these records.
-        fit: family and variance floor of the model.
-        measured: the other fields of :class:`Trial`.
     """
     test = part.split.test
     return Trial(
@@ -241,7 +237,6 @@ class Simulation(NamedTuple):
         Args:
             split_seed: seed of the choice of test people, pilots and fleets, if the settings have no seed; None for
                 entropy of the operating system.
-            progress: called with (repetitions done, repetitions).
 
         Raises:
             InputError, PolicyError: the records can not be divided (:meth:`Division.splits`), no schema can be made
@@ -287,10 +282,6 @@ def accuracies(trials: Sequence[Trial], repeats: int) -> dict[str, Any]:
     and if all repetitions gave the same accuracy. It is computed from the means of the repetitions, because the folds
     of one repetition are not independent. It covers the expected accuracy in 95 % of all simulations if these means are
     near normal. It says nothing about other records.
-
-    Args:
-        trials: all trials, in the order of repetitions.
-        repeats: number of repetitions.
     """
     found = [trial.accuracy for trial in trials]
     interval = mean_interval(_by_repetition(found, repeats))

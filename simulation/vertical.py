@@ -150,9 +150,7 @@ def draw_tables(exact: Integers, schema: Schema, terms: VerticalTerms, rng: np.r
 
     Args:
         exact: shape (M,) int64, the exact class counts, then the counts by value and class of all features.
-        schema: features and label.
         terms: ε of every count, and the public bound.
-        rng: numpy's randomness.
     """
     noisy = exact + discrete_laplace(terms.epsilon_micro / MICRO, exact.shape, rng)
     subjects, classes = discrete_subjects(schema), len(schema.label.classes)
@@ -165,7 +163,6 @@ def predict(tables: Tables, codes: Integers) -> Integers:
     """Return the predicted class of every record, shape (n,) int64, by exact integers.
 
     Args:
-        tables: noisy counts.
         codes: shape (n, features) int64, value codes, -1 for a missing value.
     """
     weights = class_weights(tables.counts.tolist(), [len(table) for table in tables.tables])
@@ -197,7 +194,6 @@ class Parties(NamedTuple):
 
         Args:
             records: n typed records with the column ``label``, which is not used.
-            label: name of that column.
         """
         found = [
             self.opener.classify([party.encrypt(record, query) for party in self.parties], query)
@@ -213,9 +209,7 @@ def divided_among(
 
     Args:
         schema: all features and the label, without groups and projection.
-        people: typed records with their label.
         nodes: number of parties, from 2 to the number of features.
-        terms: terms of the campaign.
         randomness: for keys and noise, and for the division of the features.
     """
     order = randomness.noise.permutation(len(schema.features)).tolist()

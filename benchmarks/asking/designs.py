@@ -1,19 +1,12 @@
 """Accuracy of what is asked: all features, features from a pilot, features from private answers alone.
 
     python -m benchmarks.asking.designs [--data chess …] [--devices 100000 …] [--design all refine pilot:300 …]
-                                        [--repeats 20]
-    python -m benchmarks.asking.designs --drawn --design all refine …
+                                        [--repeats 20] [--drawn]
 
-Each repetition tests on a new random fifth of the records. The fleet's records are drawn with replacement from the
-other four fifths, without the pilot's. Campaigns, report files, stores, evaluations, candidates and the final model are
-those of ``hearsay simulate --design``; only the devices' code is replaced by numpy. One answer per device in the whole
-series, ε = 1 by default, mechanism ``auto``, no question about the class alone. With ``--drawn`` only the decisions,
-estimates and fits are real: the counts are drawn from their law (``drawn.py``).
-
-The columns are the mean, its standard error over repetitions, the mean minus two of these, the mean number of features
-of the model, the mean share of the fleet that evaluated models, the number of repetitions, and the mean difference to
-the design ``all`` on the same divisions with its standard error, where ``all`` was measured before. Standard errors are
-of repeated splits of one data set.
+Each repetition tests on a new random fifth of the records; the fleet draws its records from the others, without the
+pilot's, and answers once in the whole series. All steps are those of ``hearsay simulate --design``; with ``--drawn``
+the counts are drawn from their law (``drawn.py``). Columns: mean, standard error over repetitions, mean minus two of
+these, features of the model, share of the fleet that evaluated, repetitions, difference to ``all`` and its error.
 """
 
 from __future__ import annotations
@@ -97,12 +90,8 @@ def through_files(
     """Run one trial of any design through report files, stores and signed documents.
 
     Args:
-        data, frame: the same records (:func:`frame_of`).
-        devices: size of the fleet.
         design: ``all``, ``refine`` or ``pilot:K``.
         epsilon: ε of the one answer of a device.
-        key: the seed, as in :func:`drawn`.
-        number: number of the trial, for the names of its documents.
     """
     [split] = Division(test_share=TEST_SHARE).splits(frame, np.random.default_rng(key))
     with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:

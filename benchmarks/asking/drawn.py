@@ -41,10 +41,8 @@ class DrawnFleet:
     """A fleet whose answers are only counted.
 
     Args:
-        data: a data set.
         people: shape (people,) int64, indices of the records on the devices.
         fleet: devices and ε.
-        rng: source of all answers.
     """
 
     def __init__(self, data: Data, people: Integers, fleet: SeriesFleet, rng: np.random.Generator) -> None:

@@ -2,14 +2,10 @@
 
     python -m benchmarks.central.accuracy [--data adult …] [--methods sums …] [--repeats 5] [--as-reference] [--json]
 
-Ten folds, repeated. A row holds if its mean is not more than 2 points plus three standard errors below the reference's;
-``=`` says that the mean is not above the reference's by more than that either. The adjacency is ``change-features``,
-which all methods cover.
-
-With the product's settings most rows with numbers are above the reference: variances have a floor of 0.01 (of a range
-of 2), smooth methods have the proven constants of ``aggregator.curator.noise``, which are up to five times as small as
-the published ones, and ``posterior`` knows the noise. ``--as-reference`` undoes these three differences: a floor of
-0.0003, the published constants (for ``bun-steinke``, which has none, Cauchy noise), ``add-one``.
+Ten folds, repeated; adjacency ``change-features``. A row is ``below`` or ``above`` if its mean differs from the
+reference's by more than 2 points plus three standard errors. ``--as-reference`` undoes what makes the product better:
+a variance floor of 0.0003 in place of 0.01, the published constants of smooth sensitivity (Cauchy noise for
+``bun-steinke``, which has none), and the post-processing ``add-one``.
 """
 
 from __future__ import annotations

@@ -4,13 +4,9 @@
     python -m benchmarks.central.figures weights [--repeats 5]
     python -m benchmarks.central.figures time [--rows 1000 10000 …]
 
-Each writes ``benchmarks/results/central-COMMAND.csv`` and ``docs/plots/central-COMMAND.svg``
-(:mod:`benchmarks.shared.study`). ``--census`` writes to ``--folder``, as ``--quick`` does.
-
-``methods``: accuracy over ten folds × repeats, the product's terms, adjacency ``change-features`` (which all methods
-cover) and, for ``sums``, ``change`` too. ``weights``: ``sums`` with w parts of ε for a number, and one part for a
-category and for the class counts; w = 1 is the division ``equal``, w = 2 is ``2:1``. ``time``: processor time of one
-fit on synthetic records.
+Each writes ``central-COMMAND.csv`` and ``.svg`` (:mod:`benchmarks.shared.study`). ``methods``: accuracy over ten folds
+× repeats, adjacency ``change-features`` and, for ``sums``, ``change`` too. ``weights``: ``sums`` with w parts of ε for
+a number, and one for a category and the classes. ``time``: processor time of one fit on synthetic records.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """Further records for the figures of a curator's fits: two synthetic sets, and extracts of the 1940 Census.
 
-The Census is not part of the project: IPUMS gives it to registered readers, who may not pass it on. A reader who has
-an account at IPUMS USA orders an extract of the sample ``1940 100%`` as *comma delimited (.csv)* with the variables of
-:data:`CENSUS_COLUMNS`, unpacks it, and names the file and the states. A state is its FIPS code, the number in the
-column STATEFIP; 18 and 19 are Indiana and Iowa:
-
     python -m benchmarks.central.figures methods --census usa_00001.csv --states 18 19
 
-Which four states, variables and label the published figure used is not known here; those of :func:`census` are this
-project's choice.
+IPUMS gives the Census to registered readers, who may not pass it on. A reader orders an extract of ``1940 100%`` as
+*comma delimited (.csv)* with the variables of :data:`CENSUS_COLUMNS`. States are FIPS codes: 18 Indiana, 19 Iowa.
+Which states, variables and label the published figure used is not known; those of :func:`census` are our choice.
 """
 
 from __future__ import annotations
@@ -57,11 +53,6 @@ def synthetic(informative: str, rows: int = ROWS, seed: int = 1) -> tuple[pd.Dat
     informative, its mean is +0.15 in one class and −0.15 in the other, else 0. If categories are informative, P(v) ∝
     e^{±x/2}, where the sign is the class's and x is the value's number scaled to mean 0 and standard deviation 1; else
     P(v) = 1/8. So one informative feature tells the classes apart about as well as another, whatever its kind.
-
-    Args:
-        informative: ``categorical`` or ``numeric``.
-        rows: number of records.
-        seed: seed of the records.
     """
     random = np.random.default_rng(seed)
     classes = random.integers(0, 2, rows)
@@ -91,11 +82,6 @@ def census(extract: Path, state: int, wage: int = 1000) -> tuple[pd.DataFrame, S
 
     Args:
         extract: comma-separated file with a header, as IPUMS USA makes it; other columns are ignored.
-        state: FIPS code.
-        wage: dollars in 1939.
-
-    Raises:
-        InputError: ``columns_missing``: the extract lacks a variable; ``empty_file``: it has nobody of this state.
     """
     header = pd.read_csv(extract, nrows=0).columns
     absent = [name for name in CENSUS_COLUMNS if name not in header]

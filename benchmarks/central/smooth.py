@@ -2,11 +2,9 @@
 
     python -m benchmarks.central.smooth [--largest 1000000] [--runs 5] [--json]
 
-A time is that of the slowest of four kinds of n values: uniform between the bounds, normal around their middle, all
-equal, half at the lower and half at the upper bound. It contains everything: checks, sorting, the exact statistic, the
-sensitivity. ε is 0.1 and β = ε/6, which is the published choice for Cauchy noise. The definition is that of
-``tests/support/smooth_definition.py``, array by array with numpy. Times are those of the processor, so that other
-programs do not count.
+A time is the processor time of the slowest of four kinds of n values (uniform, normal, equal, half at either bound),
+with checks, sorting and statistic. ε is 0.1 and β = ε/6, the published choice for Cauchy noise. The definition is that
+of ``tests/support/smooth_definition.py``.
 """
 
 from __future__ import annotations

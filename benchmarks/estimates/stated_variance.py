@@ -52,10 +52,7 @@ class Setting(NamedTuple):
     """A campaign to be drawn many times.
 
     Attributes:
-        campaign: the campaign.
         tables: P(value | class) of every feature, shape (values, 4) float64.
-        devices: number of devices in the fleet.
-        periods: number of periods in which every device answers.
     """
 
     campaign: Campaign

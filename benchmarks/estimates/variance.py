@@ -2,13 +2,9 @@
 
     python -m benchmarks.estimates.variance [--out FILE] [--points 41] [--json]
 
-The variance is per person and coordinate of d numbers in [−1, 1]. ``duchi`` answers about all d numbers at once. The
-other mechanisms answer about r of them with ε/r each, scaled by d/r; r is the best one:
-
-    V(d, r) = max over x of  (d/r)·(Var_{ε/r}(x) + x²) − x²
-
-Source: Wang et al., ICDE 2019, section IV; docs/math.md, section 2. Var_{ε/r}(x) is the variance of one answer at ε/r
-about the number x.
+The variance is per person and coordinate of d numbers in [−1, 1]. ``duchi`` answers about all d numbers at once, the
+others about the best number r of them with ε/r each: V(d, r) = max over x of (d/r)·(Var_{ε/r}(x) + x²) − x², where
+Var_{ε/r}(x) is the variance of one answer at ε/r about x. Source: Wang et al., ICDE 2019, section IV; docs/math.md, 2.
 """
 
 from __future__ import annotations

@@ -2,21 +2,16 @@
 
     python -m benchmarks.federated.byzantine [--epsilons 1 10] [--repeats 20] [--most 2 10]
 
-Records are dealt to 100 nodes at random. Liars know the campaign and send any numbers within the range that intake
-accepts: from −H to max_records + H for counts, H = ⌈64Δ/ε_q⌉ (Δ, ε_q: sensitivity and ε of the vector). ``max_records``
-is 2 or 10 times a node's share of the records: the larger the allowed range, the more a liar can do.
+Liars send any numbers in the range that intake accepts: from −H to max_records + H for counts, H = ⌈64Δ/ε_q⌉ (Δ, ε_q:
+sensitivity and ε of the vector), ``max_records`` being 2 or 10 times a node's share. Kinds of lies:
 
     random     every number uniform within its range
     scaled     the node's exact sums times −5, clipped to the range
-    targeted   the sums of records with the classes exchanged, as many as the range allows: every count, sum and sum of
-               squares of a class is the honest mean of the other class, scaled up to max_records
-    hidden     as targeted, but only as far as honest nodes go: every number is the honest mean and 1.28 standard
-               deviations between honest nodes, so that a trimmed mean does not leave it out
+    targeted   the honest means of the other class, scaled up to max_records
+    hidden     the honest mean and 1.28 standard deviations between honest nodes, which a trimmed mean keeps
 
-Rules see noisy sums only. The share of the trimmed mean is that of the liars, or twice as much; Krum is told the number
-of liars. ``honest`` has no liar: its difference from plain addition is what a rule costs where nobody lies. The target
-is that the trimmed mean with twice the share loses at most 3 points under random, scaled and targeted lies, against
-plain addition of honest nodes. ``hidden`` is beyond the target.
+The trimmed mean leaves out the liars' share, or twice as much; Krum knows the number of liars; ``honest`` has no liar.
+Target: twice the share loses at most 3 points under random, scaled and targeted lies, against honest addition.
 """
 
 from __future__ import annotations

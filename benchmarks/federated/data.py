@@ -49,9 +49,6 @@ class Data(NamedTuple):
     """One data set.
 
     Attributes:
-        name: name of the data set.
-        schema: features and label with public bounds.
-        observed, recognised: codes and numbers of the rows, for sums and for scoring.
         labels: shape (rows,) int64, class codes.
         training: number of rows of the predefined training part, which are the first ones; None without such parts.
     """
@@ -92,7 +89,6 @@ class Data(NamedTuple):
 
         Args:
             epsilon: ε of a summary or of an encrypted message.
-            most: largest number of records of a node.
             masked: terms of encrypted sums; None for sums in the clear.
         """
         micro = micro_epsilon(epsilon)
@@ -117,10 +113,8 @@ class Data(NamedTuple):
         """Return M exact sums for each of N nodes: shape (N, M) int64.
 
         Args:
-            campaign: says what is summed.
             rows: shape (n,) int64, row numbers of the records.
             nodes: N, number of nodes.
-            rng: deals the records to nodes.
             owners: shape (n,) int64, the node of every record; None deals the records at random.
         """
         encoded = part(self.observed, rows)

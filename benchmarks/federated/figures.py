@@ -4,18 +4,11 @@
     python -m benchmarks.federated.figures sensitivity
     python -m benchmarks.federated.figures means
 
-Each writes ``benchmarks/results/federated-COMMAND.csv`` and ``docs/plots/federated-COMMAND.svg``
-(:mod:`benchmarks.shared.study`).
-
-``accuracy`` (figure 1): accuracy by ε for 1 to 1000 nodes and three kinds of noise and model: ``floored`` and
-``printed`` on the same private sums, and for numbers ``not_private_local_sensitivity``. For comparison, ``central`` is
-one curator who has all records, with the method ``sums`` at the same ε and adjacency ``add-remove``.
-``sensitivity`` (figure 2): local sensitivity of the sums of x and x² over a node's records of one class, in units of
-the public bound, averaged over nodes and classes.
-``means`` (figure 3): median error of the class means, in units of half the public range.
-
-The paper scales noise to the *local* sensitivity, the largest |x| among a node's own records. That noise depends on the
-records, so it is not differentially private. It is here for comparison only, and not in the product.
+Each writes ``federated-COMMAND.csv`` and ``.svg`` (:mod:`benchmarks.shared.study`). ``accuracy``: by ε for 1 to 1000
+nodes, post-processings ``floored`` and ``printed``, the paper's noise, and one curator with ``sums``. ``sensitivity``:
+local sensitivity of Σx and Σx² of a node and class, in units of the public bound. ``means``: median error of the class
+means, in units of half the public range. The paper scales noise to the largest |x| among a node's own records: that is
+not differentially private, and is here for comparison only.
 """
 
 from __future__ import annotations

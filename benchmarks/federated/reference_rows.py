@@ -1,17 +1,12 @@
 """Accuracy of simulated nodes against the independent reference, rows of setting ``federated``.
 
     python -m benchmarks.federated.reference_rows [--data adult …] [--repeats 60] [--postprocess printed]
-    python -m benchmarks.federated.reference_rows --like-votes [--repeats 300]  votes, on splits like the reference's
+    python -m benchmarks.federated.reference_rows --like-votes [--repeats 300]
 
 A row holds (``=``) if its mean differs from the reference's by at most 2 points plus three standard errors of the
-difference of the two means. The reference has one random split of each data set, while every repeat here has its own:
-the reference's standard deviation of one run on skin at ε = 10 is 0.0000, and that on votes 0.014, where random splits
-into 43 test records alone give 0.033 at least. So a mean of the reference also depends on its one split, which its
-stated error leaves out. ``(=)`` says that a row holds only if the standard deviation between splits, measured here
-without noise, is added to the error.
-
-``--like-votes`` compares votes only on random splits like the reference's: the model without noise is right about 41 of
-the 43 test records, as the reference's must be at ε = 10.
+difference. The reference has one random split of each data set, which its error leaves out; ``(=)`` says that a row
+holds only if the standard deviation between splits, measured without noise, is added. ``--like-votes`` compares votes
+on random splits like the reference's: the model without noise is right about 41 of the 43 test records.
 """
 
 from __future__ import annotations

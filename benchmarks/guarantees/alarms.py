@@ -3,11 +3,9 @@
     python -m benchmarks.guarantees.alarms [--honest 1000] [--lying 100] [--reports 100000] [--settings 0,1]
         [--kinds 'one bit,choose'] [--json]
 
-Campaigns: two classes and features of the given numbers of values, records drawn at random with uneven shares. Lies
-are 1 % of the reports. ``one bit``: liars answer the question of their id and set one bit only. ``choose``: in an open
-fleet they choose one question, and answer it as an honest device would. ``both``: they do both. Small campaigns are
-only tested for false alarms. The level of an alarm is that of ``aggregator.cards.alarms``. ``most`` is the power of
-the best test of set bits with 1 % of false alarms against ``one bit`` (``aggregator.cards.set_bits``).
+Records have two classes and uneven shares. ``one bit``: liars answer the question of their id and set one bit only.
+``choose``: in an open fleet they choose one question, and answer it honestly. ``both``: they do both. ``most`` is the
+power of the best test of set bits with 1 % of false alarms against ``one bit`` (``aggregator.cards.set_bits``).
 """
 
 from __future__ import annotations
@@ -57,11 +55,7 @@ class Setting(NamedTuple):
     """One kind of campaign.
 
     Attributes:
-        mechanism: name of the mechanism.
         epsilon: ε as text.
-        sizes: numbers of values of the features.
-        periods: number of periods with reports.
-        answers: number of answers of a device.
         part: the setting's share of the number of reports in ``--reports``.
     """
 

@@ -3,12 +3,10 @@
     python -m benchmarks.guarantees.attacks [--attacks 100] [--devices 2000] [--epsilon 1] [--mechanisms direct,oue]
                                             [--json]
 
-An attack replaces the reports of a share β of all devices: 1 % or 5 %. In a *closed* fleet a lie keeps the id, and so
-the question, of its device. In an *open* fleet all lies choose one question. Kinds of lies: ``random`` (any accepted
-answer, uniformly), ``target`` (the answer that speaks for one cell alone), ``gain`` (the answers that move the
-estimates of one class, or of all cells, most, up or down). The figure is the largest move of an estimate divided by the
-bound of ``aggregator.cards.manipulation``, over all questions and cells, and over the combined shares of the classes.
-Closed fleets are compared with the same reports before the lies, open fleets with the honest devices' reports alone.
+Lies replace the reports of 1 % or 5 % of the devices. In a *closed* fleet a lie keeps the question of its device, in an
+*open* one all choose the same. ``random``: any accepted answer; ``target``: the answer for one count alone; ``gain``:
+those that move the estimates of one class, or all, most. The figure is the largest move of an estimate divided by the
+bound of ``aggregator.cards.manipulation``, against the same reports without lies (open: the honest reports alone).
 """
 
 from __future__ import annotations

@@ -32,11 +32,7 @@ def masked_campaign(
     """Return an unsigned masked campaign whose ε is for adding or removing a record.
 
     Args:
-        data: the data set.
         epsilon: ε of a message.
-        parties: number of parties.
-        records: number of records of all parties.
-        noise: ``divided`` or ``diluted``.
         delta: δ of a whole total; None for ``divided`` noise.
         honest: γ, the share of the parties whose noise must suffice.
     """
@@ -57,11 +53,7 @@ def masked_statistics(
     """Return statistics of the decrypted totals of records that are dealt to parties.
 
     Args:
-        data: the data set.
-        campaign: a masked campaign.
         rows: shape (n,) int64, row numbers of the records.
-        parties: number of parties.
-        rng: randomness of the noise.
         numbers: number u of a party in the key book → how many parties have this u; None for those of the dealer's
             setup.
     """

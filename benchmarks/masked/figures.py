@@ -3,19 +3,11 @@
     python -m benchmarks.masked.figures car [--repeats 10]
     python -m benchmarks.masked.figures nodes [--data adult …] [--repeats 20]
 
-Each writes ``benchmarks/results/masked-COMMAND.csv`` and ``docs/plots/masked-COMMAND.svg``
-(:mod:`benchmarks.shared.study`).
-
-``car`` (figures 1 a and b): accuracy on car by ε from 0.1 to 0.4, means over ten folds × repeats. *Horizontal*: one
-record per party, n parties with the number u = n (its part of the noise is 1/n), post-processing ``halves``, γ = 1
-(the noise of all parties is needed), noise ``divided`` or ``diluted`` with δ = 10^−5 for each count. *Vertical*: six
-parties with one feature each, who know the labels. ``per count`` gives every count ε, so a record that is added or
-removed costs 7ε; ``in total`` divides ε by seven.
-
-``nodes``: accuracy by the number of nodes, adding or removing one record, post-processing ``floored``: nodes that send
-their sums in the clear, masked totals with both kinds of noise (``diluted`` with δ = 10^−5 in total), γ = 1, and one
-curator with the method ``sums``. The numbers u of the parties are those of the dealer's setup. A masked campaign has
-two nodes at least.
+Each writes ``masked-COMMAND.csv`` and ``.svg`` (:mod:`benchmarks.shared.study`). ``car``: accuracy by ε over ten folds
+× repeats. *Horizontal*: n parties with one record and 1/n of the noise each, γ = 1 (the noise of all is needed),
+``halves``; *vertical*: six parties with one feature each. ``per count`` gives every count ε, ``in total`` a seventh.
+``nodes``: by number of nodes, ``floored``: sums in the clear, masked totals with both kinds of noise (``diluted`` with
+δ = 10^−5 in total), and one curator with ``sums``. The numbers u of the parties are those of the dealer's setup.
 """
 
 from __future__ import annotations

@@ -2,22 +2,14 @@
 
     python -m benchmarks.masked.reference_rows [--repeats 150] [--adult-repeats 100] [--only rows | adult]
 
-**Rows.** Car, one record per party, post-processing ``halves``. *One geometric copy* is ``divided`` noise with γ = 1:
-all parties together add exactly one discrete Laplace number to each count, since every party has the number u = n here.
-(The dealer gives numbers from n/2 to n, which are 1.39 copies: see adult.) *Diluted, delta 1e-5* is ``diluted`` noise
-with δ = 10^−5 for each count. A record moves seven counts, so the campaign's δ is 7·10^−5. The column
-``epsilon_per_answer`` says what a count gets: ``per count 0.2``; ``total/7``, a seventh of the total, for a record that
-is added or removed; ``total/14`` for one that changes. The campaign's ε is seven times that. 1555 parties are the
-learning part of ten folds; 500 parties are 500 of its records at random. (The reference's standard deviation of one run
-with 500 parties is that of a test part of about 50 records. Here the whole fold of 173 records is tested, so the
-standard deviations here are smaller.)
+**Rows.** Car, one record per party (1555 parties: the learning part of ten folds; 500: as many of it at random),
+``halves``. *One geometric copy* is ``divided`` noise with u = n parties and γ = 1: one discrete Laplace number in each
+count. *Diluted, delta 1e-5* has δ = 10^−5 for each of the seven counts that a record moves. ``epsilon_per_answer`` says
+what a count gets; ``total/7`` is for adding or removing a record, ``total/14`` for changing one. A row holds (``=``) if
+its mean differs by at most 2 points plus three standard errors.
 
-A row holds (``=``) if its mean differs from the reference's by at most 2 points plus three standard errors of the
-difference of the two means.
-
-**Adult.** 1000 nodes, ε = 0.1 in total, γ = 1, post-processing ``floored``, the dealer's numbers u: nodes that send
-their sums in the clear, masked totals with both kinds of noise, with δ = 10^−5 in total and for each count, and one
-curator with the method ``sums``.
+**Adult.** 1000 nodes, ε = 0.1 in total, γ = 1, ``floored``, the dealer's numbers u: sums in the clear, masked totals
+with both kinds of noise (δ = 10^−5 in total, or for each count), and one curator with ``sums``.
 """
 
 from __future__ import annotations

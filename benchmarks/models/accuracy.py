@@ -4,10 +4,8 @@
     python -m benchmarks.models.accuracy --form numeric [--repeats 40]
 
 A row agrees if its mean over repeats differs from the reference by at most 2 points plus three standard errors of the
-difference; rows of ``she`` may be better. Connect-4 runs on the vector engine only, with fewer repeats. The other
-data sets also run once per row with the device engine; the limit is then 2 points plus three standard deviations of
-one run. ``--form numeric`` selects the rows on numeric features (discretised or Gaussian, with or without
-dimension reduction) and the rows without privacy, on the vector engine only.
+difference (with one run of the device engine: three standard deviations); rows of ``she`` may be better. Connect-4 runs
+on the vector engine only. ``--form numeric``: rows on numeric features and without privacy, vector engine only.
 """
 
 from __future__ import annotations

@@ -2,29 +2,13 @@
 
     python -m benchmarks.models.choosing [--data mushroom car chess] [--epsilons 1 0.1 4] [--repeats 20] [--quick]
 
-N records are drawn with replacement from the learning part of a data set, and a model is made of them by
+N records are drawn from nine tenths of a data set, N rising by √10, and tested on the other tenth: ``local`` (N devices
+with one answer, mechanism ``auto``, ``posterior``), ``federated`` and ``distributed`` (10, 100 or 1000 nodes,
+``floored``, divided noise with γ = 0.8), ``central`` (``sums``, ``posterior``) and ``no privacy``. ε is for a record
+that is replaced, so nodes, who state it for a record more or less, get half. Counts of fleets are drawn from laws.
 
-- ``local``: N devices, each of which answers one question (``direct`` or ``oue``, as ``auto`` chooses),
-  post-processing ``posterior``;
-- ``federated``: 10, 100 or 1000 nodes with N records in all, whose noisy sums are added, post-processing ``floored``;
-- ``distributed``: the same nodes with masked sums, divided noise, and γ = 0.8: four of five nodes are honest;
-- ``central``: one curator, the method ``sums``, post-processing ``posterior``;
-- ``no privacy``: Naive Bayes on the exact counts of the N records.
-
-ε has one meaning in all rows: one record that is replaced by any other changes no probability by more than a factor
-e^ε. Nodes state ε for a record more or less. A replaced record costs twice as much, so they get half of ε.
-
-Accuracies are means over random splits into nine tenths and one tenth. All features are categories. The counts of a
-fleet of devices are drawn from the mechanisms' laws, and not report by report. N rises by a factor of √10, until the
-accuracy is within half a point of the model of endless records without privacy, or to the largest N of the kind
-(:data:`LARGEST`, :data:`LARGEST_ELSE`). The same seed gives the same rows.
-
-``benchmarks/results/choosing.csv`` gets every point as soon as it is measured. Then
-``benchmarks/results/choosing-needed.csv`` gets the N at which each curve reaches the model without privacy less 10, 5
-and 2 points. Every point is compared with the accuracy without privacy on the same splits; N is interpolated between
-logarithms on the rising curve nearest to the points. ``low`` and ``high`` are this N for the points plus and less two
-standard errors. ``docs/plots/choosing.svg`` has the curves. ``--draw`` draws the measured points. ``--quick`` takes few
-repeats and writes to ``--folder`` (default: the working folder).
+``choosing.csv`` gets the points. ``choosing-needed.csv`` gets the N at which each curve reaches the model without
+privacy less 10, 5 and 2 points, interpolated between logarithms; ``low`` and ``high`` are for two standard errors.
 """
 
 from __future__ import annotations
@@ -101,13 +85,7 @@ ENDLESS = "endless"
 
 
 class Trial:
-    """One random split of a data set, and models of fleets drawn from its learning part.
-
-    Args:
-        data: the data set.
-        seed: of the split. Trials with equal seed and data set have the same split.
-        rng: source of fleets and of noise.
-    """
+    """One random split of a data set, and models of fleets drawn from its learning part."""
 
     def __init__(self, data: Data, seed: list[int], rng: np.random.Generator) -> None:
         self.data, self.rng = data, rng
@@ -199,9 +177,6 @@ def point(data: Data, options: argparse.Namespace, best: Sequence[float], of: tu
     """Measure one point of a curve. Large fleets differ less, so they have fewer splits.
 
     Args:
-        data: the data set.
-        options: ``seed`` and ``repeats``.
-        best: for every split, the accuracy of endless records without privacy.
         of: kind of trust, number of nodes, N, and ε for a replaced record.
     """
     kind, nodes, size, epsilon = of
@@ -224,11 +199,6 @@ def reached(points: Sequence[TableRow], below: float, shift: float) -> str:
     """Return the N, with two digits, at which the accuracy without privacy is missed by at most ``below``.
 
     The result is ``>N`` if no point is so near.
-
-    Args:
-        points: the points of one curve.
-        below: allowed difference from the accuracy without privacy.
-        shift: standard errors that are added to each point's accuracy.
     """
     values = [int(row["records"]) for row in points]
     heights = rising(np.array([shift * float(row["lacking_error"]) - float(row["lacking"]) for row in points]))

@@ -4,18 +4,11 @@
     python -m benchmarks.models.estimators resampled [--devices 100000 1000000] [--repeats 20]
     python -m benchmarks.models.estimators devices [--repeats 100] [--warnings 10]
 
-``budgets``: every person of a random 80 % answers one question; the other people are the test. ``resampled``:
-``--devices`` people drawn with replacement from the 80 %. ``devices``: 10 to 1,000 devices; the columns ``prior``
-(always the largest of the classes' estimated shares) and ``largest`` (always the true largest class) are the
-yardsticks, and ``--warnings`` is the number of repetitions in which ``publish``'s warning is computed.
-
-``--data breast-cancer`` is scikit-learn's set of 569 people and 30 numbers. It is not among the default data sets, and
-no constant was chosen on it.
-
-Counts are drawn per question from the mechanisms' laws (``direct`` and unary encodings), not report by report. The
-estimates, the fits and the warning are the aggregator's own code. Numeric columns are cut into bins of equal width
-between their extremes. Every difference is printed with its standard error; a row is marked ``LOSES`` if it is more
-than one point worse, beyond two standard errors. Standard errors are of repeated splits of one data set.
+``budgets``: every person of a random 80 % answers once; the others are the test. ``resampled``: ``--devices`` people
+drawn from the 80 %. ``devices``: 10 to 1,000 devices; ``prior`` predicts the largest estimated share, ``largest`` the
+largest class, and ``publish``'s warning is computed ``--warnings`` times. Counts are drawn from the mechanisms' laws.
+``--data breast-cancer`` is scikit-learn's set; no constant was chosen on it. ``LOSES``: more than one point worse,
+beyond two standard errors over repeated splits.
 """
 
 from __future__ import annotations

@@ -2,16 +2,10 @@
 
     python -m benchmarks.models.expected [--populations "issue, 20,000" …] [--fleets 100] [--seed 0] [--pilot 300]
 
-For each population: the records of a fleet are drawn, the fleet's answers are counted, the statistics are made into a
-model, and :func:`aggregator.models.foresight.foresee` says how often the model will be right. The truth is the accuracy
-of the same model among :data:`TESTED` records of the population. It is computed without the labels' chance: a record x
-counts P(the predicted class | x), which is known. Features are independent given the class, which is what the expected
-accuracy assumes.
-
-Columns: fleets of which an accuracy is said; mean true and mean expected accuracy of these; share of their intervals
-that hold the truth; intervals that lie too low, and too high; their mean width in points; the width that ``plan``
-states for the same design, from a pilot of ``--pilot`` records; the share of all intervals of a recall that hold
-the truth; fleets in which it is said whether the model beats the largest class, and how often that is wrong.
+A fleet's records are drawn, its answers are counted and made into a model, and
+:func:`aggregator.models.foresight.foresee` says how often the model will be right. The truth is P(predicted class | x),
+which is known, averaged over :data:`TESTED` records x. Features are independent given the class. Columns:
+:class:`Summary`.
 """
 
 from __future__ import annotations
@@ -111,11 +105,7 @@ class Kind(NamedTuple):
     """A population and the campaign that asks it.
 
     Attributes:
-        prior: the classes' shares.
-        features: by name, each independent of the others given the class.
-        devices: number of devices, each with one answer.
         epsilon: ε of the answer.
-        family, mechanism, postprocess: of the campaign.
     """
 
     prior: Sequence[float]
@@ -280,12 +270,8 @@ class Summary(NamedTuple):
     """What was found on one population: accuracies and widths in points, counts of fleets.
 
     Attributes:
-        population: its name.
-        fleets, told: number of fleets, and of those with a stated accuracy.
-        truth, said: means over the told fleets.
         inside: share of the stated intervals that hold the truth, in percent.
         too_low, too_high: intervals below, and above, the truth.
-        width: mean width of the stated intervals.
         plan: mean width of the intervals of plans; NaN without plans.
         recall: share of all intervals of a class's recall that hold the truth, in percent.
         beats, wrong: fleets in which "beats the largest class" is said, or denied, and how many of these are false.

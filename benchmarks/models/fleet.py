@@ -2,10 +2,9 @@
 
     python -m benchmarks.models.fleet connect-4 --devices 100000000 [--epsilon 1] [--chunk 1000000] [--folder DIR]
 
-``hearsay simulate --engine vector --devices N`` holds the whole fleet in memory: some hundred bytes per device and
-feature. Here the fleet is drawn in chunks with replacement from 80 % of the records. Every chunk becomes one report
-file, which is ingested into one store and deleted. The store's statistics make the models, by every post-processing.
-The other 20 % of the records are the test. The yardstick is the model of the same 80 % without privacy.
+The fleet is drawn in chunks from 80 % of the records, so that it need not fit into memory. Every chunk becomes one
+report file, which is ingested into one store and deleted. The store's statistics make the models, by every
+post-processing; the other 20 % are the test. The yardstick is the model of the same 80 % without privacy.
 """
 
 from __future__ import annotations
@@ -60,13 +59,9 @@ def growing_fleet(
     """Let more and more devices answer one question each, into one store, and yield its statistics at every size.
 
     Args:
-        data: a data set.
         people: shape (people,) int64, indices of the records that the devices draw with replacement.
         epsilon: ε of a device.
-        sizes: numbers of devices, rising.
-        rng: source of the fleet, the questions and the noise.
         folder: where the store is made and, at the end, deleted; None for the system's folder of temporary files.
-        chunk: devices per report file.
     """
     codes = data.codes[people].astype(np.int16)
     spent = dict.fromkeys(("drawing", "ingesting", "counting"), 0.0)

@@ -3,14 +3,10 @@
     python -m benchmarks.reproduce --data DIR [--quick] [--only PART …] [--folder OUT] [--again] [--draw]
                                    [--processes N] [--seed S]
 
-DIR has the folders ``datasets`` and ``reference`` (by default the folder that HEARSAY_REFERENCE names). Each part
-writes ``PART.csv``, one row per point, row by row. A run that was stopped goes on where it stopped: rows that are there
-are not measured again, unless ``--again`` says so. When the rows are complete, the part's plots are drawn as
-``reproduce-*.svg``, and ``PART.txt`` states the machine and the seconds of all jobs together. With the same seed the
-same numbers come out, in every column but ``seconds``.
-
-Without ``--folder`` the CSVs are in ``benchmarks/results/reproduce`` and the plots in ``docs/plots``. ``--quick``
-measures few points with few repetitions, and writes to ``build/reproduce``. ``--draw`` only draws again.
+DIR has the folders ``datasets`` and ``reference``. Each part writes ``PART.csv`` row by row; rows that are there are
+not measured again, unless ``--again`` says so. Then it draws ``reproduce-*.svg``; ``PART.txt`` states machine and
+seconds. With the same seed all columns but ``seconds`` are the same. Folders: ``benchmarks/results/reproduce`` and
+``docs/plots``, with ``--quick`` (few points) ``build/reproduce``. ``--draw`` only draws again.
 """
 
 from __future__ import annotations

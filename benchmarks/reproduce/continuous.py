@@ -1,21 +1,17 @@
 """Numeric records: discretised or Gaussian, with and without dimension reduction, against the total ε of a person.
 
-These are the figures of continuous data of the first source (Yilmaz, Al-Rubaie, Chang 2019). A *view* is how the
-numbers are read: bounds, and a projection (``none``, PCA with one or six components, DCA with one), fitted on ``train``
-(all owners' records, as the source did, outside of the guarantee) or on ``pilot`` (a tenth of the owners, who give no
-answers). All rows of a view have the same divisions of the records. There are four forms:
+The figures of continuous data of Yilmaz, Al-Rubaie, Chang (2019). A *view* is how the numbers are read: bounds and a
+projection (``none``, PCA, DCA), fitted on ``train`` (all owners' records, outside of the guarantee) or on ``pilot`` (a
+tenth of the owners, who give no answers). All rows of a view have the same divisions of the records. Forms:
 
 - ``discretised``: bins of equal width in joint coding, with five mechanisms;
 - ``gaussian``: moments with the class hidden, in approach 1 (``laplace``, all moments in one answer), 2 (``bits``, one
   feature) and 3 (``laplace``, one feature);
-- ``label_not_private``: the Gaussian form of the source's released code. Every person SHOWS THE CLASS to the
-  aggregator, and ε covers the numbers only. The total ε is ``inf``. No package of this project can do this
-  (``tests/reproduction/test_label_not_private.py``);
+- ``label_not_private``: the source's released code, in which every person SHOWS THE CLASS, so the total ε is ``inf``.
+  No package can do this (``tests/reproduction/test_label_not_private.py``);
 - ``none``: no privacy, ``discretised`` or ``gaussian``.
 
-``one``: a person answers one random question, at the total ε. ``all``: a person answers every question, each at ε /
-(number of questions). Two post-processings make models of the same answers: ``posterior``, the product's default, and
-``paper``.
+``one``: one random question at the total ε; ``all``: every question, each at ε / (number of questions).
 """
 
 from __future__ import annotations
@@ -69,8 +65,6 @@ class Point(NamedTuple):
     """What names one or two rows: a form and its mechanism, the answers of a person, and the ε.
 
     Attributes:
-        form: a form of this module; ``none`` for no privacy.
-        mechanism: a mechanism, an approach, or without privacy the form.
         answers: ``one``, ``all``, or empty.
         total: total ε; ``inf`` where the class is shown; empty without privacy.
         each: ε of each answer; empty without privacy.
@@ -231,11 +225,7 @@ def label_not_private(
     Class shares are exact. A variance that is not positive becomes 0.1.
 
     Args:
-        approach: a name of :data:`APPROACHES`.
         epsilon: ε of the numbers. It does not cover the class.
-        schema: of the records, numbers only.
-        people: the records.
-        rng: source of the noise.
     """
     numbers = people.reported.numbers[:, list(schema.numeric)] / SCALE
     classes = len(schema.label.classes)

@@ -1,18 +1,11 @@
 """Discrete records: five mechanisms on four data sets, one answer or all answers, against the total ε of a person.
 
-These are the figures and the table of discrete data of the first source (Yilmaz, Al-Rubaie, Chang 2019). Every point is
-one campaign in joint coding: n + 1 questions for n features, about the class and about every feature together with the
-class. ``one``: a person answers one random question, at the total ε. ``all``: a person answers every question, each at
-ε / (n + 1). Two post-processings make models of the same answers: ``paper``, and ``posterior``, the product's default.
-Rows with the mechanism ``none`` are Naive Bayes without privacy, rows with ``majority`` always predict the largest
-class.
-
-The released accuracies of the source (``reference/published.csv``) are by ε per answer. A person spends k·n + 1 times
-as much there, with k classes and n features: for every class and feature a person answers with the feature's value,
-or, if the person is of another class, with a uniform random value. Rows with ``all per class`` measure this coding,
-which no package offers, with post-processing as in ``paper``: on the one split of the records that the source's code
-tests on, and on random splits of the same size. The row ``not below the source's`` has the share of these random splits
-on which Naive Bayes without privacy is at least as good as on the source's split.
+The figures and the table of discrete data of Yilmaz, Al-Rubaie, Chang (2019). Every point is one campaign in joint
+coding: n + 1 questions for n features. ``one``: one random question at the total ε; ``all``: every question, each at
+ε / (n + 1). Post-processings: ``paper`` and ``posterior``. ``none`` is Naive Bayes without privacy, ``majority`` the
+largest class. ``all per class`` measures the source's released coding, which no package offers: for each of k classes
+and n features a person answers with the value, or, if of another class, at random: k·n + 1 answers, on the source's one
+split and on random ones. ``not below the source's``: the share of these on which Naive Bayes is at least as good.
 """
 
 from __future__ import annotations

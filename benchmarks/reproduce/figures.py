@@ -34,11 +34,7 @@ def rows_of(name: str) -> tuple[Row, ...]:
 
 
 def one(name: str, **named: str) -> Row:
-    """Return the one row of a file that has the values ``named``.
-
-    Raises:
-        LookupError: not exactly one row has these values.
-    """
+    """Return the one row of a file that has the values ``named``."""
     found = [row for row in rows_of(name) if all(row[column] == value for column, value in named.items())]
     if len(found) != 1:
         raise LookupError(f"{len(found)} rows of {name} have {named}")

@@ -1,12 +1,6 @@
 """A part of the reproduction: jobs that measure accuracies as rows of a CSV, and files that are made of the rows.
 
-A part is a module with two functions:
-
-    jobs(size: Size) -> list[Job]
-    files(rows: Sequence[Row], size: Size) -> Mapping[str, str]
-
-``jobs`` lists what to measure, in the order of the rows of the CSV. ``files`` gives the other files of the part from
-the complete rows: file name → text. Names that end in ``.svg`` are plots, the others are tables.
+A part is a module with the functions of :class:`Part`.
 """
 
 from __future__ import annotations
@@ -39,11 +33,9 @@ class Job(NamedTuple):
 
     Attributes:
         rows: the columns that name each row: column → text. No two rows of a part have equal names.
-        repeats: number of repetitions. It is the column ``n`` of the rows.
         measure: a function of a module (another process imports it), called as measure(*arguments, repeats, seed). It
             returns for each row the accuracies of the repetitions, ``repeats`` numbers between 0 and 1. With equal
             arguments it returns equal numbers.
-        arguments: the first arguments of ``measure``; they can be pickled.
     """
 
     rows: tuple[Mapping[str, str], ...]
@@ -66,11 +58,7 @@ class Job(NamedTuple):
         return [*self.rows[0], *MEASURED]
 
     def results(self, found: Sequence[Sequence[float]], seconds: float) -> list[Row]:
-        """Return the complete rows, from the accuracies of each.
-
-        Raises:
-            ValueError: there are not ``repeats`` accuracies between 0 and 1 for each row.
-        """
+        """Return the complete rows, from the accuracies of each."""
         rows = []
         for names, accuracies in zip(self.rows, found, strict=True):
             if len(accuracies) != self.repeats or not all(0 <= each <= 1 for each in accuracies):

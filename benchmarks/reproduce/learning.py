@@ -1,9 +1,7 @@
 """Learning curves: accuracy against the number of devices, up to ten million, at ε = 1 and one answer per device.
 
-Devices draw their records with replacement from 80 % of the data; the other 20 % are the test. The reports are those of
-the vector engine. They go through report files into a real store, which is counted at each size, so that the sizes of
-one curve are of one growing fleet. Rows with the post-processing ``none`` are Naive Bayes without privacy from the same
-80 %, which limits each curve.
+Devices draw their records from 80 % of the data; the other 20 % are the test. Reports of the vector engine go through
+files into a real store, which is counted at each size of one growing fleet. ``none``: Naive Bayes without privacy.
 """
 
 from __future__ import annotations

@@ -2,11 +2,8 @@
 
     python -m benchmarks.reproduce.page [--check]
 
-A page of the documentation names a figure or a table in a comment, and this program writes what follows, up to the end:
-
-    <!--=theta car one 0.25-->52.6 ± 1.1<!--=-->
-
-So nobody types such a figure. ``--check`` writes nothing, and returns 1 if a page is not up to date.
+A page names a figure or a table in a comment, and this program writes what follows, up to the end:
+``<!--=theta car one 0.25-->52.6 ± 1.1<!--=-->``. ``--check`` only returns 1 if a page is not up to date.
 """
 
 from __future__ import annotations
@@ -26,11 +23,7 @@ PLACE = re.compile(r"<!--=(?P<name>[^>]+?)-->(?P<text>.*?)<!--=-->", re.DOTALL)
 
 
 def filled(page: str) -> str:
-    """Return the text of a page with all its figures filled in from the CSV files.
-
-    Raises:
-        KeyError: a comment names no figure of :data:`benchmarks.reproduce.figures.FIGURES`.
-    """
+    """Return the text of a page with all its figures filled in from the CSV files."""
 
     def put(place: re.Match[str]) -> str:
         kind, *words = place["name"].split()

@@ -1,14 +1,8 @@
 """Accuracy of one answer per person about chosen questions, in the plot of the source's released curve.
 
-The source asks every person about every feature. Here a person gives one answer in all, at the total ε, and it is
-chosen what to ask: ``all`` features; ``refine``, from private answers alone; or ``pilot``, from 300 records in the
-clear whose owners give no answer. ``alone`` is Naive Bayes from the records of such a pilot and nothing else, without
-privacy: what ``pilot`` has to beat. Fleets draw their records with replacement from 80 % of the data; a fleet of the
-source's size has as many devices as this has records. Every design has the same test parts, whatever the seed of the
-run is: rows of one data set are compared on equal divisions.
-
-The designs are those of ``benchmarks.asking.designs``: ``all`` and ``refine`` on counts that are drawn from their law,
-``pilot`` through report files, stores and signed documents.
+A person gives one answer, at the total ε, about ``all`` features, or those chosen by ``refine`` (from private answers
+alone) or ``pilot`` (from 300 records in the clear, whose owners give no answer). ``alone`` is Naive Bayes of such a
+pilot and nothing else. Designs are those of ``benchmarks.asking.designs``, with the same test parts for every seed.
 """
 
 from __future__ import annotations

@@ -35,10 +35,8 @@ class Sample(NamedTuple):
         """Return the people whose devices answer, and the people to test on.
 
         Args:
-            name: name of the data set.
             kind: :data:`FIFTH` or :data:`RANDOM`, a random share of the records to test on, or :data:`RELEASED`, the
                 one split of the source's code. That code reads the first record as a header, and loses it.
-            rng: source of random splits.
         """
         if kind == RELEASED:
             order = 1 + np.random.RandomState(RELEASED_SEEDS[name]).permutation(len(self.people.labels) - 1)

@@ -43,12 +43,7 @@ def complete_rows(
     """Measure the rows that are missing, and write all rows of the jobs to a CSV, in the order of the jobs.
 
     Args:
-        jobs: the jobs of a part.
         file: the CSV. New rows are appended as they come. At the end the file is written again in order.
-        seed: base of the seeds of all jobs (:meth:`benchmarks.reproduce.jobs.Job.seed`).
-        processes: number of processes.
-        title: text beside the progress bar.
-        found: rows of an earlier run. Rows that belong to none of the jobs are dropped.
     """
     columns, known = jobs[0].columns(), _known(jobs, found)
     missing = [job for job in jobs if not all(key in known for key in job.keys)]

@@ -26,13 +26,7 @@ def campaign_of(schema: Schema, parameters: CampaignParameters) -> Campaign:
 
 
 def tally_of(campaign: Campaign, people: Population, rng: np.random.Generator) -> Tally:
-    """Draw the counts of one period in which every person answers one random question of each stratum.
-
-    Args:
-        campaign: the campaign.
-        people: the records on the devices.
-        rng: source of questions and noise.
-    """
+    """Draw the counts of one period in which every person answers one random question of each stratum."""
     shares, size = shares_of_questions(campaign), len(people.labels)
     n, counts = [0] * len(shares), [()] * len(shares)
     for stratum in range(campaign.answers):

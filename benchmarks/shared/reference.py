@@ -85,8 +85,6 @@ class Comparison:
     """Measured accuracies of one row of the reference.
 
     Attributes:
-        case: the row.
-        accuracies: the measured accuracies, one per run.
         between: variance of the accuracy between random splits, of which the reference has one.
     """
 

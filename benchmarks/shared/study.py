@@ -31,8 +31,6 @@ class Job(NamedTuple):
 
     Attributes:
         names: what names each row: column → value.
-        measure: called with the arguments; gives the other columns of each row.
-        arguments: of ``measure``.
     """
 
     names: Sequence[TableRow]
@@ -49,8 +47,6 @@ class Study(NamedTuple):
     """A table of measured rows, and its drawing.
 
     Attributes:
-        name: name of the files ``NAME.csv`` and ``NAME.svg``.
-        jobs: returns what to measure with given options.
         draw: draws all rows as SVG; None for no drawing.
     """
 
@@ -69,9 +65,7 @@ def arguments(description: str, names: Sequence[str] = (), *, repeats: str = "")
     """Make a parser with the options of every study.
 
     Args:
-        description: of the study.
         names: names of data sets; empty for any name.
-        repeats: what is repeated.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", nargs="+", choices=names or None, default=[])
@@ -94,11 +88,8 @@ def run(
     """Measure or read all rows of a study, and draw them. Return the exit status.
 
     Args:
-        study: the study.
-        options: of :func:`arguments`.
         after: called with all rows and the table's folder. It returns whether a target is reached, which decides the
             status.
-        needs_data: whether the study needs the reference data sets.
     """
     if needs_data and not options.draw and not available():
         print(NOT_HERE, file=sys.stderr)

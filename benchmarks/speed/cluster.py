@@ -2,10 +2,8 @@
 
     python -m benchmarks.speed.cluster [--reports 20000000] [--runs 5] [--folder DIR] [--json] [--write]
 
-The clusters start before the first measurement. The three variants take turns, each with a new store, so that other
-programs slow all of them; the load at the beginning and the end is stated. Wall time includes the share of other
-programs. Processor time, of the client and the busiest worker, is a lower bound of the wall time on an idle machine.
-``--write`` writes the figures to benchmarks/results/cluster.txt.
+The variants take turns, each with a new store. Wall time includes the share of other programs. Processor time, of the
+client and the busiest worker, is a lower bound of the wall time on an idle machine.
 """
 
 from __future__ import annotations

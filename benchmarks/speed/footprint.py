@@ -90,7 +90,6 @@ def footprint(documents: dict[str, bytes], now: int) -> list[Row]:
 
     Args:
         documents: ``root.hst``, ``campaign.hsc`` and ``model.hsm``, of a campaign with hourly periods.
-        now: the devices' first second.
     """
     with tempfile.TemporaryDirectory() as name:
         device = install(Path(name))

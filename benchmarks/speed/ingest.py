@@ -2,9 +2,8 @@
 
     python -m benchmarks.speed.ingest [--reports 10000000] [--runs 7] [--json] [--write]
 
-Every figure is the median of at least five runs in one process on one machine. Each ratio names its baseline. The runs
-of figure and baseline take turns. One-core figures are processor time, so other programs do not count. ``--write``
-writes the figures to benchmarks/results/ingest.txt.
+Every figure is the median of at least five runs; those of figure and baseline take turns. One-core figures are
+processor time. ``--write`` writes the figures to benchmarks/results/ingest.txt.
 """
 
 from __future__ import annotations

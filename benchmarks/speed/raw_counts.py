@@ -27,11 +27,8 @@ class Counted(NamedTuple):
     """The counts of one file, repeats included.
 
     Attributes:
-        n: number of good reports per question.
-        counts: the counts of each question, as in a tally.
         proven: number of good reports in batches with the right digest and number of records.
         unproven: number of other good reports; all good reports if digests were not verified.
-        rejected: number of rejected records and damaged stretches, by reason.
     """
 
     n: tuple[int, ...]
@@ -45,8 +42,6 @@ def count_batches(data: Content, campaign: Campaign, *, now: int, verify: bool =
     """Count all good reports in a file of concatenated batches.
 
     Args:
-        data: the whole file, or a map of it.
-        campaign: of the reports.
         now: the aggregator's time in seconds since 1970; reports of later periods are rejected.
         verify: whether to compute the digests of batches; without digests no report is proven.
     """

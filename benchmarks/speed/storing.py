@@ -1,11 +1,8 @@
 """Time and memory from files to a tally through the store: ingest, exact de-duplication, counts.
 
-Files hold a million reports each, or all reports in one batch, or one report each.
-
-Each run is a new process with a new store, so peak memory is measured per run. Input files are in the page cache,
-as after their arrival. The measured time includes flushing parts to the disk, so the speed of the folder's disk
-matters. Wall time includes the share of other programs; processor time divided by the number of processors is a lower
-bound of the wall time on an idle machine.
+Files hold a million reports each, or all reports in one batch, or one report each. Each run is a new process with a new
+store, so peak memory is per run. Files are in the page cache; time includes flushing to the disk. Processor time
+divided by the number of processors is a lower bound of the wall time on an idle machine.
 """
 
 from __future__ import annotations

@@ -48,14 +48,11 @@ def rehearsed(
     Every device answers once in each period. In a campaign of a series it answers once in all, in one of the periods.
 
     Args:
-        campaign: the campaign.
         people: one record for each of N devices, as texts of a table.
         periods: numbers of the periods in which the devices answer.
-        rng: draws ids and noise.
         later: the devices' later records, N rows. From the first period to the last, more and more devices have their
             later record: none in the first period, all in the last. None if no record changes.
         models: the models that the campaign evaluates, in its order.
-        missing: texts that stand for a missing value.
 
     Yields:
         The bytes of a report file for each period, in order.
