@@ -95,3 +95,13 @@ def test_its_moments_are_unbiased(approach):
     for (means, variances), (true_means, true_variances) in zip(model.terms, plain.terms, strict=True):
         assert means == pytest.approx(true_means, abs=0.12)
         assert variances == pytest.approx(true_variances, abs=0.12)
+
+
+def test_noise_that_is_not_private_is_in_the_benchmarks_alone():
+    assert not [
+        path
+        for name in ("protocol", "edge_sdk", "aggregator", "simulation")
+        for path in (ROOT / name).rglob("*.py")
+        if "not_private" in path.read_text("utf-8")
+    ]
+    assert "NOT PRIVATE" in (ROOT / "benchmarks" / "federated" / "figures.py").read_text("utf-8")

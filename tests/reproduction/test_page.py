@@ -17,30 +17,21 @@ PAGES = [(name, (page.ROOT / name).read_text("utf-8")) for name in page.PAGES]
 
 @pytest.mark.parametrize(("name", "text"), PAGES, ids=page.PAGES)
 def test_a_page_has_the_figures_of_the_files(name, text):
-    """After a change of the results: ``python -m benchmarks.reproduce.page``."""
+    """After a change of the results: ``python -m benchmarks.reproduce.page``.
+
+    A line that begins with a comment is HTML in Markdown, and ends the paragraph; tables have such lines.
+    """
     assert len(page.PLACE.findall(text)) >= 4
     assert page.filled(text) == text, f"{name} is not up to date"
-
-
-@pytest.mark.parametrize(("name", "text"), PAGES, ids=page.PAGES)
-def test_no_line_of_text_begins_with_a_place(name, text):
-    """A line that begins with a comment is HTML in Markdown, and ends the paragraph; tables have such lines."""
     assert re.findall(r"^ *<!--=[^>]+-->(?=[^\n])", text, re.MULTILINE) == [], name
-
-
-def test_a_figure_that_was_changed_by_hand_is_found():
-    name, text = PAGES[-1]
     place = page.PLACE.search(text)
     changed = text.replace(place["text"], place["text"] + "1", 1)
     assert page.filled(changed) == text != changed, name
 
 
-def test_a_place_without_a_figure_is_an_error():
+def test_a_figure_is_named_and_of_one_row_exactly():
     with pytest.raises(KeyError):
         page.filled("<!--=no-such-figure-->1<!--=-->")
-
-
-def test_a_figure_is_of_one_row_exactly():
     with pytest.raises(LookupError, match="6 rows"):
         figures.one("reproduce/theta.csv", theta="0.25")
 

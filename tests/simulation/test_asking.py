@@ -15,7 +15,6 @@ from aggregator.estimates.joining import of_features
 from aggregator.models.postprocess.joint_tables import joint_table
 from protocol.errors import InputError
 from simulation import asking
-from simulation.settings import Asking
 
 if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
@@ -93,11 +92,8 @@ def test_designs_that_do_not_exist_or_do_not_go_with_other_settings_are_refused(
     )
     assert ran.exit_code == 1
     assert ran.stderr.splitlines()[-1].startswith("setting_invalid")
-
-
-def test_the_device_engine_runs_no_design(data):
-    ran = invoke("simulate", data, "--label", "class", "--epsilon", "4", "--design", "refine")
-    assert ran.stderr.splitlines()[-1].startswith("setting_invalid: a design goes with engine vector only")
+    slow = invoke("simulate", data, "--label", "class", "--epsilon", "4", "--design", design)
+    assert slow.stderr.splitlines()[-1].startswith("setting_invalid")
 
 
 def test_statistics_of_some_features_keep_what_the_others_say_of_the_classes(data, monkeypatch):
@@ -116,8 +112,3 @@ def test_statistics_of_some_features_keep_what_the_others_say_of_the_classes(dat
     for names in ([], ["none"]):
         with pytest.raises(InputError, match="feature"):
             of_features(whole, names)
-
-
-def test_designs_are_read_from_text():
-    assert Asking.parse("pilot:30") == Asking("pilot", 30)
-    assert Asking.parse("refine").way == "refine"

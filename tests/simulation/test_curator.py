@@ -1,4 +1,4 @@
-"""``hearsay simulate --trust central``: every method learns, flags of the other trust are refused, seeds repeat."""
+"""``hearsay simulate --trust central``: every method learns, seeds repeat, terms of no fit are refused."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from functools import partial
 
 import pytest
 from support.commands import invoke, told
-from support.failures import reason
 
 from aggregator.curator.methods.table import METHODS
 from simulation import simulate_campaign
 from simulation.curator import CentralTrust
 from simulation.local import LocalTrust
-from simulation.settings import ALIEN, Settings
 from simulation.trust import Trial
 
 simulate = partial(invoke, "simulate", "--label", "label")
@@ -109,50 +107,6 @@ def test_a_drafted_schema_takes_its_bounds_from_a_pilot(records):
     found = result_of(records, "--epsilon", 8, "--seed", 1)
     assert found["records"] == 432  # a tenth of 480 is the pilot
     assert found["family"] == "gaussian"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "option"),
-    [
-        (("--trust", "central", "--answers", "all"), "--answers"),
-        (("--trust", "central", "--engine", "vector"), "--engine"),
-        (("--trust", "central", "--theta", "0.3"), "--theta"),
-        (("--trust", "central", "--design", "all"), "--design"),
-        (("--trust", "central", "--evaluate"), "--evaluate"),
-        (("--trust", "central", "--approach", "3"), "--approach"),
-        (("--trust", "central", "--no-class-question"), "--no-class-question"),
-        (("--trust", "central", "--ask", "odor"), "--ask"),
-        (("--noise", "cauchy"), "--noise"),
-        (("--delta", "1e-6"), "--delta"),
-        (("--adjacency", "change"), "--adjacency"),
-        (("--division", "equal"), "--division"),
-        (("--trim", "0.1"), "--trim"),
-        (("--sweep", "noise=cauchy,gamma4"), "--noise"),
-        (("--trust", "shared"), "--trust"),
-        (("--trust", "vertical", "--nodes", "2", "--reduce", "pca:1"), "--reduce"),
-        (("--trust", "vertical", "--nodes", "2", "--noise", "diluted"), "--noise"),
-        (("--trust", "distributed", "--nodes", "2", "--robust", "median"), "--robust"),
-        (("--trust", "federated", "--nodes", "2", "--honest-share", "0.5"), "--honest-share"),
-    ],
-)
-def test_flags_of_the_other_trust_are_refused(records, arguments, option):
-    found = simulate(records, "--epsilon", 1, *arguments)
-    assert found.exit_code == 2
-    assert option in found.stderr
-
-
-def test_python_refuses_settings_of_the_other_trust(records):
-    others = {"answers": "all", "theta": "0.3", "class_question": False, "engine": "vector", "evaluate": True,
-              "asking": "all", "approach": 3, "delta": "1e-6", "adjacency": "change", "noise": "cauchy",
-              "division": "equal", "trim": 0.1, "nodes": 3, "sensitivity": "smooth", "robust": "median",
-              "mechanism": "sums", "honest_share": "0.5", "colluding_share": "0.1", "unit": "party",
-              "family": "discrete", "postprocess": "paper", "reduce": "pca:1", "ridge": 1.0}  # fmt: skip
-    assert set(others) == {name for alien in ALIEN.values() for name in alien} <= set(Settings._fields)
-    for trust, alien in ALIEN.items():
-        for name in alien:
-            settings = {"epsilon": 1, "trust": trust, name: others[name]}
-            found = reason(lambda given=settings: simulate_campaign(records, "label", **given))
-            assert found == "setting_invalid", (trust, name)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``hearsay simulate --trust federated``: both engines agree, seeds repeat, flags of other kinds are refused."""
+"""``hearsay simulate --trust federated``: both engines agree, seeds repeat, noise and sums are those of real nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 import pytest
 from support.commands import invoke, told
-from support.failures import reason
 from support.two_features import people
 
 from aggregator.models.encoding import label_codes, observe
@@ -28,7 +27,6 @@ from protocol.nodes.terms import GLOBAL, NodeTerms, ranges, released_vectors
 from protocol.noise.sums import laplace_variance
 from protocol.schema import FROM_RECORD, Label, build_schema
 from simulation import drawn as vector
-from simulation import simulate_campaign
 from simulation.local import records_of
 
 DAY = 86_400
@@ -84,40 +82,6 @@ def test_smooth_sensitivity_states_what_it_covers(records):
     found = result_of(records, *options)
     assert (found["adjacency"], found["epsilon_change"], found["sensitivity"]) == ("change-features", 20, "smooth")
     assert "20 for changing the features of a record" in simulate(records, *options).stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("--nodes", 0), "--nodes"),
-        (("--nodes", 2, "--mechanism", "sums"), "--mechanism does not go"),
-        (("--nodes", 2, "--answers", "all"), "--answers does not go"),
-        (("--nodes", 2, "--delta", "1e-6"), "--delta does not go"),
-        (("--nodes", 2, "--out", "m.hsm"), "no ledger counts"),
-    ],
-)
-def test_options_of_other_kinds_of_trust_are_refused(records, arguments, text):
-    found = simulate(records, "--epsilon", 1, *arguments)
-    assert found.exit_code == 2
-    assert text in found.stderr
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, "setting_invalid"),
-        ({"nodes": 2, "robust": "mode"}, "robust_invalid"),
-        ({"nodes": 2, "robust": "median", "engine": "vector"}, "nodes_too_few"),
-        ({"nodes": 2, "sensitivity": "smooth", "engine": "vector"}, "setting_invalid"),
-        ({"nodes": 2, "postprocess": "magic"}, "postprocess_unknown"),
-        ({"nodes": 2, "epsilon": "0.000001"}, "invalid_campaign"),
-        ({"nodes": 2, "family": "auto"}, "family_unknown"),
-        ({"nodes": 2.5}, "setting_invalid"),
-    ],
-)
-def test_settings_that_do_not_fit(records, settings, expected):
-    given = {"epsilon": 1, "trust": "federated", **settings}
-    assert reason(lambda: simulate_campaign(records, "label", **given)) == expected
 
 
 def campaign_of(epsilon_micro=1_000_000, most=1000):

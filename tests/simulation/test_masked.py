@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from statistics import fmean, stdev
 
 import numpy as np
 import pytest
 from support.commands import invoke, told
-from support.failures import reason
 from support.reference import need_reference
 from support.two_features import people
 
@@ -16,15 +14,13 @@ from aggregator.common.tables import read_table
 from aggregator.nodes.campaigns.campaigns import Masking, masked_terms
 from aggregator.publishing.models import publish_model
 from benchmarks.federated.data import Data
-from benchmarks.masked import reference_rows
-from benchmarks.masked.data import masked_campaign, masked_statistics
-from benchmarks.shared.reference import distributed_cases
+from benchmarks.masked.data import masked_campaign
 from protocol.documents.campaign import Fit, build_payload, parse_campaign
 from protocol.documents.masked_terms import DILUTED, DIVIDED, unfit_modulus
 from protocol.documents.payload import Header
 from protocol.features import Categorical
 from protocol.masked.noise import noise_of
-from protocol.nodes.terms import NodeTerms, released_vectors
+from protocol.nodes.terms import NodeTerms
 from protocol.schema import Label, build_schema
 from simulation import nodes as of_nodes
 from simulation import simulate_campaign
@@ -220,56 +216,5 @@ def test_slow_engines_are_announced_before_they_run(records):
     assert prepare(given._replace(nodes=30), read_table(records), "label").warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"nodes": None}, "setting_invalid"),
-        ({"nodes": 1}, "setting_invalid"),
-        ({"noise": "cauchy"}, "terms_invalid"),
-        ({"noise": "diluted", "delta": "0"}, "delta_invalid"),
-        ({"noise": "diluted", "delta": "few"}, "delta_invalid"),
-        ({"noise": "diluted", "delta": "nan"}, "delta_invalid"),
-        ({"noise": "diluted", "delta": "0.5"}, "delta_invalid"),
-        ({"honest_share": "0"}, "terms_invalid"),
-        ({"honest_share": "0.7", "colluding_share": "0.4"}, "terms_invalid"),
-        ({"honest_share": "0.00000001"}, "terms_invalid"),
-        ({"unit": "people"}, "terms_invalid"),
-        ({"unit": None}, "setting_invalid"),
-        ({"robust": "median"}, "setting_invalid"),
-        ({"nodes": 70_000}, "terms_invalid"),
-        ({"postprocess": "none"}, "postprocess_unknown"),
-        ({"epsilon": "0.000001"}, "epsilon_invalid"),
-    ],
-)
-def test_settings_that_no_masked_campaign_can_have_are_refused(records, settings, expected):
-    given = {"epsilon": 1, "trust": "distributed", "nodes": 10, "engine": "vector", **settings}
-    assert reason(lambda: simulate_campaign(records, "label", **given)) == expected
-
-
 def test_the_made_up_modulus_is_of_the_right_form():
     assert unfit_modulus(made_up_modulus()) == ""
-
-
-@pytest.mark.parametrize(("answers", "total", "share"), [("1555 parties", "7.0", "per count 1"),
-                                                         ("500 parties", "14.0", "per count 2")])  # fmt: skip
-@pytest.mark.parametrize("mechanism", ["one geometric copy", "diluted, delta 1e-5"])
-def test_the_independent_reference_is_met(car, mechanism, answers, total, share):
-    """30 folds; all 48 rows: benchmarks/masked/reference_rows.py."""
-    wanted = (mechanism, answers, total, share)
-    [case] = [one for one in distributed_cases()
-              if (one.mechanism, one.answers, one.epsilon_total, one.epsilon_per_answer) == wanted]  # fmt: skip
-    found = reference_rows.measured(case, car, 30, 1, noise_seed=1)
-    assert found.verdict == "=", reference_rows.line(found)
-
-
-@pytest.mark.slow
-def test_a_thousand_nodes_reach_the_target_on_adult():
-    """20 runs: 75 % at least, less two standard errors, with both kinds of noise at δ = 1e-5 in total."""
-    need_reference()
-    data, rng = Data.load("adult"), np.random.default_rng(1)
-    rows, test = data.split(rng)
-    for chosen in ((DIVIDED, None), (DILUTED, "1e-5")):
-        campaign = masked_campaign(data, "0.1", 1000, len(rows), *chosen)
-        found = [data.accuracy(masked_statistics(data, campaign, rows, 1000, rng), "floored", test) for _ in range(20)]
-        assert fmean(found) >= reference_rows.TARGET - 2 * stdev(found) / 20**0.5
-    assert len(released_vectors(campaign)) == 21

@@ -40,11 +40,7 @@ def test_it_covers_the_mean_in_95_of_100_and_a_narrower_one_does_not():
     assert covered(-1 / 3) < 3725
 
 
-def test_one_repetition_has_no_interval():
-    assert mean_interval([0.5]) is None
-
-
-def test_equal_repetitions_have_no_interval():
-    """Equal values do not show how much the values vary. A difference by rounding is none."""
-    assert mean_interval([0.5, 0.5]) is None
-    assert mean_interval([0.1 + 0.2, 0.3]) is None
+@pytest.mark.parametrize("values", [[0.5], [0.5, 0.5], [0.1 + 0.2, 0.3]])
+def test_values_that_do_not_vary_have_no_interval(values):
+    """A difference by rounding is none."""
+    assert mean_interval(values) is None

@@ -8,10 +8,6 @@ from functools import partial
 
 import pytest
 from support.commands import invoke, run, told
-from support.reference import need_reference
-
-from benchmarks.models.accuracy import measure
-from benchmarks.shared.reference import discrete_cases
 
 HEADER = "odor,width,label\n"
 
@@ -61,6 +57,21 @@ def test_the_printed_object_has_the_fixed_keys_and_the_cost_of_several_answers(f
     assert (found["epsilon_total"], found["epsilon_per_answer"], found["answers_per_device"]) == (6, 2, 3)
     assert found["reports"] == 2 * 80 * 3
     assert {"accuracy", "accuracy_sd", "accuracy_nonprivate", "accuracy_majority", "devices", "mechanism"} <= set(found)
+    high = simulate(few, "--epsilon", "21", "--answers", "all", "--mechanism", "the", "--theta", "0.5", "--seed", "1")
+    assert high.exit_code == 0
+    assert "above 20" in high.stderr
+
+
+def test_the_label_is_that_of_the_schema(records, tmp_path):
+    schema = tmp_path / "s.toml"
+    run("schema", records, "--label", "odor", "-o", schema)
+    wanted = ["--epsilon", "1", "--engine", "vector", "--json"]
+    run("simulate", records, "--schema", schema, *wanted)
+    run("simulate", records, *wanted, status=2)
+    refused = simulate(records, "--epsilon", "1", "--schema", schema)
+    assert refused.stderr.startswith("label_missing: the schema predicts 'odor'")
+    for extra in (["--test", records], ["--test-share", "0.5"]):
+        assert simulate(records, "--epsilon", "1", "--folds", "3", *extra).exit_code == 2
 
 
 @pytest.mark.slow
@@ -87,13 +98,6 @@ def test_a_fleet_may_be_larger_than_the_people(records):
     assert result_of(records, "--epsilon", "1", "--devices", "2000", "--engine", "vector")["devices"] == 2000
 
 
-def test_theta_is_the_threshold_of_one_mechanism_only(few):
-    assert result_of(few, "--epsilon", "16", "--mechanism", "the", "--theta", "0.5", "--seed", "1")["accuracy"] > 0.5
-    refused = simulate(few, "--epsilon", "4", "--mechanism", "oue", "--theta", "0.5")
-    assert refused.exit_code == 1
-    assert refused.stderr.startswith("option_unknown: ")
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -102,6 +106,9 @@ def test_theta_is_the_threshold_of_one_mechanism_only(few):
         (["--epsilon", "17"], "epsilon_invalid"),
         (["--epsilon", "0.002", "--answers", "all"], "epsilon_invalid"),
         (["--epsilon", "1", "--mechanism", "magic"], "mechanism_unknown"),
+        (["--epsilon", "4", "--mechanism", "oue", "--theta", "0.5"], "option_unknown"),
+        (["--epsilon", "1", "--mechanism", "auto", "--theta", "0.3"], "option_unknown: auto chooses"),
+        (["--epsilon", "4", "--family", "auto", "--theta", "0.3"], "option_unknown"),
         (["--epsilon", "1", "--answers", "9"], "answers_invalid"),
         (["--epsilon", "1", "--postprocess", "magic"], "postprocess_unknown"),
         (["--epsilon", "1", "--mechanism", "the", "--theta", "1"], "theta_invalid"),
@@ -117,70 +124,15 @@ def test_theta_is_the_threshold_of_one_mechanism_only(few):
 def test_a_wrong_argument_is_one_line_with_its_reason(records, arguments, reason):
     refused = simulate(records, *arguments)
     assert refused.exit_code == 1
-    assert refused.stderr.startswith(f"{reason}: ")
+    assert refused.stderr.startswith(reason)
     assert refused.stderr.count("\n") == 1
-
-
-def test_a_high_epsilon_is_warned_of(few):
-    result = simulate(few, "--epsilon", "21", "--answers", "all")
-    assert result.exit_code == 0
-    assert "above 20" in result.stderr
-
-
-SMALL = ("car-sue-all-3", "car-the-one-3", "car-she-all-0.25", "chess-oue-one-3")
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["car-direct-one-1", *(pytest.param(name, marks=pytest.mark.slow) for name in ("car-oue-all-1", *SMALL))],
-)
-def test_the_independent_reference_is_met(name):
-    """20 repeats of the vector engine within 2 points and 3 standard errors: benchmarks/models/accuracy.py."""
-    need_reference()
-    case = next(case for case in discrete_cases() if case.name == name)
-    result = measure(case, "vector", repeats=20, seed=11)
-    assert result.agrees, f"{result.accuracy:.3f} instead of {case.accuracy:.3f} ± {result.allowed:.3f}"
-
-
-@pytest.mark.slow
-def test_the_reference_is_met_by_real_devices():
-    """One run of the device engine: within 2 points and three standard deviations of one run."""
-    need_reference()
-    case = next(case for case in discrete_cases() if case.name == "mushroom-oue-one-3")
-    result = measure(case, "device", repeats=1, seed=12)
-    assert result.agrees, f"{result.accuracy:.3f} instead of {case.accuracy:.3f} ± {result.allowed:.3f}"
+    assert refused.stderr.rstrip().endswith("or auto") or reason != "mechanism_unknown"
 
 
 @pytest.mark.parametrize("mechanism", ["direct", "oue", "she"])
 def test_a_question_that_nobody_is_asked_is_no_trouble(records, mechanism):
     found = result_of(records, "--epsilon", "1", "--devices", "1", "--engine", "vector", "--mechanism", mechanism)
     assert found["reports"] == 1
-
-
-@pytest.mark.slow
-def test_a_seed_gives_the_same_splits_whatever_the_mechanism_and_engine(few):
-    splits = set()
-    for mechanism, engine in (("direct", "vector"), ("she", "vector"), ("oue", "device")):
-        arguments = ["--epsilon", "1", "--repeats", "3", "--seed", "7", "--mechanism", mechanism, "--engine", engine]
-        found = result_of(few, *arguments)
-        splits.add((found["accuracy_nonprivate"], found["accuracy_majority"]))
-    assert len(splits) == 1
-
-
-def test_a_schema_for_another_label_and_two_ways_to_split_are_refused(records, tmp_path):
-    run("schema", records, "--label", "odor", "-o", tmp_path / "s.toml")
-    refused = simulate(records, "--epsilon", "1", "--schema", str(tmp_path / "s.toml"))
-    assert refused.stderr.startswith("label_missing: the schema predicts 'odor'")
-    for extra in (["--test", str(records)], ["--test-share", "0.5"]):
-        assert simulate(records, "--epsilon", "1", "--folds", "3", *extra).exit_code == 2
-
-
-def test_the_label_is_that_of_the_schema_unless_it_is_said(records, tmp_path):
-    schema = str(tmp_path / "s.toml")
-    assert invoke("schema", records, "--label", "odor", "-o", schema).exit_code == 0
-    wanted = ["--epsilon", "1", "--engine", "vector", "--json"]
-    run("simulate", records, "--schema", schema, *wanted)
-    assert invoke("simulate", records, *wanted).exit_code == 2
 
 
 @pytest.mark.parametrize("engine", ["device", "vector"])
@@ -190,12 +142,6 @@ def test_a_test_part_without_labels_is_refused_before_anything_runs(records, tmp
     for name, reason in (("none.csv", "label_missing"), ("unknown.csv", "no_labels")):
         refused = simulate(records, "--epsilon", "1", "--engine", engine, "--test", str(tmp_path / name))
         assert (refused.exit_code, refused.stderr.split(":")[0]) == (1, reason)
-
-
-def test_auto_is_named_where_it_matters(records):
-    assert simulate(records, "--epsilon", "1", "--mechanism", "zz").stderr.rstrip().endswith("or auto")
-    refused = simulate(records, "--epsilon", "1", "--mechanism", "auto", "--theta", "0.3")
-    assert refused.stderr.startswith("option_unknown: auto chooses")
 
 
 @pytest.mark.slow
@@ -216,12 +162,6 @@ def test_family_auto_is_ranked_by_expected_accuracy_on_people_who_take_no_furthe
 def test_a_mechanism_leaves_the_family_auto_no_choice(few, arguments, family):
     found = result_of(few, "--epsilon", "4", "--family", "auto", "--engine", "vector", "--max-values", "5", *arguments)
     assert (found["family"], found["test_records"]) == (family, 20), "a fifth of all 100 people"
-
-
-def test_the_family_auto_takes_no_threshold(few):
-    refused = simulate(few, "--epsilon", "4", "--family", "auto", "--theta", "0.3")
-    assert refused.exit_code == 1
-    assert refused.stderr.startswith("option_unknown: ")
 
 
 @pytest.mark.parametrize("family", ["discrete", "auto"])

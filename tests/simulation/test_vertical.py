@@ -182,20 +182,3 @@ def test_the_printed_lines_and_the_warning_of_slow_engines(records):
     assert swept.exit_code == 2, "nodes given and swept"
     swept = invoke(*given[:6], "--epsilon", "1.4", "--engine", "vector", "--sweep", "nodes=2,6", "--json")
     assert [point["nodes"] for point in json.loads(swept.stdout)["points"]] == [2, 6]
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"nodes": None}, "setting_invalid"),
-        ({"nodes": 1}, "setting_invalid"),
-        ({"nodes": 7}, "setting_invalid"),
-        ({"epsilon": "0.000006"}, "epsilon_invalid"),
-        ({"postprocess": "floored"}, "setting_invalid"),
-        ({"family": "discrete"}, "setting_invalid"),
-        ({"delta": "1e-6"}, "setting_invalid"),
-    ],
-)
-def test_settings_that_no_vertical_simulation_can_have_are_refused(records, settings, expected):
-    given = {"epsilon": 1, "trust": "vertical", "nodes": 3, "engine": "vector", **settings}
-    assert reason(lambda: simulate_campaign(records, "label", schema=SCHEMA, **given)) == expected
