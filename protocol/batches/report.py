@@ -76,9 +76,18 @@ def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
         if any(mechanism.layout == BITS for mechanism in mechanisms):
             raise InputError("layout_invalid", "answers of bits and answers of integers do not share a campaign")
         width = 4 * most
-    if FIXED_BYTES + width >= 1 << 16:
+    return checked_layout(kind, width)
+
+
+def checked_layout(kind: int, answer_bytes: int) -> Layout:
+    """Return the layout with these attributes.
+
+    Raises:
+        InputError: ``layout_invalid``: a report can not be as long.
+    """
+    if FIXED_BYTES + answer_bytes >= 1 << 16:
         raise InputError("layout_invalid", "an answer is too wide for one report")
-    return Layout(kind, width)
+    return Layout(kind, answer_bytes)
 
 
 def report_id(secret: bytes, campaign_id: bytes, period: int, index: int) -> bytes:

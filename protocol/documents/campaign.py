@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
-from protocol.batches.report import SHARED, Layout, layout_for
+from protocol.batches.report import SHARED, Layout, checked_layout, layout_for
 from protocol.documents.asked import (
     GROUPS,
     asked_of,
@@ -519,7 +519,7 @@ def _layout_of(questions: tuple[Question, ...], shared: SharedTerms | None, sche
     from protocol.shared.shape import field_bytes, variant  # imported here, since most devices never need it
 
     sizes = [subject.size for subject in shared_subjects(schema)]
-    return Layout(SHARED, field_bytes(variant(sizes, shared.chunk)))
+    return checked_layout(SHARED, field_bytes(variant(sizes, shared.chunk)))
 
 
 def _parse_fit(body: dict[str, Any]) -> Fit:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.documents.payload import read_field, read_integer, read_text
 from protocol.epsilon import MICRO, PrivacyLoss
-from protocol.errors import DocumentError
+from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, Subject
 
 if TYPE_CHECKING:
@@ -103,8 +103,9 @@ def parse_shared(
 
     Raises:
         DocumentError: ``invalid_campaign``: the map is wrong; ``shared`` is a key without being in ``crit``, or the
-            reverse; the campaign also has questions, nodes or another family than ``discrete``; it has no feature, more
-            than :data:`MAX_CELLS` cells, or an ε below two millionths for each feature.
+            reverse; the campaign also has questions, nodes, several answers or another family than ``discrete``; it has
+            no feature, more than :data:`MAX_CELLS` cells, or an ε below two millionths for each feature; nothing can be
+            sealed to a collector's key, so no device could ever answer.
     """
     if (KEY in body) != (KEY in header.crit):
         raise DocumentError(_REASON, "'shared' is a key that 'crit' does not name, or the other way round")
@@ -112,6 +113,7 @@ def parse_shared(
         return None
     if body.get("questions") != [] or "nodes" in body or "masked" in body or family != "discrete":
         raise DocumentError(_REASON, "a shared campaign has no questions and no nodes, and the family 'discrete'")
+    read_integer(body, "answers", 1, 1, _REASON)
     subjects = shared_subjects(schema)
     if not subjects or sum(subject.size for subject in subjects) > MAX_CELLS:
         raise DocumentError(_REASON, f"a shared campaign has 1 to {MAX_CELLS} pairs of a value and a class")
@@ -146,9 +148,21 @@ def _parse_terms(entry: dict[str, Any], cells: int) -> SharedTerms:
 def _parse_collector(entry: object) -> Collector:
     if not isinstance(entry, dict) or set(entry) != _COLLECTOR_KEYS:
         raise DocumentError(_REASON, f"a collector has other keys than {', '.join(sorted(_COLLECTOR_KEYS))}")
-    return Collector(
+    found = Collector(
         read_text(entry, "name", _REASON), read_text(entry, "contact", _REASON), _bytes(entry, "key", KEY_BYTES)
     )
+    if not _can_open(found.key):
+        raise DocumentError(_REASON, "nothing can be sealed to the key of a collector")
+    return found
+
+
+def _can_open(key: bytes) -> bool:
+    from protocol.shared.report import box_key  # imported here, since most devices never need it
+
+    try:
+        return bool(box_key(key))
+    except InputError:
+        return False
 
 
 def _bytes(entry: dict[str, Any], key: str, length: int) -> bytes:

@@ -93,7 +93,7 @@ def make_field(campaign: Campaign, cells: Sequence[int], identifier: bytes, peri
         seed: 32 fresh random bytes, used for nothing else and forgotten afterwards.
 
     Raises:
-        InputError: ``campaign_not_shared``; ``key_invalid``: nothing can be sealed to a collector's key.
+        InputError: ``campaign_not_shared``; ``value_out_of_domain``, ``shape_invalid``: there are no such cells.
     """
     terms, prio3 = terms_of(campaign), variant_of(campaign)
     circuit = prio3.circuit

@@ -1,7 +1,8 @@
 """The vectors agree with second implementations, which were written from docs/formats.md and docs/math.md only.
 
 ``from_text.py`` repeats every golden case of the mechanisms, 10,000 answers per accumulated digest among them;
-``nodes_from_text.py`` judges and writes what nodes and dealers send. Campaigns are parsed by the project.
+``nodes_from_text.py`` judges and writes what nodes and dealers send; ``shared_from_text.py`` makes and checks shared
+answers. Campaigns are parsed by the project.
 """
 
 import ast
@@ -14,8 +15,9 @@ from support.masked import DEALER, MODULUS, P, masked_campaign
 from support.mechanisms import kinds as mechanisms
 from support.nodes import NODE_KEYS, PERIOD, node_campaign, summary_of
 from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
-from support.reports import opened
-from vectors import from_text, kinds, runner
+from support.reports import digest, opened
+from support.shared import COLLECTOR_KEYS, of_cells, shared_campaign, terms
+from vectors import from_text, kinds, runner, shared_from_text
 from vectors import nodes_from_text as text
 
 from aggregator.nodes.statistics.totals import Totals
@@ -26,6 +28,7 @@ from protocol.masked.message import read_message
 from protocol.mechanisms import ValueMechanism
 from protocol.mechanisms.numeric import NumericMechanism
 from protocol.nodes.summary import build_node_list, read_summary
+from protocol.shared.report import make_field, variant_of
 
 NUMERIC = mechanisms(NumericMechanism)
 CASES = dict(runner.load_all())
@@ -99,14 +102,18 @@ def test_every_mechanism_has_digests_of_several_sizes_and_epsilons(kind, family)
     assert len({case["expect"] for case in digests}) == len(digests)
 
 
-@pytest.mark.parametrize("name", ["from_text", "records_from_text", "nodes_from_text"])
+@pytest.mark.parametrize("name", ["from_text", "records_from_text", "nodes_from_text", "shared_from_text"])
 def test_a_second_implementation_imports_nothing_of_the_project(name):
     nodes = [*ast.walk(ast.parse((runner.FOLDER / f"{name}.py").read_text(encoding="utf-8")))]
     imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     imported |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    own = {"records_from_text": {"vectors.from_text"}, "nodes_from_text": {"support.ed25519"}}.get(name, set())
+    own = {
+        "records_from_text": {"vectors.from_text", "msgpack"},
+        "nodes_from_text": {"support.ed25519", "msgpack"},
+        "shared_from_text": {"vectors.from_text", "nacl"},
+    }.get(name, set())
     standard = {"decimal", "fractions", "functools", "hashlib", "hmac", "itertools", "math", "re", "struct"}
-    assert imported <= standard | own | ({"msgpack"} if own else set())
+    assert imported <= standard | own
 
 
 @pytest.mark.parametrize("name", ["direct_1.0_8", "oue_4_32", "sue_1.0_13", "the_1.0_64", "she_1.0_3"])
@@ -383,3 +390,47 @@ def test_a_message_of_the_code_is_one_of_the_text():
     envelope, found = read_message(raw)
     assert (found.period, found.campaign) == (PERIOD, masked_campaign().id)
     assert text.parts_of(raw, text.MASKED)[0] == envelope.payload
+
+
+# Shared answers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("features", "values", "classes", "chunk", "reports"),
+    [(1, 1, 2, 1, 60), (1, 4, 2, 7, 40), (3, 2, 3, 5, 40), (2, 3, 4, 32, 40), (7, 2, 2, 6, 20)],
+)
+def test_shared_reports_are_made_and_accepted_alike(features, values, classes, chunk, reports):
+    """200 reports: campaigns of 4 to 42 cells, one to 24 products per proof, ids, periods and cells by chance."""
+    publisher = of_cells(features, values, classes)
+    campaign = shared_campaign(publisher, shared=terms(publisher.schema, chunk=chunk))
+    sizes, said = [classes * (values + 1)] * features, campaign.shared.to_dict()
+    assert shared_from_text.record_length(sizes, chunk) == campaign.layout.record_length
+    key = shared_from_text.verify_key(COLLECTOR_KEYS[1].seed, [one.public for one in COLLECTOR_KEYS], said["salt"])
+    assert sha256(key).digest() == said["verify_key"]
+    leader = 112 + 93 + 16 * (sum(sizes) + variant_of(campaign).circuit.proof_length) + 32
+    for number in range(reports):
+        drawn = digest("shared", features, values, number)
+        cells = [drawn[place] % size for place, size in enumerate(sizes)]
+        about = cells, drawn[8:16], int.from_bytes(drawn[16:20], "big"), digest("seed", features, number)
+        field = shared_from_text.answer_field(campaign.id, said, sizes, *about)
+        assert make_field(campaign, *about) == field
+        if number % 10:
+            continue
+        places, seeds = [(112, leader), (leader, len(field))], [one.seed for one in COLLECTOR_KEYS]
+        opened_boxes = shared_from_text.opened(campaign.id, field, places, *about[1:3], seeds)
+        sums = shared_from_text.checked(campaign.id, said, sizes, key, *opened_boxes)[2]
+        assert sums == shared_from_text.one_hot(sizes, cells)
+
+
+@of_kind("shared_decision")
+def test_shared_reports_are_judged_alike(case):
+    if case.get("reason") == "malformed":
+        return
+    payload, *given = (bytes.fromhex(case[name]) for name in ("campaign", "key", "nonce", "public"))
+    shares = [bytes.fromhex(one) for one in case["shares"]]
+    said = canonical.unpack(payload)["shared"]
+    verifiers, _, sums = shared_from_text.checked(sha256(payload).digest(), said, [8, 4], *given, shares)
+    if "reason" in case:
+        assert verifiers == case["reason"]
+    else:
+        assert ([one.hex() for one in verifiers], sums) == (case["expect"]["verifiers"], case["expect"]["vector"])

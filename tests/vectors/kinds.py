@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 from support.masked import fixed_entropy
 
+from aggregator.collectors.pair import private_box_key, role_in
 from aggregator.estimates.debias import debias
 from aggregator.reports.tally.tally import TallyBuilder
 from edge_sdk import Device, Policy
@@ -45,6 +46,8 @@ from protocol.nodes.summary import SummarySet, judge_summary, parse_node_list, r
 from protocol.nodes.terms import ranges, released_vectors, shares
 from protocol.questions import Assignment, build_questions, discrete_subjects, interval_bounds
 from protocol.schema import Label, build_schema
+from protocol.shared import report as shared_reports
+from protocol.shared.prio3 import confirmed
 from protocol.stream import Stream
 from protocol.words import to_words
 from research.averaging import AveragingPeer, Session
@@ -760,3 +763,56 @@ def averaging_taken(session, peer, members, sums, weight, partner, replies):
     found = _peer(session, peer, members, sums, weight=weight)
     found.offer(bytes.fromhex(partner))
     return {"averaged": [found.take(bytes.fromhex(reply)) for reply in replies], "units": _units(found)}
+
+
+# Kinds for shared answers: reports of devices, and what collectors make of them.
+
+
+def _terms_of(campaign):
+    """A campaign's payload, parsed, and its variant of Prio3."""
+    found = parse_campaign(bytes.fromhex(campaign))
+    return found, shared_reports.variant_of(found)
+
+
+@kind
+def shared_report(campaign, cells, identifier, period, seed):
+    """The answer field of a shared report about one cell of each block, from its seed."""
+    found = parse_campaign(bytes.fromhex(campaign))
+    return shared_reports.make_field(found, cells, bytes.fromhex(identifier), period, bytes.fromhex(seed)).hex()
+
+
+@kind
+def shared_boxes(campaign, field, identifier, period, seeds):
+    """The input shares of leader and helper from an answer field. ``seeds``: those of their Ed25519 key pairs."""
+    found, prio3 = _terms_of(campaign)
+    parts, shares = shared_reports.read_field(prio3, bytes.fromhex(field)), []
+    for role, seed in enumerate(seeds):
+        private = private_box_key(SigningKey.from_seed(bytes.fromhex(seed)))
+        bound = found.id, period, bytes.fromhex(identifier), role, parts.digest
+        shares.append(shared_reports.open_box(parts.boxes[role], parts.sender, private, bound).hex())
+    return shares
+
+
+@kind
+def shared_verify_key(campaign, seed):
+    """The verify key of a shared campaign, by a collector. ``seed``: that of its Ed25519 key pair."""
+    found = parse_campaign(bytes.fromhex(campaign))
+    return role_in(shared_reports.terms_of(found), SigningKey.from_seed(bytes.fromhex(seed)))[1].hex()
+
+
+@kind
+def shared_decision(campaign, key, nonce, public, shares):
+    """What both collectors send of one report, the verifier message, and the vector that both shares add up to."""
+    found, prio3 = _terms_of(campaign)
+    context, nonce, public = shared_reports.context_of(found.id), bytes.fromhex(nonce), bytes.fromhex(public)
+    prepared = []
+    for role, encoded in enumerate(shares):
+        share = prio3.share(context, role, bytes.fromhex(encoded))
+        prepared.append(prio3.prepared(bytes.fromhex(key), context, role, nonce, public, share))
+    message = prio3.message(context, [one.verifier for one in prepared])
+    outputs = [confirmed(one, message) for one in prepared]
+    return {
+        "verifiers": [prio3.encode_verifier(one.verifier).hex() for one in prepared],
+        "message": message.hex(),
+        "vector": [sum(each) % prio3.circuit.field.modulus for each in zip(*outputs, strict=True)],
+    }

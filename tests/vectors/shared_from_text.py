@@ -1,7 +1,7 @@
 """Shared answers once more, written from docs/formats.md, section 12, and draft-irtf-cfrg-vdaf-20 alone.
 
-It imports nothing of this project, and is written for reading: Keccak by rows and columns as in FIPS 202, polynomials by
-Lagrange's formula, no table. Boxes are libsodium's.
+It imports nothing of this project, and is written for reading: Keccak by rows and columns as in FIPS 202, polynomials
+by Lagrange's formula, no table. Boxes are libsodium's.
 """
 
 import hmac
