@@ -16,7 +16,7 @@ from protocol import canonical
 from protocol.documents.envelope import KEY_BYTES, SigningKey
 from protocol.documents.shared_terms import LEADER, SALT_BYTES, Collector, SharedTerms
 from protocol.errors import DocumentError, InputError
-from protocol.shared.report import box_key
+from protocol.shared.shape import box_key
 from protocol.stream import hmac_sha256
 
 FORMAT = 1

@@ -366,7 +366,7 @@ class Campaign(NamedTuple):
         if self.nodes is not None:
             return node_loss(self.schema, self.fit.family, self.epsilon_micro)
         if self.shared is not None:
-            return shared_loss(self.schema, self.epsilon_micro)
+            return shared_loss(self.schema, self.epsilon_micro, self.shared.noise)
         return privacy_loss(self.questions)
 
 

@@ -157,7 +157,7 @@ def _parse_collector(entry: object) -> Collector:
 
 
 def _can_open(key: bytes) -> bool:
-    from protocol.shared.report import box_key  # imported here, since most devices never need it
+    from protocol.shared.shape import box_key  # imported here, since most devices never need it
 
     try:
         return bool(box_key(key))
@@ -189,13 +189,13 @@ def cell_micro(schema: Schema, epsilon_micro: int) -> int:
     return epsilon_micro // (2 * len(schema.observed))
 
 
-def shared_loss(schema: Schema, epsilon_micro: int) -> PrivacyLoss:
-    """Return the exact worst privacy loss of a shared answer with Laplace noise, in nats: 2Q·⌊ε/2Q⌋.
+def shared_loss(schema: Schema, epsilon_micro: int, noise: str) -> PrivacyLoss:
+    """Return the exact worst privacy loss of a shared answer in nats: 2Q·⌊ε/2Q⌋ with Laplace noise.
 
-    It is for changing one record, against readers of the total and one dishonest collector. Gaussian noise costs at
-    most ε with the campaign's δ.
+    It is for changing one record, against readers of the total and one dishonest collector. With Gaussian noise it is
+    ε, except with the campaign's δ.
     """
     from fractions import Fraction
 
-    blocks = len(schema.observed)
-    return PrivacyLoss(Fraction(1), Fraction(2 * blocks * cell_micro(schema, epsilon_micro), MICRO))
+    micro = epsilon_micro if noise == GAUSSIAN else 2 * len(schema.observed) * cell_micro(schema, epsilon_micro)
+    return PrivacyLoss(Fraction(1), Fraction(micro, MICRO))

@@ -22,7 +22,7 @@ from protocol.errors import DocumentError, InputError
 from protocol.shared.circuits import Blocks
 from protocol.shared.keccak import SEED_BYTES
 from protocol.shared.prio3 import NONCE_BYTES
-from protocol.shared.shape import BOUND_BYTES, PUBLIC_BYTES, SENDER_BYTES, box_lengths, field_bytes, variant
+from protocol.shared.shape import BOUND_BYTES, PUBLIC_BYTES, SENDER_BYTES, box_key, box_lengths, field_bytes, variant
 from protocol.stream import Stream, sha256
 
 if TYPE_CHECKING:
@@ -117,19 +117,6 @@ def _bound(campaign_id: bytes, period: int, identifier: bytes, role: int, digest
 def _box_nonce(role: int) -> bytes:
     """Return the nonce of a box: a report's key pair seals one box for each role."""
     return bytes([role]).ljust(_BOX_NONCE, b"\0")
-
-
-def box_key(public: bytes) -> bytes:
-    """Return the X25519 key that follows from a collector's Ed25519 key.
-
-    Raises:
-        InputError: ``key_invalid``: nothing can be sealed to this key.
-    """
-    try:
-        return bytes(bindings.crypto_sign_ed25519_pk_to_curve25519(public))
-    except (exceptions.CryptoError, TypeError) as error:
-        problem = error
-    raise InputError("key_invalid", "nothing can be sealed to the key of a collector") from problem
 
 
 def _sealed(content: bytes, public: bytes, role: int, private: bytes) -> bytes:

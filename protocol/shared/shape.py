@@ -1,4 +1,4 @@
-"""The shape of shared answers: the variant of Prio3 that a campaign uses, and the lengths of a report's parts.
+"""What is fixed of shared answers: the variant of Prio3 that a campaign uses, lengths of parts, keys of boxes.
 
 Source: docs/formats.md, section 12.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nacl import bindings, exceptions
+
+from protocol.errors import InputError
 from protocol.shared.circuits import Blocks
 from protocol.shared.keccak import SEED_BYTES
 from protocol.shared.prio3 import NONCE_BYTES, Prio3
@@ -50,3 +53,16 @@ def box_lengths(prio3: Prio3) -> tuple[int, int]:
 def field_bytes(prio3: Prio3) -> int:
     """Return the length of a report's answer field."""
     return NONCE_BYTES + PUBLIC_BYTES + SENDER_BYTES + sum(box_lengths(prio3))
+
+
+def box_key(public: bytes) -> bytes:
+    """Return the X25519 key that follows from a collector's Ed25519 key.
+
+    Raises:
+        InputError: ``key_invalid``: nothing can be sealed to this key.
+    """
+    try:
+        return bytes(bindings.crypto_sign_ed25519_pk_to_curve25519(public))
+    except (exceptions.CryptoError, TypeError) as error:
+        problem = error
+    raise InputError("key_invalid", "nothing can be sealed to the key of a collector") from problem
