@@ -443,7 +443,7 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _matches_pieces(name: str, pieces: list[str]) -> bool:
-    """Return whether a name begins with the first text, ends with the last, and has the others between, in order."""
+    """Return whether ``name`` begins with the first piece, ends with the last, and has the rest between, in order."""
     first, *others = pieces
     if not others:
         return name == first

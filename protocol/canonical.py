@@ -89,7 +89,7 @@ def unpack(data: bytes, max_items: int | None = None) -> Any:
 
 
 def _check_structure(data: bytes, max_items: int) -> None:
-    """Check nesting and number of values by tokens: open containers may not miss more items than there are bytes."""
+    """Raise an error for values too many or nested too deep, or containers that declare more items than bytes."""
     position, end = 0, len(data)
     open_items = [1]  # number of items that each open container still lacks, outermost first
     missing = 1  # the sum of open_items

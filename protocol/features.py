@@ -474,7 +474,7 @@ class Numeric:
 
 
 def _told_apart(numbers: Sequence[float]) -> list[str]:
-    """Return rising numbers as texts that all differ, those below 10^15 without an exponent."""
+    """Return rising numbers as texts that all differ; numbers below 10^15 are written without an exponent."""
     for digits in range(4, 18):
         texts = [f"{number:.{digits}g}" for number in numbers]
         if len(set(texts)) == len(texts):

@@ -150,7 +150,7 @@ class Question(NamedTuple):
 
 
 def _moment(number: int | None, power: int | None) -> int:
-    """Return the scaled integer u, or ⌊u²/65536⌋ for power 2, or 0 for a missing number."""
+    """Return the scaled integer u (``number``), or ⌊u²/65536⌋ for ``power`` 2; 0 for a missing number."""
     if number is None:
         return 0
     return number if power == 1 else number * number // SCALE

@@ -273,7 +273,7 @@ class Label:
 
 
 class _FromRecord:
-    """The type of :data:`FROM_RECORD`."""
+    """The type of :data:`FROM_RECORD`, an argument that stands for the record's own label."""
 
     def __repr__(self) -> str:
         return "<the record's own label>"

@@ -105,9 +105,9 @@ def _of_nodes(campaigns: Sequence[Campaign]) -> dict[str, Any]:
 
 
 def _of_devices(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
-    """Return what a device pays for campaigns, and how far lying devices move the shares of the classes, at most.
+    """Return what a device pays for campaigns, and how far at most 1 % of lying devices move the shares of the classes.
 
-    The reach is for as many devices as gave the reports: ids assign questions to few devices less evenly.
+    The second is computed for the number of devices that gave the reports: ids assign questions to few less evenly.
     """
     costs, reaches = [], []
     for campaign, reports in campaigns:

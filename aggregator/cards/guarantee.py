@@ -149,7 +149,6 @@ class GuaranteeSheet(ABC):
         ]
 
     def _pilots(self) -> list[Fact]:
-        """Return what private pilots cost, for people."""
         return [said(f"private pilot {number}", one.shown) for number, one in enumerate(self.campaign.pilots, 1)]
 
 

@@ -107,7 +107,7 @@ def _bits_of_number(prior: Floats, term: NormalParameters) -> float:
 
 
 def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) -> dict[int, float]:
-    """Return, for every feature with a table of counts, its index → the largest bits over fits to simulated noise."""
+    """Return index → most information in bits from noise alone, for every feature with a table of counts."""
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     found: dict[int, float] = {}
     for _ in range(DRAWS):
@@ -191,7 +191,7 @@ def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestM
 
 
 def _together(moved: Callable[[tuple[int, ...]], float], some: Sequence[int], number: int) -> float:
-    """Return the largest move by ``number`` answers: all alike, or the best smaller sets and one more answer."""
+    """Return the largest move found by ``number`` invented answers of ``some``. ``moved``: answers → their move."""
     most = max(moved((one,) * number) for one in some)
     best: list[tuple[int, ...]] = [(one,) for one in some[:_BEST]]
     for _ in range(1, number):
@@ -234,7 +234,7 @@ def _likeliest(statistics: Statistics, source: Reports, cells: int) -> list[_Ans
 
 
 def _cancelling(question: Question, sums: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return invented answers that bring a sum about numbers, or all sums, near 0, where a variance is largest."""
+    """Return invented answers that bring one of ``sums`` (about numbers), or all, near 0: the variance grows most."""
     mechanism = question.mechanism
     if mechanism.layout != INTEGERS or question.kind not in (MOMENT, MOMENTS):
         return []

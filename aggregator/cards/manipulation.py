@@ -147,10 +147,12 @@ def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...],
 
 
 class Numbers(NamedTuple):
-    """Numbers of lies and of honest answers to one question: as shares of all devices if their number is not known.
+    """Lies and honest answers to one question: their numbers, or parts of all devices if that number is not known.
 
-    ``lies``: most lies about the question in a closed fleet; ``all_lies``: about all questions together. In an open
-    fleet all may be about this question.
+    Attributes:
+        lies: most lies about this question in a closed fleet, where ids assign the questions.
+        honest: honest answers to this question.
+        all_lies: lies about all questions together; in an open fleet all may be about this question.
     """
 
     lies: float
@@ -288,7 +290,7 @@ def node_claims(found: Campaign) -> list[TableClaim]:
 
 
 def _pooled_claims(claims: Sequence[TableClaim], classes: int, records: float) -> tuple[float, float]:
-    """Return U and D: one node states at most U and at least −D records of a class for the pooled share."""
+    """Return U and D: one node can add at most U records to the combined count of a class, and take off at most D."""
     equal = (classes - 1) / classes**2
     weights = [1 / (table.values * table.variance / records + equal) for table in claims]
     each = list(zip(weights, claims, strict=True))

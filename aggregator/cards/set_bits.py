@@ -30,7 +30,7 @@ _LEAST_EXPECTED = 20.0
 
 
 class OneBitCount(NamedTuple):
-    """How many answers to a question have exactly one set bit, of how many, and the chance that an honest one has."""
+    """How many of ``answers`` are ``seen`` with exactly one set bit; ``chance``: that an honest answer has one."""
 
     seen: float
     answers: float

@@ -89,7 +89,6 @@ class _Notes(io.FileIO):
     """Standard error without a buffer. What can not be written is dropped."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write bytes and return their number."""
         try:
             return super().write(data)
         except OSError:

@@ -91,7 +91,7 @@ class Database:
 
 
 class Mark(NamedTuple):
-    """A mark as the ledger names it: 16 random bytes, and its inode's number and last change, in ns since 1970."""
+    """A ledger's mark file as the ledger names it: 16 random bytes, inode number, last change in ns since 1970."""
 
     nonce: bytes
     inode: int
@@ -167,7 +167,7 @@ class Ledger(Database, ABC):
 
     @abstractmethod
     def _copied(self) -> StorageError:
-        """Return the error for a ledger that is not the original."""
+        """Return the error for a ledger that was copied or restored, so that spending may be missing in it."""
 
     def check_original(self) -> None:
         """Raise ``NAME_copied``, NAME being its kind, if this is a copy or was restored. Call it in a transaction."""

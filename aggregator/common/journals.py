@@ -152,7 +152,6 @@ class Journal(Ledger):
         self._write(table, (*row, seal(table, row)), "REPLACE")
 
     def _only(self, table: str, where: str, values: Sequence[object]) -> tuple[Any, ...]:
-        """Return the one row that matches an SQL condition."""
         rows = self._rows(table, where, values)
         if len(rows) != 1:
             raise self.SCHEMA.damaged()

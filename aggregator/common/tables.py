@@ -452,7 +452,7 @@ def unlike_schema(frame: pd.DataFrame, schema: Schema, columns: Iterable[str] | 
 
 
 def _near(name: str, others: Sequence[str]) -> str:
-    """Return the end of a sentence that names those ``others`` whose names are near to a name, or empty text."""
+    """Return the end of a sentence that names those ``others`` that are spelled like ``name``, or empty text."""
     near = get_close_matches(name, [other for other in others if isinstance(other, str)], n=3, cutoff=0.5)
     return f"; near: {', '.join(map(quoted, near))}" if near else ""
 

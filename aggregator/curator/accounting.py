@@ -88,7 +88,7 @@ def divide(epsilon_micro: int, subjects: Sequence[Subject], classes: int, adjace
 
 
 def _worth(subject: Subject, classes: int, adjacency: str) -> Fraction:
-    """Return (w Δ²)^(1/3) of :func:`divide` for one vector, rounded to millionths; Δ of sums in units of 1/65536."""
+    """Return one vector's weight in the division ``worth`` of :func:`divide`, (w Δ²)^(1/3), to millionths."""
     delta = SENSITIVITIES[subject.kind, subject.power][adjacency]
     if subject.kind == MOMENT:
         weight, relative = (3.0, delta / SCALE) if subject.power == 1 else (4.5, delta / SCALE)

@@ -196,7 +196,7 @@ def private_edges(
 def _below_and_above(
     ordered: Integers, bins: int, bounds: tuple[int, int], share: Fraction, adjacency: str, stream: Stream
 ) -> Iterator[int | None]:
-    """Yield the edges of sorted numbers from ``bounds[0]`` to ``bounds[1]``, rising; None: no integer is left."""
+    """Yield the edges of ``bins`` bins, rising, within ``bounds``; None for an edge without an integer left."""
     if bins < 2:
         return
     left = (bins + 1) // 2
@@ -238,7 +238,7 @@ def edge_law(
 
 
 def _weights(gamma: Fraction, depths: Sequence[int]) -> dict[int, int]:
-    """Return 2^B e^{−γk} as an integer for every k of ``depths``, which rise from 0 to at most 81/γ.
+    """Return k → 2^B e^{−γk} as an integer, γ = ``gamma``, for all k of ``depths``, rising from 0 to at most 81/γ.
 
     2B is the number of bits of the fixed point. The factors err by at most 82·10⁻⁵⁷, the roundings by 2^−390: of at
     most 2^17 weights the last is wrong by less than η = 10⁻³⁰, which adds at most 5η to the cost.

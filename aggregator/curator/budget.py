@@ -391,7 +391,7 @@ def _refusal(state: BudgetState, cost: Cost) -> str:
 
 
 def _parsed(row: tuple[Any, ...]) -> tuple[int, str, Cost, int]:
-    """Return a row of the table ``queries`` as number of the records' index, text, cost with fractions, and time."""
+    """Return from a row of the table ``queries``: index of the records, text, cost as fractions, and time."""
     data, query, epsilon_micro, delta, rho, spent_at = row
     cost = Cost(epsilon_micro, read_decimal(delta), None if rho is None else read_decimal(rho))
     return data - 1, query, checked(cost), spent_at

@@ -199,7 +199,7 @@ def _moment_terms(schema: Schema, terms: ProjectionTerms) -> MomentTerms:
 
 
 def _bounds(directions: Directions, total: Floats, terms: ProjectionTerms) -> tuple[Floats, Floats]:
-    """Return bounds of the outputs: what no input exceeds, or with ``moments`` :data:`REACH` deviations if less."""
+    """Return lowest and highest outputs: of any input, or with ``moments`` ±:data:`REACH` deviations, if narrower."""
     low, high = bounds_of_inputs(directions)
     if terms.bounds == INPUTS:
         return low, high

@@ -132,7 +132,8 @@ def smooth_sensitivity_of_variance(data: BoundedValues, beta: Fraction) -> Smoot
 def _variance_factors(data: BoundedValues, distances: Integers) -> list[tuple[Integers, Integers]]:
     """Return three candidates for A(t)·n²·(n − 1), t in ``distances``, each as two factors; all ``(k,) int64``.
 
-    With W the width, P(c) the sum of the c smallest values and r a mean of n − 1 values, they are (n − 1)² times
+    A(t): how much one more changed value can change the variance of n values, of which t were changed. W: the width,
+    P(c): the sum of the c smallest values, r: a mean of n − 1 values. The candidates are (n − 1)² times
 
         (W − r)²              a replaced value moves from r to the upper bound; r = P(n−t)/(n−1), t ≥ 1
         (x_(n) − r)²          the largest value moves to r;                     r = P(n−1−t)/(n−1), t ≤ n−1
@@ -156,12 +157,12 @@ def _variance_factors(data: BoundedValues, distances: Integers) -> list[tuple[In
 
 
 class _Pairs(NamedTuple):
-    """Pairs of values for the trimmed mean, each weighted by its distance t; K is the largest a and b.
+    """Pairs of values for the mean of n values without the m smallest and m largest, weighted by their distance t.
 
         F(a, b) = e^(−β(a + b − 1))·(upper[a] − lower[b]),   0 ≤ a, b ≤ K,  t = a + b − 1 ≥ 0
 
     ``upper`` rises: x_(n−m), x_(n−m+1), …, the upper bound; ``lower`` falls: x_(m+1), x_(m), …, the lower bound;
-    ``weights``: e^(−βa). All have the shape (K + 1,).
+    ``weights``: e^(−βa). All have the shape (K + 1,). x_(i): the i-th smallest value.
     """
 
     upper: Integers

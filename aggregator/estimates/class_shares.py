@@ -75,9 +75,9 @@ def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
 
 
 def _ratios(pool: Pool, variance: Floats) -> tuple[Floats, Floats]:
-    """Return shares of all records ρ = x̂/ŷ, x̂ a share of ``pool``, ŷ their sum, and their variances.
+    """Return the classes' shares of all records, ρ = x̂/ŷ, and their variances; x̂: a share of ``pool``, ŷ: their sum.
 
-    Var ρ = φ [(1 − ρ)² + (k − 1) ρ²]/ŷ² + scatter ρ(1 − ρ)      φ: noise variance of each x̂
+    Var ρ = φ [(1 − ρ)² + (k − 1) ρ²]/ŷ² + ``scatter`` ρ(1 − ρ) φ: noise variance of x̂, k: number of classes
     """
     if pool.is_counted:
         return pool.share, variance

@@ -120,7 +120,7 @@ def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) ->
 
 
 def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Estimates:
-    """Return estimates and variances by the formulas of :func:`debias_pure`, for any two probabilities p > q."""
+    """Return estimates and variances by the formulas of :func:`debias_pure`, where p and q are defined; p > q."""
     if n == 0:
         return Estimates(np.zeros(len(counts)), np.full(len(counts), np.inf))
     scale = p.denominator * q.denominator
@@ -191,7 +191,7 @@ def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) 
 
 
 def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int = 1) -> list[float]:
-    """Return (Σ − n·members·b)/(M − 2b) for every sum Σ over ``members`` components (:func:`debias_histogram`)."""
+    """Return the estimated holders, (Σ − n·members·b)/(M − 2b), of every sum Σ; b, M: :func:`debias_histogram`."""
     mean = round(lower_mean(mechanism.s, mechanism.t) * _UNIT)
     return [(total * _UNIT - n * members * mean) / (GRID * _UNIT - 2 * mean) for total in sums]
 

@@ -253,7 +253,7 @@ def _one_by_one(one: QuestionEstimate, part: Statistics) -> list[QuestionEstimat
 
 
 def _of_one_number(one: QuestionEstimate, place: int, feature: int, of_class: int) -> QuestionEstimate:
-    """Return entry ``place`` of an estimate as an estimate of its own, without a law: that is about all entries."""
+    """Return entry ``place`` of an estimate as an estimate of its own; its law is left out, being of all entries."""
     cell = slice(place, place + 1)
     return replace(
         one,
@@ -390,7 +390,7 @@ def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) ->
 
 
 def _kurtosis(parts: Sequence[QuestionEstimate], factors: Sequence[float]) -> float:
-    """Return the excess kurtosis of the joined noise, Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)², at most; a_j: ``factors``."""
+    """Return the largest excess kurtosis of the joined noise, Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)², a_j of ``factors``."""
     if not any(one.kurtosis for one in parts):
         return 0.0
     pairs = list(zip(parts, factors, strict=True))
@@ -400,7 +400,7 @@ def _kurtosis(parts: Sequence[QuestionEstimate], factors: Sequence[float]) -> fl
 
 
 def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], *, disjoint: bool) -> float:
-    """Return c of :func:`join`, the joined answers' concentration; c_j = (``scatter`` − ``devices_scatter``)/n_j."""
+    """Return how concentrated the joined answers are on few devices: c of :func:`join`, at most."""
     each = [max(one.scatter - one.devices_scatter, 0.0) / one.n for one in parts]
     if disjoint:
         return sum(w**2 * c for w, c in zip(weights, each, strict=True))

@@ -249,7 +249,8 @@ class Pool(NamedTuple):
         share: shape (k,) float64, unbiased.
         answers: number of combined answers.
         noise: noise variance as a function of the share.
-        chosen, people: parts of the scatter from the random choice of the answers to each question, and of the devices.
+        chosen: the part of the scatter that comes from the random choice of the question that a device answers.
+        people: the part of the scatter that comes from the random choice of the devices.
         by_sample: all answers to a stratum → sum of the weights of its questions.
         is_counted: False if a number of answers is a noisy sum; intervals are then for ratios of shares to their sum.
     """
@@ -327,7 +328,10 @@ class VoteSums:
 
 
 class _Added(NamedTuple):
-    """Sums over votes with the weights a = 1/planned variance: Σa, Σa·share, Σa²/n, Σa²·law/n, Σa per sample, Σn."""
+    """Sums over votes, each weighted by a = 1/planned variance.
+
+    ``weight``: Σ a. ``share``: Σ a·share. ``squares``: Σ a²/n. ``noise``: Σ a²·law/n. ``by_sample``: sample → Σ a.
+    """
 
     weight: float
     share: Floats | float

@@ -30,7 +30,7 @@ class Ratio(NamedTuple):
 
 
 class Variance(NamedTuple):
-    """Variance V(ρ) = ``constant`` + ``linear`` ρ + ``square`` ρ² of x̂ − ρ ŷ: floats, or float64 that broadcast."""
+    """Variance V(ρ) = ``constant`` + ``linear`` ρ + ``square`` ρ² of x̂ − ρ ŷ; x̂, ŷ: numerator and denominator."""
 
     constant: Floats | float
     linear: Floats | float
@@ -156,7 +156,7 @@ def ratio_interval(
 
 
 def _least_misfit(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Floats:
-    """Return m of :func:`ratio_interval`; 0 where the variance at both ends is 0."""
+    """Return 0 if x̂/ŷ is a possible ratio, else the lesser (x̂ − ρŷ)²/V(ρ) at ρ = ``least`` and ρ = ``most``."""
     ends = [numerator - end * denominator for end in (least, most)]
     is_outside = ends[0] * ends[1] > 0  # L has one sign from least to most, so no possible ratio fits exactly
     with np.errstate(divide="ignore", invalid="ignore"):

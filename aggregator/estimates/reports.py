@@ -262,8 +262,8 @@ def _votes(question: Question, n: int, counts: Sequence[int], sample: Sample, cl
 def _right(question: Question, n: int, counts: Sequence[int], classes: int) -> Right | None:
     """Return the share of right predictions; None if the mechanism has no estimator for it.
 
-    The values true·k + predicted of an ``outcome`` question are put into k groups by (predicted − true) mod k; group 0
-    is right. In a ``right`` question the value 1 is.
+    The values true·k + predicted of an ``outcome`` question (k classes) are put into k groups by (predicted − true) mod
+    k; group 0 is right. In a ``right`` question the value 1 means right.
     """
     mechanism = question.mechanism
     if question.kind == RIGHT:

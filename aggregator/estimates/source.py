@@ -118,7 +118,7 @@ class Source(ABC):
 
     @property
     def batch(self) -> int:
-        """The number that must reach ``min_batch_size``: of reports or records. A source of nodes overrides it."""
+        """Number of reports or records, to be compared with ``min_batch_size``. For nodes: number of nodes."""
         return self.reports
 
     @property

@@ -34,7 +34,7 @@ _EXACT_INTEGERS = 1 << 53
 
 
 def _encode_known(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Return code and u of every feature in every row, before the projection. Unknown cells count as missing."""
+    """Return code and scaled number of every feature, before the projection. Unknown cells count as missing."""
     if schema.features and not any(feature.name in frame.columns for feature in schema.features):
         raise InputError("columns_missing", "the frame has none of the model's features as a column")
     check_columns(frame, schema)
@@ -98,7 +98,7 @@ def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Return code and u as in reports, before the projection: missing cells have the missing code and substitute."""
+    """Return codes and scaled numbers as in reports, before the projection: missing cells get their substitute."""
     codes, numbers = _encode_known(frame, schema)
     for index, feature in enumerate(schema.features):
         missing = codes[:, index] == MISSING
@@ -111,7 +111,7 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> EncodedFrame:
-    """Return the features outside the projection, then its components (``missing``: their code); codes in groups."""
+    """Return features outside the projection, then components, in groups. ``missing``: code of a missing component."""
     projection = schema.projection
     if projection is None:
         return EncodedFrame(in_groups(encoded.codes, schema), encoded.numbers)
@@ -175,7 +175,7 @@ def _are_floats(column: pd.Series) -> bool:
 
 
 def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Integers:
-    """Return u of floats, (rows,) int64; cells near a rounding tie are scaled exactly, by the device's rule."""
+    """Return scaled numbers of floats, (rows,) int64; cells near a rounding tie are scaled exactly, as devices do."""
     found = np.full(len(numbers), NO_NUMBER, dtype=np.int64)
     with np.errstate(invalid="ignore", over="ignore"):
         near = (numbers - feature.float_low) * feature.float_scale
@@ -245,7 +245,7 @@ def _check_digits(column: pd.Series, part: Label | Feature) -> None:
 
 
 def _needs_digits(part: Label | Feature, large: NDArray[np.float64], bits: int) -> bool:
-    """Return whether the schema tells the least of the sizes ``large`` from the next float of ``bits`` bits."""
+    """Return whether the schema codes ``large`` numbers differently from the next float with ``bits`` bits."""
     if isinstance(part, Numeric):
         low, high = parse_bound(part.low), parse_bound(part.high)
         inside = float(large.min()) <= max(abs(low), abs(high))

@@ -509,7 +509,7 @@ def against_the_best(shares: Sequence[Share]) -> Interval:
 
 
 def _upper_ends(shares: Sequence[Share]) -> Floats:
-    """Return U of :func:`against_the_best`: (m, m) float64, U_ij the upper end of f_i − f_j; ∞ on the diagonal."""
+    """Return U, (m, m) float64: U_ij is the upper end of the difference of shares i and j; ∞ on the diagonal."""
     widths = [one.interval(_Z) for one in shares]
     sds = np.array([(high - low) / (2 * _Z) for low, high in widths])
     found = np.full((len(shares), len(shares)), np.inf)

@@ -89,7 +89,7 @@ def interval_card(statistics: Statistics) -> dict[str, Any]:
 
 
 def _of_feature(found: Conditional, feature: int, statistics: Statistics) -> Conditional:
-    """Return the parameters of one feature, out of those of a question that may be about all numbers."""
+    """Return one feature's parameters, out of a question that may be about all numeric features together."""
     if found.subject.kind != MOMENTS:
         return found
     classes = len(statistics.schema.label.classes)

@@ -218,7 +218,6 @@ class _State(NamedTuple):
 
     @property
     def size(self) -> Floats:
-        """τλ, the factor of :attr:`apart` in u: shape (chains, F, R, k) float64."""
         return np.asarray(self.tau * self.tail)
 
     @property

@@ -314,7 +314,7 @@ def present(now: int | None) -> int:
 
 
 def _pace(parameters: CampaignParameters | EvaluationParameters) -> str:
-    """Return a warning if devices under default limits skip periods; empty if not, and in a series (one answer)."""
+    """Return a warning if devices skip periods under their default limits; empty if not, and for a series."""
     if parameters.series is not None:
         return ""
     return pace_warning(parameters.epsilon_micro, parameters.period_seconds, parameters.lifetime_seconds)

@@ -53,7 +53,11 @@ class RetrySummary(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """What the records that are added as one file share: their batch's state, and the period or bytes of ``key``."""
+    """What rejected records share that are added to the store as one file.
+
+    ``proven``: whether their batch is complete. ``claim``: the digest that a damaged batch states. ``key``: their
+    period, if they came too early; else the bytes of the one record.
+    """
 
     proven: bool
     claim: bytes
@@ -61,7 +65,10 @@ class _Group(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """Rejected records of one file after a check: their offsets, those to add, and those refused for a new reason."""
+    """Rejected records of one file after a second check.
+
+    ``places``: offsets of all. ``good``: those to add. ``turned``: those refused again, each with its new reason.
+    """
 
     places: list[int]
     good: dict[_Group, list[Rejected]]
@@ -223,7 +230,6 @@ class _Retry:
         return first <= int.from_bytes(piece.data[at : at + 4]) <= entry.present
 
     def _is_whole(self, piece: Rejected) -> bool:
-        """Return whether the quarantine keeps all bytes of a record."""
         return piece.proven is not None and len(piece.data) == self._header.record_length
 
     def _judged(self, pieces: Sequence[Rejected]) -> _Judged:
@@ -299,7 +305,7 @@ def _without(pieces: Sequence[Rejected], excluded: Sequence[Rejected]) -> list[R
 
 
 def _file_of(header: Header, group: _Group, records: Sequence[bytes]) -> bytes:
-    """Return the bytes of a batch of ``records``. Readers give them the ``proven`` and ``claim`` of the group."""
+    """Return ``records`` as a file: one batch, complete or damaged as ``group`` says, so that it is read as such."""
     records = sorted(records)
     if group.proven:
         return write_batch(header, records)

@@ -209,7 +209,10 @@ def _days(periods: ByPeriod, time_precision: int, *, once: bool) -> tuple[DayCou
 
 
 def _reach(name: str, found: QuestionEstimate, share: float, target: float | None, *, enough: bool) -> QuestionAccuracy:
-    """Return the accuracy of one question. ``share`` is the share of devices that are asked it in a period."""
+    """Return how accurate one question is, without figures unless ``enough``: the smallest batch is reached.
+
+    ``share``: the part of the devices that is asked this question in a period. ``target``: the wanted half width.
+    """
     if not found.n or not enough:
         return QuestionAccuracy(name, found.n, None, None)
     # The interval of a share near 0 or 1 is not symmetric. The half width is then the wider one of its two sides.

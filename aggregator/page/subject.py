@@ -138,7 +138,6 @@ def open_model(given: str | Path, workspace: Workspace | None, trust: bytes | No
 
 
 def _campaigns(document: ModelDocument, workspace: Workspace) -> tuple[tuple[Campaign, bytes], ...]:
-    """Return the newest campaign of a model, if the workspace signed it."""
     for item in workspace.history():
         if item.role == "campaign" and item.digest == document.campaign:
             raw = workspace.copy(item)

@@ -299,9 +299,10 @@ class Workspace(NamedTuple):
             os.close(handle)
 
     def complete_history(self) -> None:
-        """Add to the history the documents whose copies it lacks. Call it only inside :meth:`locked`.
+        """Add to the history the documents of which only a copy exists. Call it only inside :meth:`locked`.
 
-        A process was killed after it wrote a copy, or an older history was restored. The last copy of a version counts.
+        They are missing after a killed process or a restored history. Of two copies of a version, the one signed last
+        is added.
         """
         known = self.history()
         digests = {item.digest.hex() for item in known}

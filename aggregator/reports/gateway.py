@@ -263,7 +263,6 @@ class _Merge:
         return MergeSummary(files, len(campaigns), *counts, rejected)
 
     def read(self, path: str | os.PathLike[str]) -> None:
-        """Add the records of one file."""
         with _content(path) as data:
             for found in read_batches(data, self._layouts, adjacent=count_adjacent, digest=piecewise_digest):
                 if not isinstance(found, Batch):

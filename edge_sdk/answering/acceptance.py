@@ -65,7 +65,7 @@ class Acceptance:
         return as_text(explain(campaign, self._reporting.account(campaign), verdict.now, evaluated))
 
     def _explain_model(self, raw: bytes, models: Sequence[bytes]) -> str:
-        """Return words on the model file ``raw``. ``models`` must be empty: only a campaign evaluates models."""
+        """Return an explanation of the model file ``raw``. ``models`` must be empty: they are for campaigns only."""
         from edge_sdk.explaining import as_text, model_in_words
         from protocol.documents.model import parse_model
 
@@ -86,7 +86,7 @@ class Acceptance:
         return campaign
 
     def _check_kind(self, campaign: Campaign) -> None:
-        """Raise InputError if the state takes campaigns of the other kind only. The first campaign decides the kind."""
+        """Raise InputError for a campaign for nodes in a state for devices, or the other way round."""
         if campaign.ended:
             return
         kind, held = DEVICE if campaign.nodes is None else NODE, self._documents.kind()
@@ -180,7 +180,7 @@ class Acceptance:
 
     @contextmanager
     def _keeping_evidence(self, role: str, *raws: bytes) -> Iterator[None]:
-        """Store ``raws`` as evidence if the body of ``with`` raises ``equivocation``, which is raised all the same."""
+        """Context manager: if its body raises ``equivocation``, store ``raws`` as evidence, and let the error pass."""
         try:
             yield
         except DocumentError as error:

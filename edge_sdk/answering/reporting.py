@@ -294,7 +294,7 @@ def _refuse_deleted(outside: PolicyError | None) -> bytes:
 
 
 def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
-    """Raise ``period_answered`` if the period began before ``paid_until``, when the name's last paid period ends."""
+    """Raise ``period_answered`` if the period began before ``paid_until``, the end of the last paid period."""
     if period * campaign.time_precision < paid_until:
         from protocol.words import date
 

@@ -53,7 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Run one command like :func:`main`, which handles interruptions."""
     from edge_sdk.cli.table import build_parser  # here, so that an interruption while it is loaded is none of a program
 
     _open_closed_streams()

@@ -367,7 +367,7 @@ def _add_within_unit(
     label: object,
     progress: Callable[[int], None] | None,
 ) -> int:
-    """Add the records that a masked campaign takes from one node, by its unit. Return the number of the others."""
+    """Add records to ``sums``: all, or ``max_records`` if a party is protected. Return the number left out."""
     if campaign.masked is None or campaign.masked.unit != PARTY:
         sums.add_all(records, label, progress)
         return 0

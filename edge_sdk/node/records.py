@@ -84,7 +84,6 @@ def csv_records(
 
 
 def _open(place: str) -> IO[str]:
-    """Open a text file, which gzip may have compressed."""
     with open(place, "rb") as file:
         compressed = file.read(2) == _GZIP
     if compressed:

@@ -130,10 +130,10 @@ def smooth_sensitivity(data: ValueCounts, beta: Fraction) -> SmoothSensitivity:
 
 
 class _Changes:
-    """Computes A(t)·n²·(n − 1) as exact integers, with A(t) as in :func:`smooth_sensitivity`.
+    """Computes A(t)·n²·(n − 1) as exact integers. A(t): how much one more changed value can change the variance.
 
-    Let P(c) be the sum of the c smallest values, and x_(n) the largest value. A(t)·n²·(n − 1) is the largest of the
-    candidates for the values and for their mirror image. The candidates are (n − 1)² times
+    Of n values from 0 to W, t were changed before. P(c): the sum of the c smallest values; x_(n): the largest value.
+    A(t)·n²·(n − 1) is the largest candidate for the values and for their mirror image. Candidates are (n − 1)² times
 
         (W − r)²             a replaced value moves from r to the upper bound; r = P(n−t)/(n−1), t ≥ 1
         (x_(n) − r)²         the largest value moves to r; r = P(n−1−t)/(n−1), t ≤ n−1

@@ -268,7 +268,6 @@ class _LabelReader(_Values):
 
 
 def _is_short(value: object) -> bool:
-    """Return whether a text or a number takes little memory."""
     if isinstance(value, str):
         return len(value) <= _MOST_CHARACTERS
     return -_LARGEST <= value < _LARGEST  # type: ignore[operator]  # false for NaN

@@ -315,7 +315,7 @@ class State:
                     execute(connection, "ROLLBACK")
 
     def _check_age(self, connection: sqlite3.Connection) -> tuple[Highest, ...]:
-        """Raise ``state_lost`` if the state lacks the highest line. Return those lines of the file that it has.
+        """Raise ``state_lost`` if the state lacks the newest line in the file ``highest``; return those it has.
 
         The file is read each time, since another process may have noted a newer line.
         """

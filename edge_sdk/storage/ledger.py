@@ -179,10 +179,7 @@ class _Window:
             self._numbers.insert(place, line.number)
 
     def spent_around(self, time: int, track: Track | None) -> int:
-        """Return the cost of ledger lines less than the window's length from ``time``.
-
-        Too many old lines are dropped.
-        """
+        """Return the cost of ledger lines less than the window's length from ``time``. Drop much older lines."""
         oldest = time - (0 if track is None else track.reach)
         old = bisect_right(self._times, oldest - _SPARE * self._seconds)
         if 2 * old > len(self._times):

@@ -271,5 +271,4 @@ class Spool:
 
 
 def _number(text: bytes | None) -> int:
-    """Return a number that is stored as text; 0 for None."""
     return 0 if text is None else number_in(text)

@@ -134,7 +134,7 @@ def read_batches(
 
 
 def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
-    """Return the fixed first bytes of a batch's records; ``first`` is the beginning of its first record."""
+    """Return the bytes with which all records of a batch begin. ``first``: the beginning of its first record."""
     if known is not None and (known.kind, known.record_length) == (header.layout, header.record_length):
         return known.prefix
     fitting = prefixes(header.layout, header.record_length)
@@ -155,7 +155,7 @@ def prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
 def _read_complete(
     scan: Scan, start: int, header: Header, records: int, layouts: Mapping[bytes, Layout]
 ) -> tuple[Batch, int] | None:
-    """Return the batch at ``start`` and its end, or None without a right trailer; ``records`` is its first record."""
+    """Return the batch at ``start`` and its end; None without a right trailer. ``records``: where its records begin."""
     prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
     end = scan.run_end(records, header.record_length, prefix)
     count = (end - records) // header.record_length
@@ -258,13 +258,13 @@ class _UnprovenReader:
         return self._is_held(position, header) or not self._is_cut_short(position, end, header)
 
     def _is_in_record(self, position: int, header: int) -> bool:
-        """Return whether ``position`` is inside a damaged record: off the grid, with a sign at the next grid place."""
+        """Return whether ``position`` is inside a damaged record: off the grid, and a sign is next on the grid."""
         off_grid = (position - self._grid) % self._length
         after = position - off_grid + self._length
         return off_grid > 0 and after < header and self._scan.is_sign(after, self._prefix)
 
     def _is_held(self, position: int, header: int) -> bool:
-        """Return whether the record is *held*: a sign, the next header or the file's end is one or two lengths on."""
+        """Return whether a record is *held*: a sign, a header or the file's end is one or two record lengths on."""
         end, scan = position + self._length, self._scan
         if end == header or (end < header and scan.is_sign(end, self._prefix)):
             return True
@@ -279,7 +279,7 @@ class _UnprovenReader:
         return self._next_held(position + 1, end, header) < end
 
     def _next_held(self, start: int, stop: int, header: int) -> int:
-        """Return the position of the first held record in [start, stop), or ``stop``. ``start`` must rise."""
+        """Return the position of the first held record in [start, stop), or ``stop``. Calls must have rising starts."""
         if self._held_at < start:
             place = max(start, self._searched_to)
             while place < stop:
@@ -308,7 +308,7 @@ class _UnprovenReader:
         self.position = self._grid = position + count * self._length
 
     def _close(self, stop: int, *, cut: bool) -> None:
-        """End the current damaged stretch, if any, at ``stop``; ``cut``: the batch or file ends there."""
+        """End the current damaged stretch, if any, at ``stop``. ``cut``: whether the batch or file ends there."""
         start = self._damage_start
         if start < 0:
             return

@@ -298,7 +298,7 @@ def check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: 
 
 
 def _follows(stated: mechanisms.Mechanism, per_answer: int) -> bool:
-    """Return whether a mechanism is the one that follows from ``per_answer``, with a loss of at most ``per_answer``."""
+    """Return whether a mechanism is the one made from ε = ``per_answer`` (in millionths), and spends at most this ε."""
     try:
         derived = mechanisms.from_micro(stated.name, per_answer, stated.size, **stated.options())
     except InputError:
@@ -323,7 +323,7 @@ def parse_questions(body: dict[str, Any], schema: Schema, kinds: Collection[str]
 
 
 class _Parts(NamedTuple):
-    """What reading a question needs: number of classes, observed features, indices of the numeric features."""
+    """What readers of questions must know: number of classes, observed features, indices of numeric features."""
 
     classes: int
     observed: tuple[Feature | Component | Grouped, ...]
@@ -375,7 +375,7 @@ def _parse_subject(entry: dict[str, Any], schema: _Parts, kinds: Collection[str]
 
 
 def _parse_evaluating(entry: dict[str, Any], kind: str, classes: int) -> Subject:
-    """Return the subject of an evaluation's question of ``kind`` ``outcome`` or ``right``."""
+    """Return what a question of an evaluation, the map ``entry``, is about. ``kind``: ``outcome`` or ``right``."""
     size, model = classes**2, None
     if kind == RIGHT:
         size, model = 2, read_integer(entry, "model", 0, MAX_MODELS - 1, _REASON)

@@ -106,7 +106,7 @@ def parse_nodes(
 
 
 def _released(schema: Schema, family: str) -> list[Subject]:
-    """Return the subjects of the released vectors of a campaign for nodes. Its groups and their number are checked."""
+    """Return what each released vector of a campaign for nodes sums. Raise DocumentError for too many numbers."""
     from protocol.noise.sums import summed_subjects  # imported here, since devices never need it
 
     problem = ""

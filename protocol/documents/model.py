@@ -259,7 +259,7 @@ def _read_terms(parameters: dict[str, Any], schema: Schema) -> tuple[Normal | tu
 
 
 def _rows(values: tuple[float, ...], width: int) -> tuple[tuple[float, ...], ...]:
-    """Cut (rows·width,) values into rows of shape (width,)."""
+    """Cut values, (rows·width,), into a tuple of rows of ``width`` values each."""
     return tuple(values[start : start + width] for start in range(0, len(values), width))
 
 
@@ -329,7 +329,7 @@ def evaluated_models(
 
 
 def _missing_text(campaign: Campaign, missing: Sequence[str]) -> str:
-    """Return the text of ``model_unknown``: why nobody can say what the campaign asks, and what to do."""
+    """Return the text of the error ``model_unknown``: which models are not installed, and what the owner can do."""
     ended = "this campaign is over here: its publisher can ask about the newer version"
     if not campaign.models:
         return (

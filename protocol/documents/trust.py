@@ -254,7 +254,7 @@ class _Seen(NamedTuple):
 def _next_root(
     current: Root, current_raw: bytes, pending: dict[bytes, Envelope], seen: _Seen
 ) -> tuple[bytes, Root] | None:
-    """Return the next root after ``current`` among ``pending``, or None. Roots that are not newer leave ``pending``."""
+    """Return the next root after ``current`` among ``pending``, or None. Delete roots from ``pending`` that are old."""
     role = current.roles["root"]
     steps = {}
     for raw, envelope in list(pending.items()):
@@ -291,7 +291,7 @@ def _check_same_chain(current: Root, current_raw: bytes, root: Root, envelope: E
 
 
 def _kept_floors(old: TrustState, new: Root) -> dict[tuple[str, str], tuple[int, bytes]]:
-    """Return the version floors of the roles of which at least a new threshold of keys stays."""
+    """Return the version floors of those roles that keep at least as many old keys as the role's new threshold."""
     kept = {}
     for (role, name), floor in old.floors.items():
         shared = old.root.roles[SIGNERS[role]].keys & new.roles[SIGNERS[role]].keys

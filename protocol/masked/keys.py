@@ -75,7 +75,7 @@ class KeyBook(NamedTuple):
 
 
 class MaskedKey(NamedTuple):
-    """An opened key of a party: its secret is sk, 0 ≤ sk < 2^4224. Its ``repr`` shows no secret."""
+    """An opened key of a party: serial and u of its :class:`PartyKey`, and a secret below 2^4224, never shown."""
 
     serial: int
     u: int

@@ -180,7 +180,7 @@ def _plan(s: int, t: int, parties: int) -> tuple[int, int, int, int]:
 
 
 def _point(stream: Stream, s: int, t: int, octaves: int) -> int:
-    """Draw a point k of the denser process of :func:`divided`. Return k if thinning keeps it, else 0."""
+    """Draw an integer k from the denser distribution of :func:`divided`, and return it, or 0 if it is rejected."""
     octave, negative = divmod(stream.below(2 * octaves + 2), 2)
     low = 1 << octave
     if octave < octaves:

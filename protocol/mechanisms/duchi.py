@@ -107,7 +107,7 @@ class Duchi(CoinMechanism):
 
 
 def _majority(chances: Sequence[int]) -> Fraction:
-    """Return the probability that more than half of independent events happen, event i with chances[i]/2S."""
+    """Return the probability that most of some independent events happen; event i has chances[i]/2S, S = 65536."""
     from fractions import Fraction
 
     counts = [1]

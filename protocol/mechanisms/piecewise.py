@@ -94,7 +94,7 @@ class Piecewise(SingleNumberMechanism):
         return outside if outside < start else outside + self.window
 
     def _start(self, value: int) -> tuple[int, int]:
-        """Return ⌊s⌋ and 2S times the probability that the window starts at ⌊s⌋ + 1; its start has the mean s."""
+        """Return ⌊s⌋ for the input ``value``, and 2S times the probability that the window starts at ⌊s⌋ + 1."""
         return divmod((value + SCALE) * (CELLS - self.window), 2 * SCALE)
 
     def describe(self) -> str:
@@ -159,7 +159,7 @@ class Piecewise(SingleNumberMechanism):
         return (self.gain * SCALE) ** 2 * square - x**2
 
     def _square(self, start: int) -> Fraction:
-        """Return the mean of (2c + 1 − 4096)² over the random cell c if the window starts at cell ``start``."""
+        """Return the mean of (2c + 1 − 4096)² over the answered cell c, if the window starts at cell ``start``."""
         inside, outside = self._heights()
         w = self.window
         within = w * (2 * start + w - CELLS) ** 2 + w * (w**2 - 1) // 3

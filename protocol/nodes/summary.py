@@ -245,7 +245,7 @@ def _check_numbers(summary: Summary, campaign: Campaign) -> None:
 
 
 class _Terms:
-    """A campaign and the ε of a summary as a key of a cache; equality compares what the ranges depend on."""
+    """A campaign and a summary's ε, as a key of a cache. Keys are equal if the ranges of the sums are the same."""
 
     __slots__ = ("_key", "campaign", "epsilon_micro")
 
@@ -263,7 +263,7 @@ class _Terms:
 
 @lru_cache(maxsize=64)  # it would take a third of a check's time; most summaries of a campaign state one ε
 def _parts(terms: _Terms) -> tuple[tuple[int, int, int], ...]:
-    """Return length, smallest and largest number of every released vector."""
+    """Return of every released vector the length, and the smallest and largest number that a summary may state."""
     subjects, ends = released_vectors(terms.campaign), ranges(terms.campaign, terms.epsilon_micro)
     return tuple((subject.size, low, high) for subject, (low, high) in zip(subjects, ends, strict=True))
 
@@ -354,7 +354,7 @@ def read_summaries(raw: bytes, role: str = ROLE) -> Iterator[Piece]:
 
 
 def _rest(raw: bytes, start: int, role: str) -> Iterator[Piece]:
-    """Yield the bytes after the last intact envelope: those of no envelope, and perhaps the beginning of a cut one."""
+    """Yield as pieces the bytes after the last intact envelope: damage, perhaps the start of a cut envelope."""
     cut = _cut_at(raw, start, role)
     if cut > start:
         yield Piece(start, cut - start, b"", "invalid_message")
@@ -363,7 +363,7 @@ def _rest(raw: bytes, start: int, role: str) -> Iterator[Piece]:
 
 
 def _cut_at(raw: bytes, start: int, role: str) -> int:
-    """Return where an envelope begins that more bytes could complete, or the file's end if there is none."""
+    """Return where an incomplete envelope begins, which more bytes could complete; the file's end if there is none."""
     end = len(raw)
     last = raw.rfind(MARK, start)
     if last >= 0:
@@ -380,7 +380,7 @@ def _cut_at(raw: bytes, start: int, role: str) -> int:
 def _envelope_length(raw: bytes, start: int, limit: int, role: str, *, may_be_cut: bool = False) -> int:
     """Return the length of the envelope of a role from ``start`` to ``limit`` at most, or 0 if there is none.
 
-    If the envelope may be cut, bytes that begin one up to ``limit`` are enough for a positive result.
+    With ``may_be_cut`` it is enough that the bytes up to ``limit`` are the beginning of an envelope.
     """
     kind = PAYLOAD_TYPES[role].encode()
     head = MARK + b"\xd9" + bytes([len(kind)]) + kind
@@ -407,7 +407,7 @@ def _envelope_length(raw: bytes, start: int, limit: int, role: str, *, may_be_cu
 
 
 def _matches(raw: bytes, at: int, limit: int, part: bytes, *, may_be_cut: bool) -> bool:
-    """Return whether ``part``, or its beginning if it may be cut, is at ``at`` and ends before ``limit``."""
+    """Return whether ``part`` is at ``at`` and ends before ``limit``; with ``may_be_cut`` its beginning is enough."""
     end = min(at + len(part), limit)
     if end < at + len(part) and not may_be_cut:
         return False

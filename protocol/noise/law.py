@@ -191,7 +191,7 @@ def power_tail_magnitude(stream: Stream, gamma: Fraction, m: int = 1) -> LazyRea
 
 
 def _keeps(u: Uniform, s: Uniform, p: int, root: int) -> bool:
-    """Return whether u·(1 + s^(p/root)) ≤ 1, that is u^root·s^p ≤ (1 − u)^root, for lazy uniform u and s."""
+    """Return whether u·(1 + s^(p/root)) ≤ 1, for u and s uniform in [0, 1], of which bits are drawn as needed."""
 
     def certain(bits: int) -> bool | None:
         u_low, u_high = u.bounds(bits)

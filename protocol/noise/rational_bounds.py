@@ -111,13 +111,13 @@ LARGEST_BETA = Fraction(64)
 
 
 class SmoothSensitivity(NamedTuple):
-    """An upper bound S ≥ S* that changes by at most the factor e^β between neighbours. It is a private number.
+    """An upper bound S of the smooth sensitivity S*: neighbours' S differ by at most the factor e^β. It is private.
 
     Attributes:
         value: S, a dyadic fraction, in units of the statistic. S exceeds S* by at most the factor (1 + 2η)·e^(3ηt), η =
             2⁻³⁶, t = ``distance``: by less than one part in 10⁸ for t ≤ 200.
         beta: β, the smoothing.
-        distance: the t with the largest e^(−βt)·A(t).
+        distance: the t with the largest e^(−βt)·A(t); A(t): see the docstring of this module.
     """
 
     value: Fraction

@@ -90,7 +90,7 @@ def diff(
 
 
 def _counted(store: Path | None, periods: Span | None, model: Model, which: str) -> Statistics | None:
-    """Count the reports of one model. Print a warning if the model was made from others."""
+    """Return statistics of a model's ``store``; None without one. Print a warning if it was made from other reports."""
     from aggregator.cli.counting import count_each
 
     if store is None:

@@ -126,7 +126,7 @@ def _keep_other(output: Path, raw: bytes) -> Path | None:
 
 
 def _period(store: MaskedStore, text: str | None) -> int:
-    """Return the number of the period that an option names, or without one that of the only undecrypted period."""
+    """Return the period that an option names; without the option, the number of the only period not yet decrypted."""
     if text is not None:
         return parse_start(text).first(store.campaign.time_precision)
     waiting = store.waiting()

@@ -158,7 +158,7 @@ def print_node_status(store: Path) -> None:
 
 
 def _sums(store: MaskedStore, found: NodeStatus) -> list[dict[str, object]]:
-    """Return for each period: messages that count, parties that a sum needs, parties of the request and of the sum."""
+    """Return a row per period: number of messages; numbers of parties needed, requested and decrypted."""
     asked = store.asked()
     sums = {total.period: len(total.parties) for total in store.totals()}
     return [
@@ -202,7 +202,7 @@ def _print(found: NodeStatus, what: str, neighbours: str) -> None:
 
 
 def _stated(found: NodeStatus, epsilon_micro: int) -> str:
-    """Return the number of summaries with this ε, and the ids of their nodes if few and others differ."""
+    """Return the number of summaries with this ε, and ids of their nodes if few, and others state another ε."""
     nodes = found.epsilon_nodes[epsilon_micro]
     names = f": {', '.join(nodes)}" if len(found.summaries) > 1 and len(nodes) <= _NAMES else ""
     return f"{found.summaries[epsilon_micro]}{names}"

@@ -125,7 +125,7 @@ def _privately(
     missing: Sequence[str],
     output: Path,
 ) -> None:
-    """Choose with privacy and write. ``wanted``: ε of the records, devices, ε of an answer (in millionths), seed."""
+    """Choose privately what to ask; write the schema. ``wanted``: ε of records, devices, ε of an answer, seed."""
     from aggregator.common.tables import read_table
     from aggregator.curator.budget import BudgetFile
     from aggregator.planning.feature_selection.from_pilot import percent

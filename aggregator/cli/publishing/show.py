@@ -191,7 +191,7 @@ def _campaign(found: Campaign) -> dict[str, object]:
 
 
 def _asked(found: Campaign) -> dict[str, object]:
-    """Return, if there are any, stated features that are not asked about, and groups of features asked in groups."""
+    """Return what a campaign leaves out or coarsens: its features that are not asked about, and groups of values."""
     names = {feature.name for feature in found.schema.features}
     rest = ", ".join(feature.name for feature in found.stated.features if feature.name not in names)
     about: dict[str, object] = {"not asked": rest} if rest else {}

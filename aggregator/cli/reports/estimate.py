@@ -84,7 +84,7 @@ def estimate(selection: Selection, *, as_csv: bool) -> None:
 
 
 def _facts(statistics: Statistics) -> dict[str, object]:
-    """Return facts about the reports to print; of several campaigns the reports of each, and other facts added."""
+    """Return facts about the reports, to print. Of several campaigns: each one's reports, and sums of the rest."""
     if len(statistics.sources) == 1:
         return dict(statistics.source.facts())
     found: dict[str, int] = {}

@@ -157,7 +157,7 @@ def _ingest_totals(raw: bytes, files: tuple[str, ...], store: Path) -> None:
 
 
 def _end_of(moment: Moment, time_precision: int) -> int:
-    """Return the last second of a day or minute, or of the period of that number, counted from 1970."""
+    """Return the last second, counted from 1970, of a day or minute, or of a period that is given by its number."""
     if moment.lasts:
         return moment.number + moment.lasts - 1
     return (moment.number + 1) * time_precision - 1

@@ -33,7 +33,7 @@ class Posterior(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """K, h and the variance −h′ at z = −REACH, −REACH + step, … REACH: shape (points,) float64 each."""
+    """The module's K, h and −h′ at the points z = −REACH, −REACH + step, … REACH: shape (points,) float64 each."""
 
     log_mass: Floats
     mean: Floats

@@ -110,7 +110,7 @@ def _presence(statistics: Statistics, feature: int) -> list[QuestionEstimate]:
 
 
 def _fractions(statistics: Statistics, features: Sequence[int], least: float) -> Tables:
-    """Return P(class) and the fractions m_vc / n_c, with m_vc at least ``least`` records; equal without answers."""
+    """Return P(class), and P(value | class) as quotients of counts, those of a value at least ``least`` records."""
     share = _counted_shares(statistics)
 
     def fractions(joint: JointTable) -> Floats:
@@ -122,7 +122,7 @@ def _fractions(statistics: Statistics, features: Sequence[int], least: float) ->
 
 
 def _counted_shares(statistics: Statistics) -> Floats:
-    """Return n_c over the number of answers, (k,) float64, with n_c at least :data:`LEAST_CLASS`; not normalised."""
+    """Return the classes' counts, each at least :data:`LEAST_CLASS`, over the number of answers: (k,) float64."""
     counts = estimate_of(statistics, CLASS, None)
     answers = sum(found.n for found in statistics.questions if found.subject.kind == CLASS)
     return np.asarray(np.maximum(counts, LEAST_CLASS) / max(answers, 1), np.float64)

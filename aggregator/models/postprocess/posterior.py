@@ -107,7 +107,7 @@ def stakes(statistics: Statistics) -> float:
 
 
 class _Caution(NamedTuple):
-    """Limits that say how much F features are doubted; they grow with F and with r of :func:`stakes`.
+    """Limits that say how much F features are doubted. They grow with F and with r, the stakes (:func:`stakes`).
 
     If features depend on each other, Naive Bayes counts what they have in common several times, which reports of one
     answer each do not show.
@@ -129,7 +129,7 @@ class _Caution(NamedTuple):
         return cls((features / MANY) ** 3 * odds, zeros, max(zeros, SHARP * features / MANY))
 
     def is_sharp(self, joint: JointTable, weights: Floats) -> bool:
-        """Return whether a feature's noise is so small that ``simplex`` is better; ``weights``: of the shapes."""
+        """Return whether noise is so small that ``simplex`` is better. ``weights``: of this feature's shapes."""
         cells, limit = joint.estimate.size, self.zeros if weights[0] > 1 / 2 else self.other
         return limit**2 * float(joint.variance(1 / cells)) < 1 / cells**2
 
@@ -176,7 +176,7 @@ class _Cells(NamedTuple):
 
 
 def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, caution: _Caution) -> list[Floats]:
-    """Return P(value | class) of every feature with answers, (values, k) float64 each; ``shape_weight`` sums to 1."""
+    """Return P(value | class) of every feature with answers, (values, k). ``shape_weight``: of :data:`SHAPES`."""
     if not joints:
         return []
     cells = _Cells.of(joints)

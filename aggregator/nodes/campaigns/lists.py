@@ -154,7 +154,6 @@ def read_node_keys(path: str | Path) -> list[bytes]:
 
 
 def _parse_line(path: Path, number: int, line: bytes) -> bytes:
-    """Return the public key on one line of a file."""
     reason, problem = "", ""
     try:
         return parse_public(line[:MAX_KEY_BYTES], "node")

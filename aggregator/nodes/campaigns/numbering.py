@@ -60,7 +60,7 @@ class Numbering:
         self._holders.setdefault(number, set()).add(node)
 
     def _free(self, parties: int, freed: int = 0) -> int:
-        """Return a number of the invariant that fewer than two parties have; first that of the party that left."""
+        """Return a valid u, n/2 < u ≤ n = ``parties``, that fewer than two parties have; if possible ``freed``."""
         for number in (freed, parties, parties // 2 + 1):
             if parties < 2 * number <= 2 * parties and len(self._holders.get(number, ())) < ROOM:
                 return number

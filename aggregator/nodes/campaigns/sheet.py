@@ -268,9 +268,9 @@ def in_words(found: Campaign) -> dict[str, str]:
 
 
 def cost_text(sheet: NodeSheet, words: Mapping[str, str] = IN_WORDS) -> str:
-    """Return one line with the ε of one summary under every adjacency that the noise covers, in ``words``.
+    """Return one line with the ε of one summary under every adjacency that the noise covers.
 
-    Changed features are named only where changed records are not covered.
+    ``words``: adjacency → its name in the line. Changed features are named only where changed records are not covered.
     """
     booked = dict(sheet.booked_micro)
     if CHANGE in booked:

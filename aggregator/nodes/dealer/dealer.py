@@ -262,7 +262,6 @@ class Dealer:
         return check_documents(self.public, raw[0], raw[1], raw[2], int(self._clock()) if begins else None)
 
     def _signer(self) -> SigningKey:
-        """Return the dealer's key pair, whose seed is the secret."""
         problem, found = "", None
         try:
             found = read_key(self.path / KEY_FILE, (ROLE,))
@@ -299,7 +298,6 @@ def _create_folder(
 
 
 def _read_public(path: Path) -> DealerPublic:
-    """Return the public file in a dealer's folder."""
     problem = ""
     try:
         return read_dealer(path / PUBLIC_FILE)

@@ -82,7 +82,7 @@ class Federation(Source):
 
     @property
     def batch(self) -> int:
-        """Number of nodes, which is compared with ``min_batch_size``."""
+        """Number of nodes whose summaries count. A campaign's ``min_batch_size`` is compared with it."""
         return self.total.nodes
 
     @property

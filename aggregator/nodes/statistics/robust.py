@@ -241,7 +241,6 @@ def robust_statistics(
 
 
 def _without_intervals(found: Statistics) -> Statistics:
-    """Return statistics with the same estimates, and without any interval."""
     return replace(found, questions=tuple(one.without_interval() for one in found.questions))
 
 

@@ -157,12 +157,10 @@ class Database(databases.Database):
         return sorted(found)
 
     def _insert(self, table: str, *row: object, envelope: bytes | None = None) -> None:
-        """Add a row. ``row`` has the columns that the table's sum covers."""
         self._write(table, row if envelope is None else (*row, envelope))
         self._sums[table] = self._sum_of(table).plus(table, row)
 
     def _delete(self, table: str, condition: str, *values: object) -> None:
-        """Remove the rows that match an SQL condition, which has a ``?`` for each value."""
         for row in self._run(f"SELECT {_COLUMNS[table]} FROM {table} WHERE {condition}", values):  # noqa: S608
             self._sums[table] = self._sum_of(table).plus(table, row, -1)
         self._run(f"DELETE FROM {table} WHERE {condition}", values)  # noqa: S608

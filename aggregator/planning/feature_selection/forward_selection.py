@@ -50,11 +50,13 @@ class Part(NamedTuple):
     """Records to learn from and records to test on, with the ways to ask about features.
 
     Attributes:
-        cuts: the ways to ask, each with groups or edges from the records to learn from. learned: (learned, ways) int64,
-        codes in reports of the records to learn from; ``learned_labels``: their classes. tested: (tested, ways) int64,
-        codes of the test records; -1 for a missing value. rows: (tested,) int64, indices of the test records in the
-        pilot. truth: (tested,) int64, classes of the test records; -1 for a record without class. classes: names of the
-        classes.
+        cuts: the ways to ask, each with groups or edges from the records to learn from.
+        learned: (learned, ways) int64, codes in reports of the records to learn from; ``learned_labels``: their
+            classes.
+        tested: (tested, ways) int64, codes of the test records; -1 for a missing value.
+        rows: (tested,) int64, indices of the test records in the pilot.
+        truth: (tested,) int64, classes of the test records; -1 for a record without class.
+        classes: names of the classes.
     """
 
     cuts: tuple[Cut, ...]
@@ -260,7 +262,7 @@ class _Judge:
         self._models = [(part, scoring(size, rng)) for part, scoring in models for _ in range(draws)]
 
     def right(self, places: Sequence[int]) -> Floats:
-        """Return how often the models of a set are right about each record: (records,) float64; NaN where not known."""
+        """Return how often models of the ways ``places`` are right about each record: (records,); NaN if not known."""
         total, times = np.zeros(self._records), np.zeros(self._records)
         for part, scores in self._models:
             guess = (scores.prior + scores.terms[:, places].sum(axis=1)).argmax(axis=1)
@@ -271,7 +273,7 @@ class _Judge:
             return np.asarray(total / times)
 
     def with_each(self, places: Sequence[int]) -> Floats:
-        """Return the accuracy of the set with each of the ways added: shape (ways,) float64."""
+        """Return the accuracy with the ways ``places`` and one more, for every way: shape (ways,) float64."""
         total, count = 0.0, 0
         for part, scores in self._models:
             known = part.truth != MISSING
@@ -283,7 +285,7 @@ class _Judge:
 
 
 def _others(judge: _Judge, known: Sequence[Way], chosen: Sequence[int]) -> Floats:
-    """Return accuracies of the set with each way added, (ways,) float64; −1 if the way's feature is in the set."""
+    """Return the accuracy of ``chosen`` with each way added, (ways,) float64; −1 if the way's feature is chosen."""
     features = {known[place].feature for place in chosen}
     found = judge.with_each(chosen)
     found[[place for place, way in enumerate(known) if way.feature in features]] = -1
@@ -291,7 +293,7 @@ def _others(judge: _Judge, known: Sequence[Way], chosen: Sequence[int]) -> Float
 
 
 def _exchanged(judge: _Judge, known: Sequence[Way], chosen: list[int]) -> list[int]:
-    """Return the set with single ways exchanged if that makes it more accurate; all but the last are tried once."""
+    """Return ``chosen`` after replacing each way but the last by a better one, if there is one; each is tried once."""
     best = float(np.nanmean(judge.right(chosen)))
     for place in range(len(chosen) - 1):
         rest = [each for number, each in enumerate(chosen) if number != place]

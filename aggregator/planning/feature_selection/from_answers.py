@@ -194,7 +194,14 @@ def first_step(schema: Schema, series: str, fleet: SeriesFleet) -> Refinement:
 
 
 class _Series(NamedTuple):
-    """The state of a series. ``asking``, ``waves`` and ``shares`` are in the order of the campaigns' shares."""
+    """The state of a series of campaigns. All three lists are in the order of the shares of devices.
+
+    Attributes:
+        name: name of the series.
+        asking: statistics of the campaigns that asked about features.
+        waves: the evaluations of candidate models so far.
+        shares: the shares of devices that these campaigns asked.
+    """
 
     name: str
     asking: list[Statistics]
@@ -208,7 +215,6 @@ class _Series(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all features."""
         return tuple(feature.name for feature in self.schema.observed)
 
     @property
@@ -290,7 +296,7 @@ def share_of(one: Statistics) -> Share:
 
 
 def _check(everything: Sequence[Statistics], stores: int, fleet: SeriesFleet) -> str:
-    """Return the series' name. Of all statistics, the first ``stores`` are of campaigns that asked about features."""
+    """Return the series' name, or raise ``refine_invalid``. The first ``stores`` statistics are not of evaluations."""
     shares = sorted(share_of(one) for one in everything)
     if any(one.high > two.low for one, two in pairwise(shares)):
         raise InputError("refine_invalid", "two campaigns of the series ask the same devices; their shares overlap")

@@ -293,14 +293,18 @@ def _codes_of(cut: Cut, schema: Schema) -> Integers:
 
 
 class _Shortlist(NamedTuple):
-    """The candidate sets, each as indices in ``cuts``, and number of questions → models from simulated campaigns."""
+    """The sets of ways to ask that are compared, with their models.
+
+    ``cuts``: all ways. ``candidates``: sets, as indices of ways. ``models``: size of a set → models of simulated
+    campaigns.
+    """
 
     cuts: list[Cut]
     candidates: list[tuple[int, ...]]
     models: dict[int, list[Fitted]]
 
     def right(self, part: Part, places: Sequence[int], campaigns: int = DRAWS) -> Flags:
-        """Return which records of a part most models of the set ``places`` classify rightly: shape (tested,) bool."""
+        """Return which test records most models of the set ``places`` classify rightly: shape (tested,) bool."""
         votes = np.zeros(len(part.truth), np.int64)
         for prior, tables in self.models[len(places)][:campaigns]:
             scores = scores_of(part, prior, tables)

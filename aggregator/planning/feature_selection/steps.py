@@ -99,7 +99,7 @@ def _shown(place: int) -> str:
 
 
 def _nearest(place: int) -> int:
-    """Return the smallest g with g·2³²/:data:`GRID`, rounded down, at ``place`` or above."""
+    """Return g of the lowest multiple g/:data:`GRID` of the fleet that is not below ``place``/2³²."""
     return -(-place * GRID // WHOLE)
 
 
@@ -123,7 +123,7 @@ def equalise(expected: Mapping[int, float], low: int) -> FeatureCampaign:
 
 
 def _needs(expected: Mapping[int, float], rest: float) -> dict[int, float]:
-    """Return which part of ``rest`` each feature gets, so that the smallest total is as large as possible."""
+    """Return feature → its part of ``rest``, so that the feature with the fewest answers has as many as possible."""
     ordered = sorted(expected.values())
     level = 0.0
     for count, following in enumerate([*ordered[1:], None], start=1):

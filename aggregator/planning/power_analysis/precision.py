@@ -33,7 +33,7 @@ CLASSES = "classes, from all questions"
 
 
 class Spread(NamedTuple):
-    """Parts of the variance of the K shares or means of a question, (K,) float64 each: φ and s² of this module."""
+    """Parts of the variance of K shares or means, (K,) each: φ (mechanism's noise) and s² (between devices)."""
 
     noise: Floats
     between: Floats
@@ -43,9 +43,10 @@ class Precision(NamedTuple):
     """Expected standard errors of the shares or means of one question.
 
     Attributes:
-        question: the question in words, or :data:`CLASSES`. answers: expected number of answers. errors: (K,) float64:
-        standard errors, one per share or mean. span: width of the range of the statistics: 1 for shares and means of
-        squares, 2 for means of numbers in [−1, 1].
+        question: the question in words, or :data:`CLASSES`.
+        answers: expected number of answers.
+        errors: (K,) float64: standard errors, one per share or mean.
+        span: width of the range: 1 for shares and means of squares, 2 for means of numbers in [−1, 1].
     """
 
     question: str

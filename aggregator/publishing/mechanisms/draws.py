@@ -243,7 +243,7 @@ class _Drawn(NamedTuple):
 
 
 class _Single(NamedTuple):
-    """Multinomial counts of single answers. ``chance``: (A,) float64, the probability of each of A answers."""
+    """Law of counts of single answers: multinomial. ``chance``: (A,) float64, probability of each of A answers."""
 
     chance: Floats
 
@@ -252,7 +252,10 @@ class _Single(NamedTuple):
 
 
 class _Unary(NamedTuple):
-    """Counts of unary encodings: binomial, given how many devices hold each value (``held``: (K,) float64 shares)."""
+    """Law of counts of noisy bits, one per value: binomial, given how many devices hold each of K values.
+
+    ``held``: (K,) shares of holders. ``if_true``, ``if_other``: chance of a 1 for a value held, for any other value.
+    """
 
     held: Floats
     if_true: float
@@ -264,7 +267,7 @@ class _Unary(NamedTuple):
 
 
 class _Bits(NamedTuple):
-    """Binomial counts of bits, drawn independently. ``chance``: (A,) float64, probability of a 1 at each coordinate."""
+    """Law of counts of set bits: binomial. ``chance``: (A,) float64, of a 1 at each of the A bits of an answer."""
 
     chance: Floats
 
@@ -273,7 +276,7 @@ class _Bits(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Sums of noisy integers: normal, rounded, independent. ``mean``, ``variance`` of one answer: (A,) float64 each."""
+    """Law of sums of noisy integers: normal, rounded. ``mean``, ``variance``: (A,), of each of an answer's A."""
 
     mean: Floats
     variance: Floats
@@ -359,7 +362,7 @@ def hybrid_law(mechanism: Hybrid, inputs: Integers, shares: Floats) -> CountLaw:
 
 
 def _cells(mechanism: Piecewise, inputs: Integers, shares: Floats) -> Floats:
-    """Return the probability of every cell of ``piecewise``, (cells,) float64; high in a device's window, else low."""
+    """Return the probability of every cell (answer) of ``piecewise`` in a population with ``inputs``: (cells,)."""
     width = mechanism.window
     start, rest = np.divmod((inputs + SCALE) * (CELLS - width), 2 * SCALE)
     later = rest / (2 * SCALE)

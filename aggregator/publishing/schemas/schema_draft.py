@@ -282,7 +282,6 @@ def _refuse_cell(cells: pd.Series, what: str) -> NoReturn:
 
 
 def _whole(values: list[str]) -> bool:
-    """Return whether all values are integers, written as a device writes them."""
     return all(
         len(value) <= MAX_BOUND_CHARACTERS
         and value.isascii()

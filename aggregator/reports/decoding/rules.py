@@ -138,7 +138,7 @@ class Rules:
     def _impossible(
         self, fields: Fields, question: NDArray[np.int64], wrong: list[NDArray[np.bool_]]
     ) -> NDArray[np.bool_]:
-        """Return which of N answers no device can give: (N,) bool. Those ``wrong`` already are not tested."""
+        """Return which of N answers no device can give: (N,) bool. Answers in a mask of ``wrong`` are not tested."""
         found = np.zeros(len(question), np.bool_)
         left = ~np.any(wrong, axis=0) if wrong else ~found
         for place, mechanism in self._asked:

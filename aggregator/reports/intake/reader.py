@@ -60,7 +60,10 @@ class Read(NamedTuple):
 
 
 class Division(NamedTuple):
-    """Good records of a block to add, their rows (None for all), and the rows that are forgotten or not enrolled."""
+    """Good records of a block, divided by what becomes of them; rows are indices in ``records``.
+
+    ``rows``: to be added, None for all. ``forgotten``: of forgotten periods. ``foreign``: not of an enrolled device.
+    """
 
     records: Columns
     rows: NDArray[np.intp] | None

@@ -197,7 +197,7 @@ class _RemoteReading:
         transaction.add_parts(compact(*parts, most_small=1, name="gathered"))
 
     def _each(self, task: Callable[..., tuple[int, list[Result]]], numbers: Sequence[int]) -> dict[int, Result]:
-        """Run a task about each of the files ``numbers``, and return its results by these numbers, in order."""
+        """Run a task about each of the files with the indices ``numbers``; return index → result, in order."""
         size = max(1, min(_LISTED, -(-len(numbers) // self._threads)))
         groups = [numbers[start : start + size] for start in range(0, len(numbers), size)]
         calls = [(place, [self._names[number] for number in group]) for place, group in enumerate(groups)]
@@ -209,7 +209,7 @@ class _RemoteReading:
         }
 
     def _read(self, listed: Sequence[ListedFile], *, apart: bool) -> list[int]:
-        """Have files read, and return the numbers of those that changed. ``apart`` is as for :func:`read_share`."""
+        """Have files read; return the indices of those that changed. ``apart``: see :func:`read_share`."""
         changed: list[int] = []
         bucket_bytes = self._transaction.manifest.buckets * self._transaction.campaign.layout.record_length
         calls = [

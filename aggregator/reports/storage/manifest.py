@@ -66,9 +66,10 @@ class SideFile(NamedTuple):
 
 
 class Forgotten(NamedTuple):
-    """The file ``counts`` with the counts of the periods before ``before``, whose reports were removed.
+    """What a manifest says of forgotten periods, those before ``before``, whose reports were removed.
 
-    It also has the numbers of removed records that did not count; ``way`` says how integers were added up.
+    ``counts``: the file with their counts. ``replayed``, ``conflicting``, ``superseded``: numbers of removed records
+    that did not count. ``way``: how integers were added up, always :data:`CLAMPED`.
     """
 
     before: int

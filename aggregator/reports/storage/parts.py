@@ -316,7 +316,6 @@ class PartWriter:
         return None if bucket.part is None else self._end(bucket, bucket.part)
 
     def _write(self, bucket: _Bucket) -> None:
-        """Write the waiting records of a bucket as one row group."""
         part = bucket.part = bucket.part or self._begin(bucket)
         part.add(to_table(bucket.empty(), self._layout))
         if part.records + self._rows > self._most:
@@ -402,12 +401,10 @@ class _OpenPart:
         self._parquet = parquet_writer(self, layout)
 
     def add(self, table: pa.Table) -> None:
-        """Write one row group."""
         self._parquet.write_table(table, row_group_size=ROW_GROUP)
         self.records += table.num_rows
 
     def end(self) -> Part:
-        """Write the footer, and return the part with its number of records and its digest."""
         self._parquet.close()
         return self._part._replace(records=self.records, sha256=self._digest.hexdigest())
 
@@ -424,7 +421,6 @@ class _OpenPart:
         return done
 
     def tell(self) -> int:
-        """Return the number of bytes written so far."""
         return self._written
 
     def flush(self) -> None:
@@ -454,7 +450,6 @@ class _OpenPart:
                 self._parquet.close()
 
     def sync_and_release(self) -> None:
-        """Flush the file to the disk, and close it."""
         try:
             self.sync()
         finally:

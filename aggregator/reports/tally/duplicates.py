@@ -125,7 +125,7 @@ def repeated_rows(ids: Ids, known_bits: int) -> NDArray[np.intp]:
 
 
 class _Piece(NamedTuple):
-    """Some records of one division in the temporary file, column by column, from offset ``start`` on."""
+    """Records of one division of the ids in the temporary file: ``records`` of them, by column, from ``start`` on."""
 
     start: int
     records: int

@@ -30,7 +30,7 @@ _MAX_ROWS = 1 << 20
 
 
 class _Values:
-    """A histogram of answers that are single values. Few bins are spaced by a power of two, which is faster."""
+    """A histogram of single-value answers. Few bins are spaced by a power of two per question, which is faster."""
 
     def __init__(self, mechanisms: Sequence[Mechanism]) -> None:
         self._limit = np.array([each.answers if each.layout == SINGLE else 0 for each in mechanisms], np.int64)
@@ -130,7 +130,7 @@ class _Bits(_Rows):
         return counts
 
     def _by_bit(self, question: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Count the bits of one byte of each answer by question and bit: for few records of many questions."""
+        """Count set bits in one byte of each answer, by question and bit; faster for few records of many questions."""
         bits = np.unpackbits(byte[:, None], axis=1)
         found = [np.bincount(question[bits[:, bit] > 0], minlength=self._questions) for bit in range(8)]
         return np.stack(found, axis=1)
@@ -288,7 +288,7 @@ def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) ->
 
 
 def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> tuple[NDArray[np.intp], int, int, int]:
-    """Apply the rules of :func:`settle` to rows sorted by id: kept rows; replayed, conflicting, superseded numbers."""
+    """Apply :func:`settle` to rows sorted by id. Return kept rows; numbers replayed, conflicting and superseded."""
     if not len(doubtful):
         return doubtful, 0, 0, 0
     standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
