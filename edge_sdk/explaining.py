@@ -136,8 +136,9 @@ def shares_in_words(campaign: Campaign) -> Facts:
     below += [f"- {names.counted(subject.feature or 0)}, with {label}" for subject in subjects[:_MOST_LISTED]]
     if len(subjects) > _MOST_LISTED:
         below.append(f"- and {len(subjects) - _MOST_LISTED} more features")
+    fewest = f"{campaign.min_batch_size} device{'' if campaign.min_batch_size == 1 else 's'}"
     below += [
-        f"One collector alone sees random bytes, and the total of at least {campaign.min_batch_size} devices with the",
+        f"One collector alone sees random bytes, and the total of at least {fewest} with the",
         f"other's {kind} noise: the cost below is against that. The two together see every record.",
     ]
     return [
@@ -210,7 +211,7 @@ def _cost(campaign: Campaign, account: Account, first_period: int) -> Facts:
             seen, guess = "decrypted total", f"any guess about {unit}"
             odds += f", except with probability δ = {format_pico(delta)}" if delta else ""
     if campaign.shared is not None:
-        seen = "published total"
+        seen = "published total, or is one of the two collectors,"
         odds += f", except with probability δ = {format_pico(delta)}" if delta else ""
     below = [f"Whoever sees the {seen} can multiply the odds of {guess} by at most {odds}."]
     if total > HIGH_EPSILON_MICRO:
@@ -273,7 +274,9 @@ def _verdict(campaign: Campaign, account: Account, evaluated: Sequence[Evaluated
         return [*refused, [f"and {refusal}" for refusal in others]] if others else refused
     if campaign.ended or campaign.series is not None:
         return ["The owner's policy allows it."]
-    left = (policy.lifetime_micro - spent.lifetime_micro) // micro
+    left, delta = (policy.lifetime_micro - spent.lifetime_micro) // micro, policy.cost_delta(campaign)
+    if delta:
+        left = min(left, (policy.lifetime_delta_pico - account.delta_spent) // delta)
     days = days_paid(left, campaign.time_precision, paces(micro, campaign.time_precision, policy.limits))
     lasting = f"{days} day{'' if days == 1 else 's'}"
     return [f"The owner's policy allows it, for at most {left} more answers in this device's life, or {lasting}."]

@@ -135,8 +135,9 @@ class Status(NamedTuple):
         kind: ``device`` or ``node``: for which of the two the first campaign was made; None before there was a
             campaign.
         adjacency: of a node, the adjacency whose ε the amounts count, fixed by its first summary; else None.
-        delta_spent_pico: the δ that was spent in all, in 10⁻¹²; only masked campaigns with diluted noise have one.
-        delta_left_pico: what is left of the lifetime δ; 0 if the policy does not allow masked campaigns.
+        delta_spent_pico: the δ that was spent in all, in 10⁻¹²; only masked campaigns with diluted noise
+            and shared ones with Gaussian noise have one.
+        delta_left_pico: what is left of the lifetime δ; 0 if the policy allows neither masked nor shared campaigns.
         keys: of a node, id of each masked campaign in hexadecimal digits → version of its newest accepted key book.
     """
 

@@ -171,7 +171,7 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _show_table(rows: list[dict[str, Any]]) -> None:
-    # Only masked campaigns with diluted noise have a δ.
+    # Only masked campaigns with diluted noise and shared ones with Gaussian noise have a δ.
     of_delta = ("delta",) if any(row["delta"] != "0" for row in rows) else ()
     columns = ("campaign", "version", "period", "answered_at", "epsilon", *of_delta)
     cells = [tuple(name.replace("_", " ") for name in columns)]

@@ -217,7 +217,8 @@ class Answered(NamedTuple):
         answered_at: the device's time of the answer, in seconds since 1970.
         epsilon_micro: the cost, in millionths of ε.
         series: name of the series whose single answer this is; "" if the campaign has no series.
-        delta_pico: the δ of the answer in 10⁻¹²; 0 for all but masked campaigns with diluted noise.
+        delta_pico: the δ of the answer in 10⁻¹²; 0 for all but masked campaigns with diluted noise and shared ones with
+            Gaussian noise.
     """
 
     campaign: str

@@ -9,7 +9,7 @@ every fault in a complete life.
 from __future__ import annotations
 
 import pytest
-from support.faults import nodes, parties
+from support.faults import nodes, parties, shares
 from support.faults.lives import SCENARIOS
 from support.faults.mutations import MUTATIONS
 from support.faults.shim import DEEP, OPTIONS, SEEDS, TURNS, WAYS, break_scenario, found_out
@@ -21,9 +21,10 @@ ACTS = [name for name in SCENARIOS if name != WHOLE]
 OF_NODES = list(nodes.SCENARIOS) if DEEP else ["node summarise", "node drain"]
 """A node acknowledges and synchronises as a device does: these acts are always broken for a device alone."""
 OF_PARTIES = list(parties.SCENARIOS) if DEEP else ["party encrypt"]
+OF_SHARES = list(shares.SCENARIOS) if DEEP else ["shared report", "shared drain"]
 
 
-@pytest.mark.parametrize("name", [*ACTS, *OF_NODES, *OF_PARTIES])
+@pytest.mark.parametrize("name", [*ACTS, *OF_NODES, *OF_PARTIES, *OF_SHARES])
 def test_no_broken_act_breaks_a_promise(shim, name):
     found = break_scenario(shim, name, *OPTIONS)
     assert found["violations"] == []
@@ -39,11 +40,12 @@ def test_a_whole_life_killed_anywhere(shim):
     assert found["broken"]["kill"] == found["calls"] + 1
 
 
-MISTAKES = {**MUTATIONS, **nodes.MUTATIONS, **parties.MUTATIONS}
+MISTAKES = {**MUTATIONS, **nodes.MUTATIONS, **parties.MUTATIONS, **shares.MUTATIONS}
 OF_DEVICES = [
     ("two transactions", "node summarise", "kill"),
     ("less synchronisation", "node summarise", "kill"),
     ("drain forgets", "node drain", "kill"),
+    ("two transactions", "shared report", "kill"),
     *([("no flush of folders", "node sync", "kill")] if DEEP else []),
 ]
 """A device's mistakes that a node's acts find, too."""

@@ -17,6 +17,7 @@ from support.faults.harness import WAYS, Harness
 MODULES = {
     "node": "nodes",
     "party": "parties",
+    "shared": "shares",
     "budget": "curator",
     "summaries": "summaries",
     "dealer": "dealers",
