@@ -28,6 +28,8 @@ from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import encode_answer, encode_report, layout_for, report_id
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
+from protocol.shared.field import FIELD128
+from protocol.shared.report import make_field
 from protocol.stream import SEED_BYTES
 from simulation.fleet import device_reports
 
@@ -35,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from collections.abc import Callable
 
 from support.publisher import DAY, NOW, Publisher
+from support.shared import of_cells, shared_campaign
 
 from protocol.documents.campaign import Campaign
 
@@ -83,6 +86,29 @@ def answers(repeats: int = 9) -> list[Row]:
         taken = median_seconds(answer, number=5000, repeats=repeats)
         rows.append(Row(f"answer by {name} of {size}", taken * 1e6, "µs", "sha256 of fresh entropy", taken / floor))
     return rows
+
+
+def shared_answers(repeats: int = 21) -> list[Row]:
+    """Measure processor time from a record's cells to a sealed shared report of 240 cells in 20 blocks of 12.
+
+    Baseline: as many products modulo p in a plain loop as the report has bytes.
+    """
+    campaign, modulus = shared_campaign(of_cells(20, 5)), FIELD128.modulus
+    cells, length = [number % 12 for number in range(20)], campaign.layout.record_length
+
+    def answer() -> None:
+        make_field(campaign, cells, bytes(8), 7, system_entropy(SEED_BYTES))
+
+    def products() -> None:
+        found = 3
+        for _ in range(length):
+            found = found * found % modulus
+
+    taken, floor = interleaved_seconds([answer, products], repeats, time.process_time)
+    return [
+        Row("shared answer of 240 cells, processor", taken * 1e3, "ms", f"{length:,} products mod p", taken / floor),
+        Row("shared report of 240 cells", length, "bytes", "its 240 elements of 16 bytes", length / (240 * 16)),
+    ]
 
 
 def durable_reports(count: int = 200) -> list[Row]:
@@ -221,6 +247,7 @@ def main() -> None:
         *installed(),
         *start(),
         *answers(),
+        *shared_answers(),
         *durable_reports(),
         *reports_in_memory(),
         *simulated_devices(),
