@@ -151,7 +151,7 @@ class _DiskQuota:
         self._reserved = 0
 
     def reserve(self, size: int) -> bool:
-        """Reserve room for a file of ``size`` bytes that arrives. Returns False if the folder has too little room."""
+        """Reserve room for a file of ``size`` bytes that is being received. Return False if there is not enough."""
         size = max(size, LEAST_COST)
         with self._guard:
             if self._used + size > self._most:

@@ -105,9 +105,9 @@ def _of_nodes(campaigns: Sequence[Campaign]) -> dict[str, Any]:
 
 
 def _of_devices(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
-    """Return what a device pays for campaigns, and how far at most 1 % of lying devices move the shares of the classes.
+    """Return what a device pays for campaigns, and the most by which lying devices move the shares of the classes.
 
-    The second is computed for the number of devices that gave the reports: ids assign questions to few less evenly.
+    The latter is computed for as many devices as gave reports: ids do not assign questions to few devices evenly.
     """
     costs, reaches = [], []
     for campaign, reports in campaigns:

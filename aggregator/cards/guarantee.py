@@ -261,7 +261,6 @@ class DeviceGuarantee(GuaranteeSheet):
         return self._sheet(facts, "reports", self.central.conditions(), self._reach() if self.lies else None)
 
     def _reach(self) -> Table:
-        """Return the table of how far lying devices move shares and means."""
         heads = [f"{fleet} {share:.12g}" for fleet in ("closed", "open") for share in self.lies[0].closed]
         rows = [
             (

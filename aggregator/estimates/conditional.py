@@ -130,7 +130,7 @@ def _tails(found: QuestionEstimate) -> Floats:
 
 
 def _elsewhere(found: QuestionEstimate, sums: VoteSums | None) -> Pool | None:
-    """Return the shares of the classes by all questions but ``found``, whose noise is independent of its noise.
+    """Return the classes' shares by all questions but ``found``, as their noise is independent of its noise.
 
     Return None if there is no other question, if the distribution of the noise is not known, or if ``found`` has no
     estimated shares of the classes: its counts may then repeat another question's, with the same noise.
@@ -232,7 +232,7 @@ def _divisor(
 
 
 def _single(found: QuestionEstimate, law: Law) -> Pool:
-    """Return the shares that one question estimates, in the form of a pool; ``law``: noise variance of one answer."""
+    """Return the shares that one question estimates, in the form of a pool. ``law``: noise variance of one answer."""
     n = found.n
     chosen = found.devices_scatter / n
     people = found.scatter / n - chosen
@@ -241,7 +241,7 @@ def _single(found: QuestionEstimate, law: Law) -> Pool:
 
 
 def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Variance:
-    """Return V(μ) of :func:`_means` for both populations; ``given``: per mean, shares and the index of its divisor."""
+    """Return V(μ) of :func:`_means` for devices and population. ``given``: per mean, a pool and its column."""
     n = found.n
     likely = {id(pool): pool.likely for pool, _ in given}
     share = np.array([likely[id(pool)][column] for pool, column in given])

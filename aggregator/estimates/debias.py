@@ -221,9 +221,9 @@ def noise_variance(mechanism: SummedHistogram) -> float:
 
 
 class Pairs(NamedTuple):
-    """Covariance of the noises that one answer adds to the estimated shares of two different values.
+    """Covariance of the noises that one answer adds to the estimated shares of two values.
 
-    ``at_zero`` holds if the device holds neither value, ``at_one`` if it holds one of them.
+    ``at_zero`` holds if the device has neither value, ``at_one`` if it has one of them.
     """
 
     at_zero: float

@@ -158,7 +158,7 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
 
 
 def _widest(parts: Sequence[Statistics]) -> Schema:
-    """Return the campaigns' stated schema with the most observed features; if several have as many, the first."""
+    """Return the stated schema of that campaign which has the most observed features; of several, of the first."""
     return max(
         (campaign_of(source).stated for part in parts for source in part.sources), key=lambda one: len(one.observed)
     )
@@ -187,7 +187,7 @@ def _described(schema: Schema) -> tuple[object, list[object], object]:
 
 
 def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
-    """Return the statistics with strata renumbered to be distinct; if ``disjoint``, sets of devices too."""
+    """Return the statistics with stratum indices that differ between sources; if ``disjoint``, device sets too."""
     found = []
     strata = people = 0
     for part in parts:
@@ -202,7 +202,7 @@ def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
 
 
 def _shifted(one: QuestionEstimate, strata: int, people: int | None) -> QuestionEstimate:
-    """Return the estimate with ``strata`` added to stratum numbers, and ``people`` to device sets (None: all 0)."""
+    """Return the estimate with ``strata`` added to stratum indices, ``people`` to device set indices (None: all 0)."""
 
     def of(sample: Sample) -> Sample:
         own = 0 if people is None else sample.people + people
@@ -253,7 +253,7 @@ def _one_by_one(one: QuestionEstimate, part: Statistics) -> list[QuestionEstimat
 
 
 def _of_one_number(one: QuestionEstimate, place: int, feature: int, of_class: int) -> QuestionEstimate:
-    """Return entry ``place`` of an estimate as an estimate of its own; its law is left out, being of all entries."""
+    """Return entry ``place`` of an estimate as one of its own, without the law, which is about all entries."""
     cell = slice(place, place + 1)
     return replace(
         one,
@@ -390,7 +390,7 @@ def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) ->
 
 
 def _kurtosis(parts: Sequence[QuestionEstimate], factors: Sequence[float]) -> float:
-    """Return the largest excess kurtosis of the joined noise, Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)², a_j of ``factors``."""
+    """Return the excess kurtosis of the noise of ``parts``, times ``factors`` and added; the largest of all entries."""
     if not any(one.kurtosis for one in parts):
         return 0.0
     pairs = list(zip(parts, factors, strict=True))

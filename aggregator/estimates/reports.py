@@ -236,7 +236,7 @@ class _Part(NamedTuple):
     right: Right | None
 
     def estimated(self) -> SubjectEstimate:
-        """Return the estimate of the number v that the question is about, also if devices perturbed 2v − S."""
+        """Return the estimate of the number v that the question is about. Devices may have perturbed 2v − S."""
         estimates = self.result.estimate
         if is_stretched(self.question.subject):
             estimates = (estimates + self.n) / 2

@@ -50,14 +50,14 @@ def moment_noise(found: Iterable[QuestionEstimate], schema: Schema, power: int) 
 
 
 def _mean_variances(variances: Iterable[SubjectEstimate], schema: Schema, power: int) -> Floats:
-    """Return variances of means from variances of sums: shape (numbers, k) float64; NaN without answers."""
+    """Return variances of means from ``variances`` of sums: shape (numbers, k) float64; NaN without answers."""
     totals, asked = _totals(variances, schema, power)
     with np.errstate(invalid="ignore"):
         return np.asarray(totals / asked**2, np.float64)
 
 
 def _totals(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema, power: int) -> tuple[Floats, Floats]:
-    """Return the sums of the estimates about moments of this power, and the numbers of answers: shape (numbers, k)."""
+    """Return sums of the estimates about numbers to this power, and the numbers of answers: (numbers, k) each."""
     classes = len(schema.label.classes)
     totals = np.zeros((len(schema.numeric), classes))
     asked = np.zeros((len(schema.numeric), classes))

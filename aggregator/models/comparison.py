@@ -142,7 +142,7 @@ def _common_groups(old: Statistics | None, new: Statistics | None) -> dict[str, 
 def _parameters(
     model: Model, features: Collection[str], groups: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, float]]:
-    """Yield name and value of every parameter; ``groups``: feature → group of each code (their values are added)."""
+    """Yield name and value of every parameter. ``groups``: feature → group of each code; grouped values are added."""
     classes = len(model.classes)
     placed = tuple(groups.get(feature.name) for feature in model.schema.observed)
     schema = model.schema._replace(groups=placed) if any(placed) else model.schema
@@ -206,7 +206,7 @@ def _tested(row: Change, old: _Known | None, new: _Known | None) -> Change:
 
 
 def _quantile(distance: float, halves: Sequence[float]) -> float:
-    """Return the quantile at which the rising half widths ``halves`` reach ``distance``; else the last quantile."""
+    """Return the interpolated quantile at which an interval's half width is ``distance``; the last if never."""
     if not distance:
         return 0.0
     before, half = 0.0, 0.0

@@ -270,7 +270,7 @@ def _check_listed(column: pd.Series, missing: NDArray[np.bool_], what: str) -> N
 
 
 def _by_value(column: pd.Series, rule: Callable[[object], int | None], nothing: int) -> Integers:
-    """Return ``rule`` of every cell, called once per distinct cell: (rows,) int64; ``nothing`` if it returns None."""
+    """Return ``rule`` of every cell, (rows,) int64, called once per distinct cell; ``nothing`` replaces None."""
     if _is_plain(column, "fiub") or (column.dtype == object and pd.api.types.infer_dtype(column) == "string"):
         places, distinct = pd.factorize(column.to_numpy())  # None and NaN get the place −1: the last entry
         results = [nothing if (one := rule(cell)) is None else one for cell in distinct.tolist()]

@@ -227,7 +227,7 @@ def _read(text: str) -> float | None:
 
 
 def _for_card(recall: Sequence[Recall]) -> list[Recall]:
-    """Return the classes whose recall a card holds: first those never predicted, then others while there is room."""
+    """Return the recalls that a card holds: first of classes never predicted, then others while there is room."""
     kept, left = list[Recall](), MOST_RECALL_BYTES
     for one in sorted(recall, key=lambda one: not one.is_never)[:MOST_CLASSES]:
         left -= len(one.name.encode()) + len(_recall_text(one)) + 8
@@ -344,7 +344,7 @@ def _tried(statistics: Statistics, postprocess: str) -> _Tried:
 
 
 def _without_error(found: Floats, error: float) -> Floats:
-    """Return ``found`` pulled towards its mean, so that ``error``, the simulation's own variance, is taken off."""
+    """Return ``found`` pulled towards its mean, which takes off the variance ``error`` of the simulation itself."""
     middle, spread = found.mean(), found.var()
     return np.asarray(middle + (found - middle) * np.sqrt(max(0.0, 1 - error / max(spread, 1e-12))))
 

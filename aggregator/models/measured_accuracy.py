@@ -370,7 +370,7 @@ def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = Fals
 
 
 def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
-    """Raise an error if statistics can not be ranked together (:func:`rank` lists the errors)."""
+    """Raise an error if statistics can not be ranked together; :func:`rank` lists the errors."""
     if not parts:
         raise InputError("argument_invalid", "give the statistics of at least one evaluation")
     campaigns = [part.campaign for part in parts]

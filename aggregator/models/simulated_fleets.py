@@ -69,7 +69,7 @@ class SimulatedFleet(NamedTuple):
 
 
 class _Seen(Protocol):
-    """What the statistics say about F features of one kind, each with R rows of k classes."""
+    """What statistics say about F features of one kind, each with R rows of k classes. Letters: see the module."""
 
     @property
     def rows(self) -> NDArray[np.bool_]:
@@ -81,13 +81,13 @@ class _Seen(Protocol):
 
     @property
     def groups(self) -> int:
-        """Number of τ that a feature has: 1, or R if each row has its own."""
+        """Number of τ (how much classes differ) of a feature: 1, or R if each of its R rows has its own."""
 
     def start(self) -> Floats:
         """Return u of the published model: shape (F, R, k) float64."""
 
     def precision(self) -> Floats:
-        """Return about the inverse variance of u that the estimates alone would give: shape (F, R, k) float64."""
+        """Return roughly 1/variance of u if the estimates alone decided: shape (F, R, k) float64."""
 
     def likelihood(self, u: Floats) -> tuple[Floats, Floats]:
         """Return the log density of the estimates, (chains, F), and its derivative by u, (chains, F, R, k)."""
@@ -373,7 +373,7 @@ def _moved(seen: _Seen, state: _State, length: Floats, generator: np.random.Gene
 
 
 def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _State:
-    """Draw the distribution of τ, then a new τ of every feature: at the same e, then at the same τ·e; last new λ."""
+    """Draw the distribution of τ; a new τ of every feature, first at the same e, then at the same τ·e; then new λ."""
     for group in range(seen.groups):
         log_law = _law(state.signal[..., group], generator)
         here: Integers = state.signal[..., group]
@@ -400,7 +400,7 @@ def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _Sta
 
 
 def _law(signal: NDArray[np.int64], generator: np.random.Generator) -> Floats:
-    """Return the logarithm of a random distribution of τ, (chains, signals); ``signal``: the features' τ, indices."""
+    """Return the logarithm of a random distribution of τ, (chains, signals). ``signal``: index of each feature's τ."""
     base = np.full(len(SIGNALS), CONCENTRATION * (1 - NOTHING) / (len(SIGNALS) - 1))
     base[0] = CONCENTRATION * NOTHING
     counts = (signal[..., None] == np.arange(len(SIGNALS))).sum(axis=1)

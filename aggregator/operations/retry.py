@@ -159,7 +159,7 @@ class _Retry:
         self._rest.append((kept, _rest(kept.pieces, [*settled, *judged.pieces()], entry)))
 
     def _settled(self, pieces: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
-        """Return the pieces that an earlier retry added, and that a crash kept it from removing from the quarantine."""
+        """Return the pieces in the store that a crash kept an earlier retry from removing from the quarantine."""
         refused = _refused(entry, pieces)
         return [
             piece
@@ -174,7 +174,7 @@ class _Retry:
         return entry.rejected.get(EARLY, 0) - whole + sum(piece.reason == EARLY for piece in settled)
 
     def _judgeable(self, pieces: Sequence[Rejected], entry: Ingested | None, lost_early: int) -> list[Rejected]:
-        """Return the rejected pieces that can be checked again. The other ones are counted as left, by the cause."""
+        """Return the rejected pieces that can be checked again. Count the rest, by cause, as left in quarantine."""
         judgeable = []
         for piece in pieces:
             if piece.proven is None:
@@ -292,7 +292,7 @@ def _no_longer_rejected(entry: Ingested, kept: QuarantinedFile, judged: _Judged)
 
 
 def _rest(pieces: Sequence[Rejected], done: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
-    """Return the pieces that stay in the quarantine: those not ``done``, and those that are not enrolled by now."""
+    """Return the pieces to keep in the quarantine: those not in ``done``, and those in it that are not enrolled now."""
     refused = _refused(entry, pieces)
     foreign = [piece._replace(reason=NOT_ENROLLED) for piece in done if piece.offset in refused]
     return sorted(_without(pieces, done) + foreign, key=lambda piece: piece.offset)

@@ -266,7 +266,7 @@ def _check_for_nodes(schema: Schema, parameters: CampaignParameters, terms: Node
 
 
 def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Question, ...]:
-    """Return the questions of a campaign for devices, with mechanisms and strata (a device answers one of each)."""
+    """Return the questions of a campaign for devices, divided into strata (groups of which a device answers one)."""
     if parameters.family == GAUSSIAN and parameters.options:
         raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
     if not parameters.class_question and parameters.postprocess in NEED_CLASS_QUESTION:

@@ -99,7 +99,7 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
 
 
 def _with_questions(workspace: Workspace, versions: list[Published]) -> list[Published]:
-    """Return versions of one name, newest first; of a campaign only the newest version with questions, if any has."""
+    """Return versions of one document, newest first; of a campaign only the newest one with questions, if any has."""
     newest = sorted(versions, key=lambda item: item.version, reverse=True)
     if not newest or newest[0].role != "campaign":
         return newest

@@ -160,7 +160,7 @@ def _books_to_publish(
 
 
 def _version(role: str, raw: bytes, campaign: Campaign | None) -> tuple[int, bytes]:
-    """Return version and content of a document; if a campaign is given, of the campaign's key book."""
+    """Return version and content of a document; if ``campaign`` is given, of the key book of that campaign."""
     if campaign is not None:
         book = read_key_book(raw, campaign)
         return book.version, book.identity

@@ -111,7 +111,7 @@ class _Fleet:
         self.strangers = 0
 
     def add(self, ids: NDArray[np.uint64], place: NDArray[np.int64]) -> None:
-        """Count N reports by their ``ids``, (N,) uint64, and their ``place``, (N,) int64: period·strata + stratum."""
+        """Count N reports by id, (N,) uint64, and ``place``, (N,) int64: period · number of strata + stratum."""
         order = np.argsort(place, kind="stable")
         found, starts = np.unique(place[order], return_index=True)
         for one, reported in zip(found.tolist(), np.split(ids[order], starts[1:]), strict=True):

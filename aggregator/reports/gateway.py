@@ -191,7 +191,7 @@ class MergeSummary(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What records that may share a batch have in common: the header of their batch, and their first bytes."""
+    """What records that may be in one batch have in common: the batch's header, and the first bytes of a record."""
 
     header: Header
     prefix: bytes

@@ -175,7 +175,6 @@ class Node(Device):
         return Summarised(said.reports, said.period, said.repeated, said.next_at, micro, cost_micro, unread)
 
     def _paid(self, campaign_id: bytes, period: int) -> Answered:
-        """Return the ledger line that paid for this period of a campaign."""
         (line,) = [line for line in self.history(campaign_id) if line.period == period]
         return line
 

@@ -125,7 +125,7 @@ def _about(statistics: Statistics, kind: str, feature: int | None) -> list[Quest
 
 
 def _noise(found: QuestionEstimate) -> tuple[float, float]:
-    """Return the noise variance of a question's estimates at the true shares 0 and 1; without a law, twice the mean."""
+    """Return the noise variances of a question's estimates at the true shares 0 and 1; both the mean without a law."""
     if not found.n:
         return 0.0, 0.0
     if found.law is not None:

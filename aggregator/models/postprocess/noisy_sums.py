@@ -129,7 +129,7 @@ def _counted_shares(statistics: Statistics) -> Floats:
 
 
 def _floored_shares(statistics: Statistics) -> Floats:
-    """Return class shares, (k,), each at least its floor and half a record; equal without answers or variances."""
+    """Return class shares, each at least half a record and its floor; equal ones without answers or variances: (k,)."""
     found = class_shares(statistics)
     if not np.isfinite(found.variance).all():
         return np.full(len(found.share), 1 / len(found.share))

@@ -137,8 +137,7 @@ class _Caution(NamedTuple):
 class _Cells(NamedTuple):
     """The cells of all tables as one long vector, since :func:`posterior` costs far more per call than per number.
 
-    ``guesses`` has the variance of a cell of average share and ``sizes`` the number of cells, for every table of
-    ``joints``.
+    For every table of ``joints``: ``guesses``, the variance of a cell of average share; ``sizes``, number of cells.
     """
 
     joints: Sequence[JointTable]
@@ -198,7 +197,7 @@ def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floa
 
 
 def _towards_independence(table: Floats, prior: Floats, n: int, imagined: float) -> Floats:
-    """Return a table of ``n`` reports with ``imagined`` reports of a feature independent of the class."""
+    """Return a table of ``n`` reports mixed with ``imagined`` reports in which feature and class are independent."""
     independent = (table @ prior)[:, None]
     return _positive(independent + n / (n + imagined) * (table - independent))
 
@@ -241,7 +240,7 @@ def _interaction(table: Floats) -> Floats:
 
 
 def _independent(margin: Floats, prior: Floats) -> Floats:
-    """Return the table of a feature with shares ``margin`` that is independent of the class, pulled to 1/values."""
+    """Return a table, (values, k), of shares near ``margin`` that are independent of the class, pulled to 1/values."""
     return np.outer((margin / margin.sum() + 1 - 1 / len(margin)) / len(margin), prior)
 
 
@@ -305,7 +304,7 @@ def _deviations(of: Moments, centre: float, pooled: float) -> Floats:
 
 
 def _variances(of: Moments, mean: Floats, centre: float, pooled: float) -> Floats:
-    """Return posterior means of the classes' variances: shape (k,) float64. ``mean``: shape (k,), the means."""
+    """Return posterior means of the variances in every class: (k,) float64. ``mean``: (k,), means in every class."""
     weights = of.share / of.share.sum()
     within = max(pooled - float(weights @ (mean - centre) ** 2), _LEAST_WITHIN * pooled)
     raw = of.second / of.share - mean**2

@@ -134,7 +134,7 @@ def make_node_campaign(
 
 
 def _asked(asked: AskedSchema) -> Schema:
-    """Return the schema of the asked features alone, for a campaign for nodes. Refuse different shares of features."""
+    """Return the schema of the asked features alone. Raise an error if features have different shares of questions."""
     if any(share != 1 for share in asked.shares.values()):
         raise InputError(
             "ask_invalid", "a campaign for nodes sums every feature, so shares make no difference; leave them out"

@@ -135,7 +135,7 @@ def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
 
 
 def _variances_of_totals(found: Campaign) -> dict[Subject, float]:
-    """Return vector → noise variance of a number in the total of the most parties of a masked campaign."""
+    """Return vector → noise variance of a number in the total of as many parties as a masked campaign may have."""
     if found.masked is None:
         return {}
     most = found.masked.most_parties

@@ -254,7 +254,7 @@ class Dealer:
             ]
 
     def _documents(self, campaign: Given, listed: Given, trusted: Given, *, begins: bool) -> Documents:
-        """Return the verified campaign and node list. ``begins``: keys are made for the first time."""
+        """Return the verified campaign and node list. ``begins``: whether these are the campaign's first keys."""
         raw = [
             given if isinstance(given, bytes) else read_file(given, SIZE_LIMITS[role])
             for given, role in ((campaign, "campaign"), (listed, "nodes"), (trusted, "root"))

@@ -361,7 +361,7 @@ def expected_loss(rule: Rule, statistics: Statistics, nodes: int, repeats: int =
 
 
 def _ratio(rule: Rule, question: QuestionEstimate, nodes: int, repeats: int, generator: np.random.Generator) -> float:
-    """Return the loss of one vector: the rule's root mean square error over that of plain addition; 1 without error."""
+    """Return the rule's root mean square error for one vector, divided by that of plain addition; 1 without error."""
     size = len(question.estimate)
     number = max(2, min(repeats, _WORK // (nodes * size)))
     robust = plain = 0.0

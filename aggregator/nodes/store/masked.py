@@ -274,7 +274,7 @@ class MaskedStore(EnvelopeStore):
         return PeriodTotal(release.period, book, release.parties, numbers)
 
     def _decrypted(self, release: Release, before: bytes | None) -> bool:
-        """Return whether this release decrypted its period before. ``before``: the file that decrypted it, or None."""
+        """Return whether this release decrypted its period before; raise an error if another one, ``before``, did."""
         if before is not None and read_release(before, self.campaign).identity != release.identity:
             raise DocumentError("equivocation", "another release decrypted this period before; ask the dealer")
         return before is not None

@@ -13,10 +13,12 @@ from protocol.epsilon import format_micro
 
 
 class PeriodCount(NamedTuple):
-    """The nodes of one period: the number ``seen`` whose summary counts, and ids in hexadecimal.
+    """The nodes of one period.
 
-    ``missing`` are listed nodes without a summary, ``conflicting`` nodes with two contradicting ones; ``unlisted`` is
-    the number of nodes with a summary that are not on the newest list.
+    Attributes:
+        seen: number of nodes whose summary counts.
+        missing, conflicting: ids, in hexadecimal, of listed nodes without a summary, or with two different ones.
+        unlisted: number of nodes with a summary that are not on the newest list.
     """
 
     period: int

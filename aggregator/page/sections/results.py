@@ -192,7 +192,7 @@ def _of_conditional(found: Conditional, values: Published | None, schema: Schema
 def _cells(
     found: Conditional, values: Published | None
 ) -> list[tuple[float, float | None, tuple[float, float] | tuple[None, None]]]:
-    """Return of every parameter raw ratio, published value (None without a model), and the population's interval."""
+    """Return for every parameter: raw ratio, published value (None without a model), the population's interval."""
     own = None if values is None else values.get(found.subject)
     shown = [None] * len(found.raw) if own is None else own.tolist()
     ends = zip(found.population.low.tolist(), found.population.high.tolist(), strict=True)

@@ -118,8 +118,8 @@ class PrivateDesign(NamedTuple):
         file: the schema with its table ``[ask]`` and what was paid.
         chosen: the ways to ask about each chosen feature, with groups and edges.
         candidates: number of sets that were compared.
-        accuracy: how often a model of what was chosen, from one simulated campaign, is right about records of the third
-            part; its interval includes the noise of the counts. None if noise hides the number of these records.
+        accuracy: how often a model of what was chosen, from one simulated campaign, is right about the third part of
+            the records; its interval includes the noise of the counts. None if noise hides the size of this part.
         largest: name of the largest class in the noisy tables, and its share there.
         paid: what the budget paid; None if no budget was used.
     """
@@ -341,7 +341,7 @@ def _shortlist(tables: Tables, schema: Schema, terms: DesignTerms) -> _Shortlist
 
 
 def _ranked(cuts: Sequence[Cut], models: Sequence[Fitted]) -> list[int]:
-    """Return for each feature the index of the way that tells most of the class; the most telling feature first."""
+    """Return for each feature the index of its way that tells most of the class; the most telling feature first."""
     told = [
         float(np.mean([mutual_information(_PSEUDO * tables[place] * prior) for prior, tables in models]))
         for place in range(len(cuts))

@@ -134,7 +134,7 @@ def _needs(expected: Mapping[int, float], rest: float) -> dict[int, float]:
 
 
 class Wave(NamedTuple):
-    """A kind of evaluation: the largest part of the fleet that it asks, and the standard error that it aims at."""
+    """The plan of an evaluation: the largest part of the fleet that it may ask, and the standard error it aims at."""
 
     part: float
     error: float

@@ -58,7 +58,7 @@ def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
 
 
 def _open(running: Mapping[Design, Rehearsal]) -> list[Design]:
-    """Return designs that may be best and need more campaigns, the most promising first; none if one is clear."""
+    """Return designs that may be the best and need more simulations, the most promising first; none if one is clear."""
     found = {design: rehearsal.forecast() for design, rehearsal in running.items()}
     leader = max(found, key=lambda design: found[design].accuracy)
     first = found[leader]
@@ -279,7 +279,7 @@ def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Desig
 
 
 def _one_by_one(rising: Sequence[Design]) -> list[Design]:
-    """Return the first of ``rising`` (designs by rising error) of every mechanism and of every number of answers."""
+    """Return from ``rising``, designs by rising error, the first with each mechanism and each number of answers."""
     by_mechanism: dict[tuple[str, int | None], Design] = {}
     by_answers: dict[int, Design] = {}
     for design in rising:

@@ -286,7 +286,7 @@ class _Sums(NamedTuple):
 
 
 def _held(mechanism: Mechanism, inputs: Integers, shares: Floats) -> Floats:
-    """Return the share of the population with each of the K values of a mechanism: shape (K,) float64, sums to 1."""
+    """Return for each of the K values of a mechanism the share of the population that has it: shape (K,) float64."""
     found = np.bincount(inputs, shares, minlength=mechanism.size)
     return np.asarray(found / found.sum(), np.float64)
 

@@ -50,7 +50,7 @@ class Rejected(NamedTuple):
 
 
 class BatchStanding(NamedTuple):
-    """Whether the batch of a record is complete, and the digest that a damaged batch's trailer states, or no bytes."""
+    """Whether a record's batch is complete, and the digest that a damaged batch's trailer states, or no bytes."""
 
     proven: bool
     claim: bytes
@@ -268,7 +268,7 @@ class Decoder:
         now: int,
         bad: _BadRecords,
     ) -> tuple[Columns, NDArray[np.int64], NDArray[np.intp]]:
-        """Return the good records of the matrix ``rows``, their positions and batches. Bad ones go to ``bad``."""
+        """Return the good records among ``rows``, their positions and their batches. Add the bad records to ``bad``."""
         fields = Fields.of(rows)
         records = columns(fields, proven=np.array([standing.proven for standing in standings], np.bool_)[batch])
         if self._rules.is_sound(fields, now) and self._rules.in_domain(fields):

@@ -122,7 +122,7 @@ class Rules:
         return np.less(above, np.take(self._width, question, mode="clip"))
 
     def _wrong_answers(self, fields: Fields, question: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
-        """Return masks, (N,) bool, of answers with set padding, beyond a limit or bound, or that no device gives."""
+        """Return (N,) masks of wrong answers: with bits set in the padding, beyond a limit, or given by no device."""
         wrong = []
         for offset, zero in self._zero:
             word = fields.rows.field(offset, ">u8") & np.take(zero, question, mode="clip")
@@ -175,7 +175,7 @@ def _answers(fields: Fields, rows: NDArray[np.intp], mechanism: Mechanism) -> ND
 
 
 def _limit(mechanism: Mechanism, kind: int) -> int:
-    """Return the number that a single value must be below; for other answers 1 + the field's largest number."""
+    """Return the number below which a single value must be; for other layouts 1 + the largest that fits the field."""
     if mechanism.layout == SINGLE:
         return mechanism.answers
     return 1 << (32 if kind == INTEGERS else 16)

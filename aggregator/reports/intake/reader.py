@@ -288,7 +288,7 @@ class Reader:
         )
 
     def _naming(self, file: _File) -> Callable[[], bytes] | None:
-        """Begin to compute the file's digest in another thread. Returns a function that gives it, or None."""
+        """Return a function that gives the file's digest, begun in another thread; None if no thread began it."""
         data, known = file.source.data, file.name
         if known is not None:
             return lambda: known
@@ -422,7 +422,7 @@ class WorkSharingPool:
 
 
 def _first(function: Callable[[Item], Result], waiting: deque[tuple[Future[Result], Item]]) -> Result:
-    """Return the first item's result. While another thread works on the first item, do the items after it."""
+    """Return the result of the first of ``waiting``. If another thread computes it, compute later ones meanwhile."""
     for place, (future, item) in enumerate(waiting):
         if waiting[0][0].done():
             break

@@ -355,7 +355,7 @@ class _Bucket:
         self._claim: NDArray[np.uint64] | None = None
 
     def take(self, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Copy ``rows`` until the arrays are full, and return the rest. Only ``fields`` differ between rows."""
+        """Copy ``rows`` until the arrays are full, and return the rest. ``fields``: columns that are not constant."""
         if self.columns is None:
             room = Columns.empty(self._answer_bytes)
             self.columns = Columns._make(np.empty((self._rows, *each.shape[1:]), each.dtype) for each in room)

@@ -279,7 +279,7 @@ def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 
 def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return which of P pairs of rows, with equal ids, are equal in all columns, ``proven`` included: (P,) bool."""
+    """Return which of P pairs of rows, ``left`` and ``right``, with equal ids, are equal in all columns: (P,) bool."""
     found = np.ones(len(left), np.bool_)
     for column in (records.period, records.question, records.proven):
         found &= column.take(left) == column.take(right)
@@ -302,7 +302,7 @@ def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> tuple[NDArra
 
 
 def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which of N sorted ``ids`` belong to a proven record, or have no proven record: (N,) bool."""
+    """Return which of N records, sorted by id, are proven, or have no proven record with the same id: (N,) bool."""
     starts = run_starts(ids)
     lengths = np.diff(np.append(starts, len(ids)))
     any_proven = np.repeat(np.logical_or.reduceat(proven, starts), lengths)
