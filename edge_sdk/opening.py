@@ -182,8 +182,7 @@ def _provision(
 ) -> None:
     """Write the first root and secret into a new state, if ``makes`` is true; or bring the stored root up to date.
 
-    ``machine`` is None for a state in memory. Digests of used provisioning files are copied to the state from
-    ``marker``.
+    ``machine`` is None for a state in memory. Digests of used provisioning files are copied from ``marker``.
     """
     documents = Documents(state)
     with state.transaction():

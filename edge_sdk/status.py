@@ -132,8 +132,7 @@ class Status(NamedTuple):
         policy: where the policy of this program is from: ``policy.toml``, ``defaults``, or ``application`` if it was
             given in code, so that ``hearsay-edge`` does not know it. If the file can not be read, or is gone, this is
             the error's text, and ``left_micro`` is 0, since no new period is answered.
-        kind: ``device`` or ``node``: for which of the two the first campaign was made; None before there was a
-            campaign.
+        kind: ``device`` or ``node``: for which of the two the first campaign was made; None before that.
         adjacency: of a node, the adjacency whose ε the amounts count, fixed by its first summary; else None.
         delta_spent_pico: the δ that was spent in all, in 10⁻¹²; only masked campaigns with diluted noise
             and shared ones with Gaussian noise have one.

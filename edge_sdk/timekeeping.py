@@ -40,8 +40,7 @@ class Reading(NamedTuple):
     Attributes:
         wall: wall clock, in seconds since 1970.
         boot: name of the present boot.
-        uptime: seconds since the boot; None if the application gave a wall clock of its own, which is then right by
-            definition.
+        uptime: seconds since the boot; None if the application gave its own wall clock, which is right by definition.
     """
 
     wall: int

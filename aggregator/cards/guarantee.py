@@ -230,8 +230,7 @@ class Central(NamedTuple):
 class DeviceGuarantee(GuaranteeSheet):
     """All guarantees of a campaign that asks devices.
 
-    ``central``: privacy of the shuffled reports. ``lies``: how far lies move the estimates; empty for an ended
-    campaign.
+    ``central``: privacy of shuffled reports. ``lies``: how far lies move estimates; empty for an ended campaign.
     """
 
     privacy: PrivacySheet

@@ -137,8 +137,7 @@ class Clones:
 def _geometric(first: float, numerator: float, denominator: float) -> float:
     """Return an upper bound of the binomial tail beyond a value of probability ``first``.
 
-    ρ = numerator/denominator is the ratio of the next probability to ``first``, and falls: the tail is ≤ first·ρ/(1 −
-    ρ).
+    ρ = numerator/denominator, the next probability over ``first``, falls: the tail is ≤ first·ρ/(1 − ρ).
     """
     ratio = numerator / denominator if numerator else 0.0
     return float(first) * ratio / (1 - ratio) if ratio < 1 else 1.0

@@ -259,7 +259,6 @@ def read_regular(path: Path | str, most: int = sys.maxsize) -> bytes:
 
 
 def _read(descriptor: int, size: int) -> bytes:
-    """Read ``size`` bytes, or fewer if the file ends."""
     data = os.read(descriptor, size)
     if len(data) == size:
         return data

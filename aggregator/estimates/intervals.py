@@ -148,7 +148,7 @@ def score_interval(
 
 
 def _roots(share: Floats, n: float, law: Law, scatter: Floats, z: float) -> Interval:
-    """Return lowest and highest true share f with (f̂ − f)² ≤ z² V(f); f̂: ``share``, V: :func:`score_interval`."""
+    """Return lowest and highest share f with (f̂ − f)² ≤ z² V(f); f̂: ``share``, V: see :func:`score_interval`."""
     k = z**2 / n
     square = 1 + k * scatter
     middle = (share + k * (law.at_one - law.at_zero + scatter) / 2) / square

@@ -42,10 +42,10 @@ class Variance(NamedTuple):
 
 
 class Others(NamedTuple):
-    """Variances of a class's share y (a column of a feature's table) as estimated by all other questions.
+    """Variances of a class's share y, as all questions but that of a feature's own table estimate it.
 
-    ``noise`` is the noise variance of that estimate, ``scatter`` its sampling variance, ``joint`` its sampling
-    covariance with the estimate by the table's own question, both in multiples of y(1 − y).
+    ``noise``: variance of this estimate's noise. ``scatter``: its sampling variance; ``joint``: its sampling covariance
+    with the estimate by the table's own question; both in multiples of y(1 − y).
     """
 
     noise: Floats | float

@@ -90,7 +90,7 @@ def _normals(statistics: Statistics, postprocess: str, prior: Floats) -> list[No
 
 
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
-    """Return the share of records with the class and, if that was asked, the number; not cut at 1: (k,) float64."""
+    """Return the share of records that have the class and, if asked, the number: (k,) float64; it may exceed 1."""
     for found in statistics.questions:
         if found.subject.kind == PRESENT and found.subject.feature == feature and found.n:
             there = found.estimate[len(prior) :] / found.n

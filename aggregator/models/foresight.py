@@ -53,7 +53,7 @@ _RECALL = re.compile(r"([01]\.\d{3}) \(([01]\.\d{3}) to ([01]\.\d{3})\)", re.ASC
 class Recall(NamedTuple):
     """Expected share of the records of class ``name`` to which the model gives this class.
 
-    ``expected`` is the mean over the simulated fleets, ``least`` and ``most`` the smallest and the largest; None if not
+    ``expected`` is the mean over the simulated fleets, ``least`` and ``most`` the smallest and the largest; None: not
     known.
     """
 

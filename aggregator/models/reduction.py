@@ -283,8 +283,8 @@ def bounds_of_inputs(directions: Directions) -> tuple[Floats, Floats]:
 def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[list[int]], list[int], int]:
     """Return matrix, offsets and shift of the integer projection, as fine as 32-bit weights and 62-bit sums allow.
 
-    An output is Σ g_i u_i + c for the scaled inputs u_i and a direction w, with g = 2w/(high − low) and
-    c = S(−2(mean·w + low)/(high − low) − 1); c includes 2^shift/2, so that the shift rounds to nearest.
+    An output is Σ g_i u_i + c for the scaled inputs u_i and a direction w: g = 2w/(high − low) and c = S(−2(mean·w +
+    low)/(high − low) − 1), times 2^shift; c also has 2^shift/2, so that the shift rounds to nearest.
     """
     gains = 2 * directions.weights / (high - low)
     constants = SCALE * (-2 * (directions.mean @ directions.weights + low) / (high - low) - 1)

@@ -47,7 +47,7 @@ _LAST_SECOND = 253_402_300_799
 
 
 class Exported(NamedTuple):
-    """The number of rows of an export, and the first period whose reports the store has kept; 0 if all were kept."""
+    """An export: its number of rows, and the first period whose reports the store still has; 0 if it has all."""
 
     reports: int
     forgotten_before: int

@@ -38,7 +38,7 @@ LEAST_TARGET = 1e-6
 
 
 class DayCount(NamedTuple):
-    """Reports of the periods that begin on one day, counted from 1970 (UTC), and bounds of the number of devices."""
+    """Reports, and bounds of the number of devices, of the periods ``first`` to ``last``, which begin on ``day``."""
 
     day: int
     first: int

@@ -32,8 +32,7 @@ class StoreSubject(NamedTuple):
 
     Attributes:
         stores: the open stores.
-        statistics: statistics of all stores together; None if a store has fewer reports than its campaign promises to
-            wait for.
+        statistics: statistics of all stores together; None before each has its campaign's smallest batch of reports.
         obstacle: why there are no statistics, in words; empty if there are.
         periods: the periods that are counted, as the caller wrote them; None for all.
     """

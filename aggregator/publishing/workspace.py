@@ -301,8 +301,8 @@ class Workspace(NamedTuple):
     def complete_history(self) -> None:
         """Add to the history the documents of which only a copy exists. Call it only inside :meth:`locked`.
 
-        They are missing after a killed process or a restored history. Of two copies of a version, the one signed last
-        is added.
+        They are missing after a killed process or a restored history. Of a version's copies the last signed one is
+        added.
         """
         known = self.history()
         digests = {item.digest.hex() for item in known}

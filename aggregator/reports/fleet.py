@@ -268,7 +268,7 @@ class IdMaker:
 
 
 def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
-    """Return the report id: the first bytes of the HMAC of ``message`` by copies of its two hash states."""
+    """Return the report id of ``message``: first bytes of its HMAC, by copies of the hash states of both steps."""
     inner.update(message)
     outer.update(inner.digest())
     return bytes(outer.digest()[:ID_BYTES])

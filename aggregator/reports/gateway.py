@@ -177,8 +177,7 @@ class MergeSummary(NamedTuple):
         proven, unproven: numbers of written records of complete and of damaged batches.
         repeated: number of copies of written records, which are left out.
         superseded: number of records of damaged copies of a complete batch, which are left out.
-        rejected: numbers of byte ranges that are no record, and of records of other campaigns, by reason. Both are left
-            out.
+        rejected: numbers of byte ranges that are no record, and of records of other campaigns, by reason; all left out.
     """
 
     files: int
@@ -319,7 +318,7 @@ class _Merge:
                 self._write_kind(sink, aside, kind, left_out)
 
     def _write_kind(self, sink: IO[bytes], aside: IO[bytes], kind: _Kind, left_out: NDArray[np.bool_]) -> None:
-        """Write proven records as one batch, and unproven ones without trailers, but for tags in ``left_out``."""
+        """Write proven records as one batch, unproven ones without trailers; leave out tags that ``left_out`` marks."""
         writer = _BatchWriter(sink, kind.header)
         for rows, tags in self.sorters[kind].pieces(self._memory):
             kept = ~left_out[tags]
@@ -358,7 +357,7 @@ def _content(path: str | os.PathLike[str]) -> Iterator[Content]:
 
 
 class _BatchWriter:
-    """Writes complete batches piece by piece, each with a trailer."""
+    """Writes the records of complete batches piece by piece; every full batch gets its trailer."""
 
     def __init__(self, sink: IO[bytes], header: Header) -> None:
         self._sink = sink
@@ -379,7 +378,6 @@ class _BatchWriter:
             rows = rows[len(some) :]
 
     def close(self) -> None:
-        """Write the trailer of the open batch, if there is one."""
         if self._count:
             self._sink.write(trailer(self._count, self._digest.digest()))
         self._count, self._digest = 0, sha256()

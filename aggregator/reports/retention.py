@@ -26,7 +26,7 @@ from protocol.documents.campaign import Campaign
 
 
 class Removal(NamedTuple):
-    """What :func:`forget` removed: the records of the periods before ``before``, counted with repeated ones."""
+    """Numbers of records, copies included, that :func:`forget` ``removed`` (of periods below ``before``) and kept."""
 
     before: int
     removed: int

@@ -275,8 +275,7 @@ class Campaign(NamedTuple):
         stated: label and all features that the document states, without groups.
         questions: all questions, in order of strata. Their features are indices in ``schema.observed``.
         assignment, layout: which question each report id answers; the shape of the reports.
-        answers, epsilon_micro: number of answers, and total ε in millionths, per device and period; 0 if the campaign
-            has ended.
+        answers, epsilon_micro: number of answers, and total ε in millionths, per device and period; 0 after its end.
         fit: how the model will be made.
         model: digest of the model whose confusion matrix is asked for, else None.
         models, model_names: digests and names of the models that are compared. A ``right`` question names a model by

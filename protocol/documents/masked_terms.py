@@ -283,7 +283,6 @@ def unfit_modulus(number: int) -> str:
 
 @lru_cache(maxsize=1)
 def _product_of_small_primes() -> int:
-    """Return the product of all odd primes below 2^16."""
     sieve = bytearray([1]) * (1 << 16)
     for number in range(3, 1 << 8, 2):
         if sieve[number]:

@@ -245,7 +245,7 @@ def _sealed_bytes(serial: int, u: int) -> int:
 
 
 def _width(number: int) -> int:
-    """Return the number of bytes of a u32 in canonical msgpack."""
+    """Return the number of bytes of ``number``, below 2^32, in canonical msgpack."""
     if number < 1 << 7:
         return 1
     return 2 if number < 1 << 8 else 3 if number < 1 << 16 else 5

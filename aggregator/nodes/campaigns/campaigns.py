@@ -161,8 +161,7 @@ class Masking(NamedTuple):
     Attributes:
         dealer: the dealer's public file, or what was read from it.
         honest_share: γ, the share of the parties that surely add their noise and do not reveal it; above 0, at most 1.
-        most_parties: largest number of parties (nodes with keys), 2 to 65536. It decides how many bits an encrypted
-            number has.
+        most_parties: largest number of parties (nodes with keys), 2 to 65536. It decides the size of encrypted numbers.
         colluding_share: κ, the share of parties that may reveal their noise to the aggregator. γ + κ ≤ 1.
         noise: ``divided``, or ``diluted`` as in Shi et al. 2011 (docs/math.md, section 6).
         delta: δ of a message for one unit more or less, at most 0.001; only for ``diluted`` noise.

@@ -229,7 +229,7 @@ def _ends(feature: object) -> tuple[float, float]:
 
 
 def _in_units(feature: object, scaled: float) -> float:
-    """Return a number of −1 … 1 in the feature's own units."""
+    """Return ``scaled``, a number from −1 to 1, in the feature's own units."""
     low, high = _ends(feature)
     return low + (scaled + 1) / 2 * (high - low)
 

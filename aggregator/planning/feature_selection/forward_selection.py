@@ -51,8 +51,7 @@ class Part(NamedTuple):
 
     Attributes:
         cuts: the ways to ask, each with groups or edges from the records to learn from.
-        learned: (learned, ways) int64, codes in reports of the records to learn from; ``learned_labels``: their
-            classes.
+        learned: (learned, ways) int64, codes of the records to learn from; ``learned_labels``: their classes.
         tested: (tested, ways) int64, codes of the test records; -1 for a missing value.
         rows: (tested,) int64, indices of the test records in the pilot.
         truth: (tested,) int64, classes of the test records; -1 for a record without class.

@@ -295,8 +295,7 @@ def _codes_of(cut: Cut, schema: Schema) -> Integers:
 class _Shortlist(NamedTuple):
     """The sets of ways to ask that are compared, with their models.
 
-    ``cuts``: all ways. ``candidates``: sets, as indices of ways. ``models``: size of a set → models of simulated
-    campaigns.
+    ``cuts``: all ways. ``candidates``: sets, as indices of ways. ``models``: size of a set → its simulated models.
     """
 
     cuts: list[Cut]

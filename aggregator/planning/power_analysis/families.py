@@ -63,7 +63,7 @@ def best_of_families(
 
 
 class FamilyChoice(NamedTuple):
-    """The parameters of a campaign that ``auto`` may choose, and the plan that chose (None if nothing was open)."""
+    """Parameters of a campaign that ``auto`` settled; ``forecast``: the plan that did, None if none was left open."""
 
     family: str
     mechanism: str

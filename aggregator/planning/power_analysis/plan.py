@@ -407,7 +407,7 @@ class _Inquiry:
         return for_accuracy(tried, [self._study.plain(one.design) for one in tried], accuracy)
 
     def drawn(self, found: Ranking, fleet: Fleet) -> tuple[Curve, ...]:
-        """Return the curves of the first designs: those of the target, or for devices around the fleet's number."""
+        """Return the curves of the best designs: over the target's quantity, or over devices if there is no target."""
         best = [one.design for one in found.ranked[:DRAWN]]
         for design in best:
             self._simulate(design, fleet, span_of(self._solve, fleet))
@@ -481,7 +481,7 @@ def _records(
 
 
 def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> tuple[str, ...]:
-    """Return a sentence if the plan or a target needs more than devices answer under the default limits."""
+    """Return a sentence if, under default limits, devices answer less than the plan or a target needs; else nothing."""
     needed = {one.quantity: one.value for one in solutions if one.value is not None}
     micro = max(epsilon_micro, round(needed.get(EPSILON, 0) * MICRO))
     paid = allowance.LIFETIME_MICRO // micro

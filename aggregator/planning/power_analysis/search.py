@@ -121,7 +121,7 @@ class RankedDesign(NamedTuple):
 
 
 class PrunedDesign(NamedTuple):
-    """A design that was not simulated: its standard ``error`` is ``ratio`` times the least one of the same coding."""
+    """A design that was not simulated. ``error``: its standard error, ``ratio`` times the least one of its coding."""
 
     design: Design
     error: float

@@ -140,7 +140,7 @@ SPAN_RECORDS = 1 << 20
 
 
 class Decoded(NamedTuple):
-    """The N good records of a file with their byte positions, (N,) int64; rejected pieces by reason, and the first."""
+    """A file's N good records and their byte positions, (N,) int64; rejected pieces by reason, and the first ones."""
 
     records: Columns
     positions: NDArray[np.int64]

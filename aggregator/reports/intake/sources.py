@@ -314,8 +314,7 @@ class Share(NamedTuple):
     Attributes:
         sources: the loaded files.
         unreadable: files that could not be read, each with its index among the files given.
-        similar: indices and names of possible copies: files with the same length and the same last bytes as an earlier
-            file.
+        similar: indices and names of possible copies: files with the length and the last bytes of an earlier file.
     """
 
     sources: list[Source]

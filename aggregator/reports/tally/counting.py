@@ -56,8 +56,7 @@ class Counted(NamedTuple):
         unproven: number of counted records of damaged batches.
         superseded, replayed, conflicting: numbers of records that do not count, as in :class:`Settled`; of superseded
             ones also those whose complete batch is in the store.
-        profile: counts that tell honest reports from lies; None if they were not asked for, or if all records were
-            forgotten.
+        profile: counts that tell honest reports from lies; None if not asked for, or if all records were forgotten.
     """
 
     tally: Tally
