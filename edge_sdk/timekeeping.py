@@ -396,7 +396,7 @@ def follow(track: Track | None, reading: Reading, now: int, line: int, longest: 
 
 
 def _pruned(steps: tuple[Step, ...], track: Track, before: int, longest: int) -> tuple[Step, ...]:
-    """Return ``steps``, oldest first, without those that move no line that still counts. Of too many, join two.
+    """Return the ``steps`` that still change the age of a line that counts, oldest first; of too many, join two.
 
     ``before``: the limit time now, or just before a step that is seen now. ``longest``: the longest window in seconds.
     """

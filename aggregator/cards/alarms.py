@@ -122,7 +122,7 @@ def _summary(tests: list[Test]) -> tuple[int, float]:
 
 
 def _shared(kind: str, found: list[tuple[str, float]], share: float = 1.0) -> list[Test]:
-    """Return tests of one kind, whose equal shares sum to ``share``. ``found``: (what was found, p-value)."""
+    """Return tests of one kind with equal parts of ``share``, of the kind. ``found``: (what was found, p-value)."""
     return [Test(kind, about, float(p), share / len(found)) for about, p in found]
 
 

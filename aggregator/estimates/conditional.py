@@ -77,7 +77,7 @@ def _is_known(questions: Sequence[QuestionEstimate]) -> bool:
 
 
 def _prior(pool: Pool | None, classes: int, z: float, *, is_known: bool) -> Conditional:
-    """Return P(class); ``is_known``: whether intervals may be stated (:func:`_is_known`)."""
+    """Return P(class) with intervals at the quantile ``z``; without them unless ``is_known`` (:func:`_is_known`)."""
     subject = Subject(PRIOR, None, classes)
     if pool is None:
         return _undetermined(None, subject, 0, np.full(classes, np.nan))

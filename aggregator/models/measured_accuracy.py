@@ -418,7 +418,7 @@ def _share(question: QuestionEstimate, scatter: float) -> Share:
 
 
 def _populations(parts: Sequence[Statistics]) -> Mapping[str, Any]:
-    """Return the texts about the two populations of the first campaign, with what pooling several campaigns assumes."""
+    """Return in words who the intervals are about, by the first campaign, and what pooling several ones assumes."""
     first: dict[str, Any] = dict(parts[0].populations)
     if len(parts) > 1:
         first["assumes"] = (

@@ -176,7 +176,7 @@ def _discriminant(total: Floats, between: Floats, components: int, ridge: float)
 
 
 def _oriented(weights: Floats) -> Floats:
-    """Return directions with the signs that make each one's largest weight positive: the same on every machine."""
+    """Return directions, multiplied by ±1 so that the largest weight of each is positive on every machine."""
     largest = np.abs(weights).argmax(axis=0)
     signs = np.sign(weights[largest, np.arange(weights.shape[1])])
     return weights * np.where(signs == 0, 1, signs)

@@ -190,7 +190,7 @@ class _Retry:
         return judgeable
 
     def _corrected(self, entry: Ingested, kept: QuarantinedFile, judged: _Judged, *, every_early: bool) -> Ingested:
-        """Correct the index and the store's totals after a check, and return the file's index entry."""
+        """Correct the file's index entry and the store's totals by the result of a check; return the new entry."""
         # The good records, written as a file, may equal the very file that `entry` describes. Then `_add` has already
         # replaced this file's entry in the index, and its counts must not be corrected a second time.
         after = self._inputs.get(entry.identity) or entry

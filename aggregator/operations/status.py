@@ -209,7 +209,7 @@ def _days(periods: ByPeriod, time_precision: int, *, once: bool) -> tuple[DayCou
 
 
 def _reach(name: str, found: QuestionEstimate, share: float, target: float | None, *, enough: bool) -> QuestionAccuracy:
-    """Return how accurate one question is, without figures unless ``enough``: the smallest batch is reached.
+    """Return the accuracy of one question. Without ``enough`` reports (the smallest batch) it has no numbers.
 
     ``share``: the part of the devices that is asked this question in a period. ``target``: the wanted half width.
     """

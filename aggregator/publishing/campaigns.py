@@ -555,7 +555,7 @@ def _check_comparable(models: Sequence[Model], digests: Sequence[bytes]) -> None
 
 
 def _schema_of(models: Sequence[Model]) -> Schema:
-    """Return a schema of the label and of all features that any model reads, as the first model defines them."""
+    """Return a schema with the label and every feature of any model; a feature is as the first model defines it."""
     features: dict[str, Feature] = {}
     for each in models:
         for feature in each.schema.features:

@@ -79,7 +79,7 @@ DOCUMENTS = frozenset(UNDERSTOOD)
 
 
 class Signatures(NamedTuple):
-    """The valid signatures of a document (``signers``: key ids in hexadecimal), and the number that its role needs."""
+    """Valid ``signers`` of a document (key ids in hex), number of the role's ``keys``, and how many are ``needed``."""
 
     signers: tuple[str, ...]
     keys: int

@@ -366,7 +366,7 @@ def _add_within_unit(
     label: object,
     progress: Callable[[int], None] | None,
 ) -> int:
-    """Add records to ``sums``: all, or ``max_records`` if a party is protected. Return the number left out."""
+    """Add all records to ``sums``, or at most ``max_records`` if a party is protected. Return how many are left out."""
     if campaign.masked is None or campaign.masked.unit != PARTY:
         sums.add_all(records, label, progress)
         return 0

@@ -315,9 +315,9 @@ class State:
                     execute(connection, "ROLLBACK")
 
     def _check_age(self, connection: sqlite3.Connection) -> tuple[Highest, ...]:
-        """Raise ``state_lost`` if the state lacks the newest line in the file ``highest``; return those it has.
+        """Raise ``state_lost`` if the state lacks the newest ledger line that the file ``highest`` names.
 
-        The file is read each time, since another process may have noted a newer line.
+        Return those lines of the file which the state has. The file is read each time, since another process may write.
         """
         noted = read_highest(self._highest_path) if self._highest_path else ()
         statement = "SELECT number, seal FROM ledger WHERE number = ?"

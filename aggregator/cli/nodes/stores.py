@@ -158,7 +158,7 @@ def print_node_status(store: Path) -> None:
 
 
 def _sums(store: MaskedStore, found: NodeStatus) -> list[dict[str, object]]:
-    """Return a row per period: number of messages; numbers of parties needed, requested and decrypted."""
+    """Return, per period, how many messages count, and how many parties a sum needs, was requested for, and has."""
     asked = store.asked()
     sums = {total.period: len(total.parties) for total in store.totals()}
     return [

@@ -246,7 +246,7 @@ class Database(databases.Database):
             yield from map(_row_in, found)
 
     def _summaries(self, columns: str) -> Generator[tuple[Any, ...], None, None]:
-        """Yield the rows of ``summaries`` with these columns, sorted; then compare them with their sum."""
+        """Yield the rows of ``summaries`` with these columns, sorted; then check them against their digest sum."""
         number, digests, last = 0, 0, (-1,)
         with self._reading():
             expected = self._sum_of("summaries")

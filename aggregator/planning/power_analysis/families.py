@@ -63,7 +63,7 @@ def best_of_families(
 
 
 class FamilyChoice(NamedTuple):
-    """Parameters of a campaign that ``auto`` settled; ``forecast``: the plan that did, None if none was left open."""
+    """Parameters of a campaign, settled by ``auto``. ``forecast``: the plan that settled them; None if none was."""
 
     family: str
     mechanism: str

@@ -244,7 +244,7 @@ def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -
 
 
 def _far(column: pd.Series, missing: Collection[str]) -> Iterator[str]:
-    """Yield a warning if one number is so far from the other numbers that these would all share one bin."""
+    """Yield a warning if one number is so far from all others that the others would share one bin of equal width."""
     numbers = sorted(float(cell) for cell in column if cell not in missing and _is_number(cell))
     if len(numbers) < FEWEST_RECORDS:
         return

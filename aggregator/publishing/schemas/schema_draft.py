@@ -267,7 +267,7 @@ def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> No
 
 
 def _is_extreme(value: str) -> bool:
-    """Return whether a text that is no number of a schema is one for Python, as nan, inf, 1e400, +1 and .5 are."""
+    """Return whether Python reads a text as a number and a schema does not, such as nan, inf, 1e400, +1 and .5."""
     try:
         float(value)
     except ValueError:

@@ -254,7 +254,7 @@ def _copy(data: Content, codec: str, content: IO[bytes], most: int) -> int:
 
 
 class _Steps:
-    """A file that a codec reads in steps: as large as asked up to ``sound``, then of at most ``given`` bytes."""
+    """A file for a codec: reads return all that is asked up to the offset ``sound``, then ``given`` bytes at most."""
 
     closed = False
 

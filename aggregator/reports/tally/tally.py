@@ -85,7 +85,7 @@ class _Rows(ABC):
         return slice(base, base + self._own[question])
 
     def sums(self, question: NDArray[np.int64], answer: NDArray[np.uint8]) -> NDArray[np.int64] | None:
-        """Add up N answers, (N, A) uint8, in the order of ``total``; None if one has set padding."""
+        """Add up N answers, (N, A) uint8, in the order of ``total``; None if an answer has a bit set in its padding."""
         total = np.zeros_like(self.total)
         step = min(max(BLOCK_RECORDS, self._questions << 8), _MAX_ROWS)  # a block has not fewer records than counts
         for start in range(0, len(question), step):
@@ -96,7 +96,7 @@ class _Rows(ABC):
 
     @abstractmethod
     def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
-        """Add a block of answers to ``total``; False if an answer has set padding."""
+        """Add a block of answers to ``total``. Return False if an answer has a bit set in its padding."""
 
     def _add_places(self, total: NDArray[np.int64], first: int, counts: NDArray[np.int64]) -> None:
         """Add counts of Q questions, (Q, P) int64, to the P elements of each question from ``first`` on."""
