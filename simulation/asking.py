@@ -54,12 +54,10 @@ class Crowd(NamedTuple):
 
     Attributes:
         schema: schema of the records, without groups of values. Campaigns ask about some of its features.
-        reported: the people's codes and numbers in reports.
-        scored: the people's codes and numbers for scoring; missing values have no code.
+        reported, scored: the people's codes and numbers in reports, and for scoring; missing values have no code there.
         labels: shape (people,) int64, class codes in reports.
         holders: shape (devices,) int64, index of each device's record; several devices may hold the same one.
-        places: shape (devices,) int64, the number that decides which campaign of the series each device answers, below
-            2³².
+        places: shape (devices,) int64, below 2³²: decides which campaign of the series each device answers.
     """
 
     schema: Schema
@@ -120,14 +118,8 @@ class AskingTrust(LocalTrust):
 
 
 class Answers(NamedTuple):
-    """What a fleet was asked and has answered in one trial.
-
-    Attributes:
-        schema: schema of the records.
-        crowd: the fleet.
-        stores: statistics and files of the campaigns about features.
-        names: names of the features that the model uses.
-        steps: what was decided before the model.
+    """What a fleet was asked and has answered in one trial: ``steps`` is what was decided before the model, ``names`` are the
+    model's features.
     """
 
     schema: Schema

@@ -55,20 +55,14 @@ BOUNDS = {
 
 
 class Outcome(NamedTuple):
-    """The results of the demo. Accuracies are shares of the test records.
+    """The results of the demo. Accuracies are shares of the ``test_records`` test records.
 
     Attributes:
-        folder: the folder of all files.
-        epsilon: ε of one device, as text.
-        devices: size of the fleet.
         people: number of training records; several devices may hold the same one.
-        test_records: number of records on which the models are tested.
         seconds_of_devices: seconds in which all devices answered and the report files were written.
-        reports: number of counted reports.
         rejected: reason → number of reports or damaged byte ranges that were not counted.
-        accuracy: of a device with the private model.
-        accuracy_nonprivate: of Naive Bayes on the training records, without privacy.
-        accuracy_majority: of always guessing the largest class.
+        accuracy: of a device with the private model; ``accuracy_nonprivate`` of Naive Bayes on the training records,
+            ``accuracy_majority`` of always guessing the largest class.
         example: the first test record's ``predicted`` and ``true`` class, and ``probabilities`` of the classes.
     """
 
@@ -153,14 +147,12 @@ def run_demo(
     clock: Callable[[], float] = time.time,
     progress: Callable[[int, int], None] | None = None,
 ) -> Outcome:
-    """Run the demo in an empty folder.
+    """Run the demo in an empty folder, which gets all files.
 
     Args:
-        folder: an empty folder, which gets all files.
         devices: size of the fleet; each device holds a training record drawn with replacement.
         seed: decides the training records and the records on devices; None for entropy of the operating system. The
             devices' noise always comes from the operating system.
-        clock: seconds since 1970.
         progress: called with (devices done, devices) before every fiftieth device.
 
     Raises:

@@ -96,11 +96,8 @@ class Design(NamedTuple):
 
     Attributes:
         schema: the schema to start from, drafted from the records or given by the user.
-        bins: number of bins of a numeric feature or component.
         fit_bounds: whether the bounds of numeric features come from the pilot instead of the schema.
-        method: method of the projection, ``none``, ``pca`` or ``dca``.
-        components: K, number of components of the projection.
-        ridge: ρ of DCA.
+        method, components, ridge: of the projection: ``none``, ``pca`` or ``dca``; number of components; ρ of DCA.
         fit_on: the people on whose records bounds and projection are fitted. ``pilot``: 10 % of the people, whose
             devices then do not report. ``train``: all people; the privacy guarantee does not cover this.
     """

@@ -40,15 +40,12 @@ def device_reports(
     entropy: Callable[[int], bytes] = system_entropy,
     models: Sequence[bytes] = (),
 ) -> Iterator[bytes]:
-    """Yield the reports of one new device per person.
+    """Yield for each person the bytes of all answers of one new device.
 
     Args:
         now: the time on the devices' clocks, in seconds since 1970.
         entropy: the devices' randomness; by default from the operating system.
         models: signed models that every device installs first, for campaigns that evaluate them.
-
-    Yields:
-        The bytes of all answers of one device, one after another.
 
     Raises:
         DocumentError, PolicyError, InputError: a device refuses root, campaign, model or record.
@@ -61,14 +58,11 @@ def device_reports(
 
 
 def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], per_file: int = 1000) -> list[Path]:
-    """Write the reports of devices into batch files, as a gateway does.
+    """Write the reports of devices into batch files, as a gateway does. Return the paths ``0000.hsr``, ``0001.hsr``, ….
 
     Args:
-        folder: gets the files ``0000.hsr``, ``0001.hsr``, …. It exists already.
+        folder: exists already; files of the same name are replaced.
         reports: for each device the bytes of all its answers, one after another.
-
-    Returns:
-        the paths of the files, in order; files of the same name are replaced.
 
     Raises:
         InputError: ``batch_invalid``: a report has a wrong length.

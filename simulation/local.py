@@ -48,16 +48,9 @@ from simulation.trust import Lab, Part, Signed, Trial, Trust, accuracies, reject
 
 
 class SimulationConfig(NamedTuple):
-    """The settings that all trials of one simulation share.
+    """The settings that all trials of one simulation share, and its time in seconds since 1970, ``now``.
 
-    Attributes:
-        workspace: signs campaigns and models.
-        parameters: of the campaigns.
-        engine: ``device`` runs the device code for every person; ``vector`` draws all reports with numpy.
-        postprocess: name of the method that turns estimates into probabilities.
-        now: the time of all steps, in seconds since 1970.
-        rng: randomness of the vector engine.
-        entropy: randomness of devices and workspace.
+    ``rng`` draws the reports of the engine ``vector``; ``entropy`` is for devices and workspace.
     """
 
     workspace: Workspace

@@ -210,9 +210,6 @@ def summarised(
         lab: the run. Its workspace must not have signed a node list of the name that the campaign states.
         owners: shape (n,) int64, the node of every record. A node without records takes part with noise alone.
         rule: a robust rule; None for plain addition.
-
-    Raises:
-        PolicyError, InputError: a node refuses the campaign or a record; ``nodes_too_few``.
     """
     workspace, randomness = lab.workspace, lab.randomness
     assert campaign.nodes is not None

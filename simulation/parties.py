@@ -214,9 +214,6 @@ def encrypted(
         lab: the run. Its workspace must not have signed a node list of the name that the campaign states.
         dealer: the dealer whose key and modulus the campaign names.
         owners: shape (n,) int64, the party of every record. A party without records takes part with noise alone.
-
-    Raises:
-        PolicyError, InputError, DocumentError: a party or the dealer refuses a document; ``parties_too_few``.
     """
     workspace, randomness, nodes = lab.workspace, lab.randomness, lab.settings.nodes or 0
     assert campaign.nodes is not None

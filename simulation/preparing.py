@@ -249,10 +249,8 @@ def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[Campai
 class Simulated(NamedTuple):
     """The results of a simulation.
 
-    Attributes:
-        result: the summary; the object that ``hearsay simulate --json`` prints.
-        trials: all trials. The first one has its signed model, unless a curator fits.
-        notes, warnings: the texts that the command prints before the summary.
+    ``result`` is what ``hearsay simulate --json`` prints. The first trial has its signed model, unless a curator fits.
+    ``notes`` and ``warnings`` are the texts that the command prints before the summary.
     """
 
     result: dict[str, Any]

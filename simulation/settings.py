@@ -85,55 +85,30 @@ class Asking(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """All settings of a simulation except its records.
+    """All settings of a simulation except its records; ``hearsay simulate --help`` explains the options of the same names.
 
     Attributes:
         epsilon: total ε per device, or of a curator's fit, as text or number.
-        mechanism: name of the campaign's mechanism, or ``auto``; None for ``direct``, with the family ``auto`` for
-            ``auto``. With a curator the name of a method; None for ``sums``.
+        mechanism: of the campaign; None for ``direct``, with the family ``auto`` for ``auto``. With a curator the name of a
+            method; None for ``sums``.
         answers: answers per device: ``one``, ``all``, ``auto``, or a number as text or integer.
-        family: ``discrete``, ``gaussian``, or ``auto`` for the family and mechanism of the largest expected accuracy on
-            a pilot (:func:`aggregator.planning.power_analysis.families.best_of_families`), whose people take no further
-            part. None for ``discrete``. With a curator a family of :data:`aggregator.curator.terms.FAMILIES`; None or
-            ``auto`` for the choice of :func:`aggregator.curator.fitting.settled`.
+        family: None for ``discrete``; ``auto`` for family and mechanism of the largest expected accuracy on a pilot, whose
+            people take no further part. With a curator None or ``auto`` for :func:`aggregator.curator.fitting.settled`.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
-        theta: threshold of the mechanism ``the``; None for the default.
-        bins: bins of a numeric feature in a drafted schema, and of components.
-        max_values: largest number of different whole numbers of a categorical feature in a drafted schema.
-        drop: columns that a drafted schema leaves out.
-        reduce: the projection: ``none``, ``pca:K`` or ``dca:K`` with K components.
-        reduce_fit: the records on which bounds and projection are fitted: ``pilot`` or ``train``.
+        theta, division, adjacency, trim: None for the default.
+        bins, max_values, drop: of a drafted schema; see :func:`aggregator.publishing.schemas.schema_draft.draft_schema`.
         ridge: ρ of DCA.
-        postprocess: name of the method that turns estimates into probabilities; empty for that of :data:`POSTPROCESS`.
-        class_question: whether devices are also asked for the class alone.
-        test_share: share of a random test part; None for :data:`DEFAULT_TEST_SHARE`.
-        folds: number of folds, each of which is the test part once; None for one random test part.
-        devices: number of people to learn from, drawn with replacement from the learning part: each has a device, or is
-            a record of the curator or of one of the nodes. None for every person once.
-        engine: ``device`` runs the device code; ``vector`` draws all reports by numpy.
-        repeats: number of repetitions.
+        postprocess: empty for that of :data:`POSTPROCESS`.
+        test_share, folds: share of one random test part, None for :data:`DEFAULT_TEST_SHARE`; or the number of folds.
+        devices: number of people to learn from, drawn with replacement from the learning part; None for everybody once.
         seed: seed of all randomness; None for entropy of the operating system.
-        evaluate: whether the devices of the test people also evaluate the model privately.
-        asking: how it is chosen what to ask: ``all``, ``pilot:K`` or ``refine``; None asks what the campaign says.
-        trust: ``local``: devices answer; ``central``: a curator fits the learning part (:mod:`simulation.curator`);
-            ``federated``: nodes with many records send noisy sums (:mod:`simulation.nodes`); ``distributed``: only the
-            total of the nodes can be decrypted (:mod:`simulation.parties`); ``vertical``: nodes hold different features
-            of the same records. :data:`ALIEN` lists the settings that do not go with each kind of trust. The settings
-            below are not for local trust.
-        delta: δ of a curator's fit, None for 0; or of a whole masked total with ``diluted`` noise, None for 1e-5. It
-            is text or a number. ``divided`` noise has δ = 0 and does not use this setting.
-        adjacency: which data sets are neighbours; None for ``change``, or what the method covers.
-        division: how ε is divided; None for the default of :class:`aggregator.curator.terms.FitTerms`.
-        noise: a curator's kind of noise, None for the method's first kind; or the kind of noise in a masked total,
-            ``divided`` or ``diluted``, None for ``divided``.
-        trim: share that trimmed means leave out at either end; None for the default.
-        nodes: number of nodes, to which the records of the learning part (with vertical trust the features) are dealt
-            at random, in equal shares.
-        sensitivity: to what the nodes' noise is scaled: ``global`` or ``smooth``.
-        robust: rule in place of plain addition, as :func:`aggregator.nodes.statistics.robust.parse_rule` reads it; None
-            for addition.
-        honest_share: γ, the share of parties whose noise must suffice, as text or number.
-        colluding_share: κ, the share of parties that may reveal their noise to the aggregator, as text or number.
+        asking: ``all``, ``pilot:K`` or ``refine`` (``--design``); None asks what the campaign says.
+        trust: one of :data:`TRUSTS`. :data:`ALIEN` lists the settings that do not go with each.
+        delta: δ of a curator's fit, None for 0; or of a masked total with ``diluted`` noise, None for 1e-5.
+        noise: of a curator, None for the method's first kind; or of a masked total, None for ``divided``.
+        nodes: number of nodes, to which records (with vertical trust features) are dealt at random, in equal shares.
+        robust: as :func:`aggregator.nodes.statistics.robust.parse_rule` reads it; None for addition.
+        honest_share, colluding_share: γ, of parties whose noise must suffice; κ, of those that may reveal their noise.
         unit: what the noise of a masked total hides: one ``record``, or all records of a ``party``.
     """
 
@@ -174,12 +149,9 @@ class Settings(NamedTuple):
 
 
 def checked(settings: Settings) -> Settings:
-    """Check types and ranges that no later step checks, and return the settings with numbers as int and float.
+    """Check types and ranges that no later step checks. Return the settings with numbers as int and float.
 
-    ``postprocess`` is never empty in the result.
-
-    Raises:
-        InputError: ``setting_invalid``, with the name of the first wrong setting.
+    ``postprocess`` is never empty in the result. ``setting_invalid`` names the first wrong setting.
     """
     for name, choices in (("trust", TRUSTS), ("engine", ENGINES), ("reduce_fit", REDUCE_FITS)):
         if getattr(settings, name) not in choices:

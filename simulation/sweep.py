@@ -52,25 +52,17 @@ _FIELDS = {"rho": "ridge"}
 
 
 class Point(NamedTuple):
-    """One simulation of a sweep.
-
-    Attributes:
-        setting: option → its value as text.
-        result: the summary by :meth:`simulation.trust.Trust.summary`.
-    """
+    """One simulation of a sweep: option → its value as text, and the summary by :meth:`simulation.trust.Trust.summary`."""
 
     setting: dict[str, str]
     result: dict[str, Any]
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
-    """Parse a text such as ``epsilon=0.5,1,2`` into an option and its values, which stay texts.
-
-    Whether the values fit the option is not checked.
+    """Parse a text such as ``epsilon=0.5,1,2`` into an option and its values, which stay texts and may not fit the option.
 
     Raises:
-        InputError: ``sweep_invalid``: the option can not be swept, a value is empty, or two values are equal (``1``
-            and ``1.0`` are).
+        InputError: ``sweep_invalid``: the option can not be swept, a value is empty, or two are equal (``1`` and ``1.0``).
     """
     name, _, listed = text.partition("=")
     values = tuple(value.strip() for value in listed.split(","))
@@ -82,17 +74,11 @@ def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, str], Settings]]:
-    """Return the settings of every combination of the swept values. The first option changes slowest.
-
-    Args:
-        settings: the settings that are the same in all combinations.
+    """Return for every combination of swept values the combination (option → text) and its settings.
 
     Raises:
         InputError: ``sweep_invalid``: a text that :func:`parse_sweep` refuses, an option twice, an impossible value, or
             more than 200 combinations.
-
-    Returns:
-        Pairs of a combination (option → value as text) and the settings with these values.
     """
     parsed = [parse_sweep(text) for text in sweeps]
     names = [name for name, _ in parsed]

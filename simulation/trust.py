@@ -43,18 +43,11 @@ SIMULATED_NOW = 1_900_000_000
 
 
 class Randomness(NamedTuple):
-    """The random generators of a simulation, one per purpose, and its time.
+    """The random generators of a simulation, one per purpose, and its time in seconds since 1970, ``now``.
 
-    Test people, pilots, fleets and noise have a generator each. So a setting such as the mechanism, which changes how
-    many numbers one generator draws, does not change the draws of the others.
-
-    Attributes:
-        now: the time of all steps, in seconds since 1970.
-        splitting: chooses the test people.
-        choosing: chooses the pilots.
-        noise: noise and random questions of all reports that numpy draws.
-        fleets: seed of the fleets. Each trial spawns one child.
-        entropy: randomness of keys, devices and curators: returns a given number of bytes.
+    A setting that changes how many numbers one generator draws does not change the draws of the others. ``splitting``
+    chooses the test people, ``choosing`` the pilots, ``noise`` the questions and noise that numpy draws; ``fleets`` is a
+    seed, of which each trial spawns one child; ``entropy`` returns a given number of bytes for keys, devices and curators.
     """
 
     now: int
@@ -105,13 +98,11 @@ class Lab(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The records of one trial.
+    """The records of one trial, whose number from 0 is ``number``.
 
     Attributes:
-        schema: schema of the trial's campaign or fit.
         split: people to learn from, including those of the pilot, and people to test on.
         people: the people to learn from without the pilot.
-        number: number of the trial, from 0.
         sampling: random source that chooses the records of a fleet.
     """
 
@@ -134,18 +125,16 @@ class Signed(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """The results of one split. Accuracies are shares of the test records with a known label.
+    """The results of one split. Accuracies are shares of the ``test_records`` test records with a known label.
 
     Attributes:
-        accuracy: accuracy of the private model.
-        accuracy_nonprivate: accuracy of Naive Bayes on the records of the split's people, without privacy.
-        accuracy_majority: accuracy of always guessing the largest class.
+        accuracy: of the private model; ``accuracy_nonprivate`` of Naive Bayes on the split's people, without privacy,
+            ``accuracy_majority`` of always guessing the largest class.
         devices: size of the fleet that answered, or number of records that were summed.
         reports: number of counted reports, summaries or messages; with vertical trust of decrypted products.
         rejected: reason → number of reports that were not counted.
         accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
         signed: the model and its root; None except in the first trial, and if a kind of trust keeps none.
-        test_records: number of test records with a known label.
         steps: of a trial that chose what to ask, each step with its share of the devices and what it decided.
         campaign: the campaign that was answered; None except in the first trial, and for central and vertical trust.
     """
@@ -207,15 +196,9 @@ class Trust(ABC):
 
 
 class Simulation(NamedTuple):
-    """A simulation that is ready to run.
+    """A simulation that is ready to run: settings, typed records, schema, division and kind of trust.
 
-    Attributes:
-        settings: the settings.
-        frame: the records, with the value types of the schema (:func:`aggregator.common.tables.typed`).
-        design: how to make the schema.
-        division: how to choose the test people.
-        trust: the kind of trust, with its terms.
-        notes, warnings: texts for the analyst, to be read before the results.
+    ``notes`` and ``warnings`` are texts for the analyst, to be read before the results.
     """
 
     settings: Settings
@@ -231,16 +214,16 @@ class Simulation(NamedTuple):
     ) -> tuple[dict[str, Any], list[Trial]]:
         """Run all trials, one per repetition and split. Return the summary and the trials.
 
-        Simulations with equal seeds and divisions have the same test people and pilots, whatever else differs. Each of
-        their fleets begins with the same people if the people who may take part are the same.
+        Simulations with equal seeds and divisions have the same test people and pilots, whatever else differs, and their fleets
+        begin with the same people if the same people may take part.
 
         Args:
-            split_seed: seed of the choice of test people, pilots and fleets, if the settings have no seed; None for
-                entropy of the operating system.
+            split_seed: seed of test people, pilots and fleets, if the settings have no seed; None for entropy of the operating
+                system.
+            progress: called with (repetitions done, repetitions).
 
         Raises:
-            InputError, PolicyError: the records can not be divided (:meth:`Division.splits`), no schema can be made
-                (:meth:`Design.for_people`), or a trial fails (:meth:`Trust.collect`).
+            InputError, PolicyError: as :meth:`Division.splits`, :meth:`Design.for_people` and :meth:`Trust.collect`.
         """
         settings, randomness = self.settings, randomness_of(self.settings.seed, split_seed)
         trials: list[Trial] = []

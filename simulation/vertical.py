@@ -175,13 +175,7 @@ def predict(tables: Tables, codes: Integers) -> Integers:
 
 
 class Parties(NamedTuple):
-    """The parties of one trial, and the aggregator.
-
-    Attributes:
-        parties: the parties; each has one or more features.
-        features: indices of each party's features, in the order of its tables.
-        opener: the aggregator's key and class weights.
-    """
+    """The parties of one trial, the indices of each one's features in the order of its tables, and the aggregator's opener."""
 
     parties: tuple[VerticalParty, ...]
     features: tuple[tuple[int, ...], ...]

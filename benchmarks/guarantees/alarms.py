@@ -52,12 +52,7 @@ COLUMNS = ("one bit", "most", "choose", "both")
 
 
 class Setting(NamedTuple):
-    """One kind of campaign.
-
-    Attributes:
-        epsilon: ε as text.
-        part: the setting's share of the number of reports in ``--reports``.
-    """
+    """One kind of campaign. ``part`` is its share of the number of reports in ``--reports``."""
 
     mechanism: str
     epsilon: str

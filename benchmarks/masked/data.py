@@ -31,10 +31,7 @@ def masked_campaign(
 ) -> Campaign:
     """Return an unsigned masked campaign whose ε is for adding or removing a record.
 
-    Args:
-        epsilon: ε of a message.
-        delta: δ of a whole total; None for ``divided`` noise.
-        honest: γ, the share of the parties whose noise must suffice.
+    ``delta``: δ of a whole total, None for ``divided`` noise. ``honest``: γ, the share of parties whose noise suffices.
     """
     most, micro = -(-records // parties), micro_epsilon(epsilon)
     masking = Masking(made_up_dealer(), honest, parties, noise=noise, delta=delta)

@@ -102,11 +102,7 @@ class Uniforms(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A population and the campaign that asks it.
-
-    Attributes:
-        epsilon: ε of the answer.
-    """
+    """A population (shares of the classes; features, independent given the class) and the campaign that asks it at ε."""
 
     prior: Sequence[float]
     features: Mapping[str, Categories | Normals | Gammas | Uniforms]

@@ -34,8 +34,7 @@ class Job(NamedTuple):
     Attributes:
         rows: the columns that name each row: column → text. No two rows of a part have equal names.
         measure: a function of a module (another process imports it), called as measure(*arguments, repeats, seed). It
-            returns for each row the accuracies of the repetitions, ``repeats`` numbers between 0 and 1. With equal
-            arguments it returns equal numbers.
+            returns for each row ``repeats`` accuracies, equal ones for equal arguments.
     """
 
     rows: tuple[Mapping[str, str], ...]

@@ -84,8 +84,7 @@ TOLERANCE, STANDARD_ERRORS = 0.02, 3
 class Comparison:
     """Measured accuracies of one row of the reference.
 
-    Attributes:
-        between: variance of the accuracy between random splits, of which the reference has one.
+    ``between``: variance of the accuracy between random splits, of which the reference has one.
     """
 
     case: Case

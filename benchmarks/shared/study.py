@@ -27,11 +27,7 @@ RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"
 
 
 class Job(NamedTuple):
-    """One row, or several that are measured together.
-
-    Attributes:
-        names: what names each row: column → value.
-    """
+    """One row, or several measured together: ``names`` of each, column → value; ``measure`` gives their other columns."""
 
     names: Sequence[TableRow]
     measure: Callable[..., Sequence[TableRow]]
@@ -44,11 +40,7 @@ def single(names: TableRow, measure: Callable[..., TableRow], *arguments: Any) -
 
 
 class Study(NamedTuple):
-    """A table of measured rows, and its drawing.
-
-    Attributes:
-        draw: draws all rows as SVG; None for no drawing.
-    """
+    """A table ``NAME.csv`` of jobs for given options, and the drawing ``NAME.svg`` of all rows; None for none."""
 
     name: str
     jobs: Callable[[argparse.Namespace], Iterator[Job]]

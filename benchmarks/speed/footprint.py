@@ -86,11 +86,7 @@ def probed(python: Path, documents: dict[str, bytes], now: int) -> dict[str, flo
 
 
 def footprint(documents: dict[str, bytes], now: int) -> list[Row]:
-    """Measure all figures.
-
-    Args:
-        documents: ``root.hst``, ``campaign.hsc`` and ``model.hsm``, of a campaign with hourly periods.
-    """
+    """Measure all figures with ``root.hst``, ``campaign.hsc`` and ``model.hsm`` of a campaign with hourly periods."""
     with tempfile.TemporaryDirectory() as name:
         device = install(Path(name))
         if device is None:
