@@ -118,9 +118,7 @@ class AskingTrust(LocalTrust):
 
 
 class Answers(NamedTuple):
-    """What a fleet was asked and has answered in one trial: ``steps`` is what was decided before the model, ``names`` are the
-    model's features.
-    """
+    """What a fleet was asked and has answered in one trial: ``names`` of the model's features, decisions in ``steps``."""
 
     schema: Schema
     crowd: Crowd

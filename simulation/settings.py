@@ -85,18 +85,18 @@ class Asking(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """All settings of a simulation except its records; ``hearsay simulate --help`` explains the options of the same names.
+    """All settings of a simulation except its records; ``hearsay simulate --help`` explains options of the same names.
 
     Attributes:
         epsilon: total ε per device, or of a curator's fit, as text or number.
-        mechanism: of the campaign; None for ``direct``, with the family ``auto`` for ``auto``. With a curator the name of a
-            method; None for ``sums``.
+        mechanism: of the campaign; None for ``direct``, with the family ``auto`` for ``auto``. With a curator a method;
+            None for ``sums``.
         answers: answers per device: ``one``, ``all``, ``auto``, or a number as text or integer.
-        family: None for ``discrete``; ``auto`` for family and mechanism of the largest expected accuracy on a pilot, whose
-            people take no further part. With a curator None or ``auto`` for :func:`aggregator.curator.fitting.settled`.
+        family: None for ``discrete``; ``auto`` for family and mechanism of the largest expected accuracy on a pilot,
+            whose people take no further part. With a curator None or ``auto`` lets the fit choose.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
         theta, division, adjacency, trim: None for the default.
-        bins, max_values, drop: of a drafted schema; see :func:`aggregator.publishing.schemas.schema_draft.draft_schema`.
+        bins, max_values, drop: of a drafted schema (:func:`aggregator.publishing.schemas.schema_draft.draft_schema`).
         ridge: ρ of DCA.
         postprocess: empty for that of :data:`POSTPROCESS`.
         test_share, folds: share of one random test part, None for :data:`DEFAULT_TEST_SHARE`; or the number of folds.

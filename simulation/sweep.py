@@ -52,17 +52,17 @@ _FIELDS = {"rho": "ridge"}
 
 
 class Point(NamedTuple):
-    """One simulation of a sweep: option → its value as text, and the summary by :meth:`simulation.trust.Trust.summary`."""
+    """One simulation of a sweep: option → its value as text, and the summary (:meth:`Trust.summary`)."""
 
     setting: dict[str, str]
     result: dict[str, Any]
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
-    """Parse a text such as ``epsilon=0.5,1,2`` into an option and its values, which stay texts and may not fit the option.
+    """Parse a text such as ``epsilon=0.5,1,2`` into an option and its values, texts that may not fit the option.
 
     Raises:
-        InputError: ``sweep_invalid``: the option can not be swept, a value is empty, or two are equal (``1`` and ``1.0``).
+        InputError: ``sweep_invalid``: the option can not be swept, a value is empty, or two are equal (``1``, ``1.0``).
     """
     name, _, listed = text.partition("=")
     values = tuple(value.strip() for value in listed.split(","))

@@ -46,8 +46,9 @@ class Randomness(NamedTuple):
     """The random generators of a simulation, one per purpose, and its time in seconds since 1970, ``now``.
 
     A setting that changes how many numbers one generator draws does not change the draws of the others. ``splitting``
-    chooses the test people, ``choosing`` the pilots, ``noise`` the questions and noise that numpy draws; ``fleets`` is a
-    seed, of which each trial spawns one child; ``entropy`` returns a given number of bytes for keys, devices and curators.
+    chooses the test people, ``choosing`` the pilots, ``noise`` the questions and noise that numpy draws. ``fleets`` is
+    a seed, of which each trial spawns one child. ``entropy`` returns as many bytes as it is asked for, for keys,
+    devices and curators.
     """
 
     now: int
@@ -214,12 +215,12 @@ class Simulation(NamedTuple):
     ) -> tuple[dict[str, Any], list[Trial]]:
         """Run all trials, one per repetition and split. Return the summary and the trials.
 
-        Simulations with equal seeds and divisions have the same test people and pilots, whatever else differs, and their fleets
-        begin with the same people if the same people may take part.
+        Simulations with equal seeds and divisions have the same test people and pilots, whatever else differs, and
+        their fleets begin with the same people if the same people may take part.
 
         Args:
-            split_seed: seed of test people, pilots and fleets, if the settings have no seed; None for entropy of the operating
-                system.
+            split_seed: seed of test people, pilots and fleets, if the settings have no seed; None for entropy of the
+                operating system.
             progress: called with (repetitions done, repetitions).
 
         Raises:

@@ -102,7 +102,7 @@ class Uniforms(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A population (shares of the classes; features, independent given the class) and the campaign that asks it at ε."""
+    """A population (class shares; features, independent given the class) and the campaign that asks it at ε."""
 
     prior: Sequence[float]
     features: Mapping[str, Categories | Normals | Gammas | Uniforms]

@@ -27,7 +27,7 @@ RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"
 
 
 class Job(NamedTuple):
-    """One row, or several measured together: ``names`` of each, column → value; ``measure`` gives their other columns."""
+    """One row, or several measured together: ``names`` (column → value) of each; ``measure`` gives the others."""
 
     names: Sequence[TableRow]
     measure: Callable[..., Sequence[TableRow]]
