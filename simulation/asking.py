@@ -118,7 +118,7 @@ class AskingTrust(LocalTrust):
 
 
 class Answers(NamedTuple):
-    """What a fleet was asked and has answered in one trial: ``names`` of the model's features, decisions in ``steps``."""
+    """What a fleet was asked and answered in one trial: ``names`` of the model's features, decisions in ``steps``."""
 
     schema: Schema
     crowd: Crowd

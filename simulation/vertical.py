@@ -175,7 +175,7 @@ def predict(tables: Tables, codes: Integers) -> Integers:
 
 
 class Parties(NamedTuple):
-    """The parties of one trial, the indices of each one's features in its tables' order, and the aggregator's opener."""
+    """The parties of one trial, the indices of each one's features by table, and the aggregator's opener."""
 
     parties: tuple[VerticalParty, ...]
     features: tuple[tuple[int, ...], ...]

@@ -16,17 +16,8 @@ from aggregator.common.arrays import Integers
 from aggregator.estimates.reports import estimate
 from aggregator.models.postprocess.joint_tables import Tables
 from aggregator.models.postprocess.posterior import posterior_tables
+from aggregator.planning.feature_selection import steps
 from aggregator.planning.feature_selection.candidates import Measurement
-from aggregator.planning.feature_selection.steps import (
-    EVALUATE,
-    Evaluation,
-    FeatureCampaign,
-    SeriesFleet,
-    Step,
-    conclusion,
-    next_evaluation,
-    next_round,
-)
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.draws import count_law
 from aggregator.reports.tally.tally import Tally
@@ -45,7 +36,7 @@ class DrawnFleet:
         fleet: devices and ε.
     """
 
-    def __init__(self, data: Data, people: Integers, fleet: SeriesFleet, rng: np.random.Generator) -> None:
+    def __init__(self, data: Data, people: Integers, fleet: steps.SeriesFleet, rng: np.random.Generator) -> None:
         self.features, self.classes = data.codes.shape[1], len(data.schema.label.classes)
         self._codes, self._labels = data.codes[people], data.labels[people]
         self._fleet, self._rng = fleet, rng
@@ -59,7 +50,7 @@ class DrawnFleet:
         self.answers = [0] * self.features
         self._counts = [np.zeros(question.size, np.int64) for question in self._campaign.questions]
 
-    def ask(self, asked: FeatureCampaign) -> None:
+    def ask(self, asked: steps.FeatureCampaign) -> None:
         """Let the campaign's share of the devices answer about its features."""
         weights = np.array(asked.weights or (1,) * len(asked.features), np.float64)
         numbers = self._rng.multinomial(round(asked.share.part * self._fleet.devices), weights / weights.sum())
@@ -73,7 +64,7 @@ class DrawnFleet:
         statistics = estimate(self._campaign, Tally(self._campaign.id, tuple(self.answers), counts))
         return posterior_tables(statistics, range(self.features), summed)
 
-    def evaluate(self, step: Step) -> Evaluation:
+    def evaluate(self, step: steps.Step) -> steps.Evaluation:
         """Let a share of the devices tell, by randomised response, whether one candidate model is right.
 
         Candidates are made of the answers so far, since no campaign asks about features between evaluations.
@@ -87,7 +78,7 @@ class DrawnFleet:
             right = float((predicted(made[len(features)], features, self._codes) == self._labels).mean())
             said = self._rng.binomial(n, 1 - keep + (2 * keep - 1) * right) / n
             measured[features] = Measurement(n, (said - 1 + keep) / (2 * keep - 1))
-        return Evaluation(step.share, measured)
+        return steps.Evaluation(step.share, measured)
 
 
 MADE = re.compile(r"(even|few|falling|weak|copies):([1-9][0-9]?):([1-9][0-9]{0,2})")
@@ -137,7 +128,7 @@ def predicted(tables: Tables, features: Sequence[int], codes: Integers) -> Integ
 
 
 def drawn_trial(
-    data: Data, people: Integers, test: Integers, fleet: SeriesFleet, rng: np.random.Generator, *, refines: bool
+    data: Data, people: Integers, test: Integers, fleet: steps.SeriesFleet, rng: np.random.Generator, *, refines: bool
 ) -> tuple[float, int, float]:
     """Run a trial: return accuracy in points, number of features of the model, share of the fleet that evaluated.
 
@@ -146,18 +137,20 @@ def drawn_trial(
     crowd = DrawnFleet(data, people, fleet, rng)
     asked, waves, evaluated = [], [], 0.0
     about = crowd.features, crowd.classes, fleet
-    while (step := next_round(*about, asked, crowd.tables() if asked else None)) is not None:
+    while (step := steps.next_round(*about, asked, crowd.tables() if asked else None)) is not None:
         asked += step.asks if refines else [step.asks[0]._replace(share=step.asks[0].share._replace(high=1 << 32))]
         crowd.ask(asked[-1])
         if asked[-1].share.high == 1 << 32:
             break
     tables = crowd.tables()
-    while asked[-1].share.high < 1 << 32 and (found := next_evaluation(tables, fleet, asked, waves, 1)) is not None:
-        assert found.kind == EVALUATE
+    while (
+        asked[-1].share.high < 1 << 32 and (found := steps.next_evaluation(tables, fleet, asked, waves, 1)) is not None
+    ):
+        assert found.kind == steps.EVALUATE
         waves.append(crowd.evaluate(found))
         evaluated += waves[-1].share.part
     shares = [each.share for each in asked] + [each.share for each in waves]
-    end = conclusion(*about, crowd.answers, waves, shares)
+    end = steps.conclusion(*about, crowd.answers, waves, shares)
     for each in end.asks:
         crowd.ask(each)
     assert end.features is not None

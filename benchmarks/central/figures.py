@@ -32,21 +32,8 @@ from aggregator.curator.terms import DIVISIONS, EQUAL, TWO_TO_ONE, WORTH, FitTer
 from aggregator.models.encoding import recognise
 from benchmarks.central.accuracy import METHODS, NOISE, Data
 from benchmarks.central.records import CATEGORICAL, NUMERIC, census, synthetic
+from benchmarks.shared import study
 from benchmarks.shared.harness import interleaved_seconds, machine
-from benchmarks.shared.study import (
-    Job,
-    Study,
-    TableRow,
-    accuracies,
-    arguments,
-    grouped,
-    level,
-    line,
-    panels,
-    run,
-    single,
-    spread,
-)
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.noise.sums import summed_subjects
@@ -63,11 +50,11 @@ NO_NOISE = "100000"
 """An ε of which the noise of sums is less than one count in all."""
 
 
-def accuracy(data: Data, terms: FitTerms, options: argparse.Namespace) -> TableRow:
+def accuracy(data: Data, terms: FitTerms, options: argparse.Namespace) -> study.TableRow:
     """Return mean accuracy, its standard error over all folds, and the seconds of all fits and their scores."""
     began = time.perf_counter()
     found = data.accuracies(terms, options.repeats, options.seed)
-    return {**spread(found), "seconds": round(time.perf_counter() - began, 1)}
+    return {**study.spread(found), "seconds": round(time.perf_counter() - began, 1)}
 
 
 def made(frame: pd.DataFrame, schema: Schema) -> Data:
@@ -86,7 +73,7 @@ def data_of(name: str, options: argparse.Namespace) -> Data:
     return Data.load(name)
 
 
-def compared(options: argparse.Namespace) -> Iterator[Job]:
+def compared(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the jobs that measure the rows of ``methods``."""
     for name in options.data:
         data = data_of(name, options)
@@ -97,7 +84,7 @@ def compared(options: argparse.Namespace) -> Iterator[Job]:
                 method, micro_epsilon(epsilon), adjacency=adjacency, noise=NOISE.get(method), family=data.family
             )
             names = {"data": name, "method": method, "adjacency": adjacency, "epsilon": epsilon}
-            yield single(names, accuracy, data, terms, options)
+            yield study.single(names, accuracy, data, terms, options)
 
 
 def weighted(weight: Fraction) -> Callable[..., list[int]]:
@@ -132,7 +119,7 @@ def weight_of_worth(schema: Schema, family: str) -> float:
     return (of_numbers / numbers) / (of_categories / (len(schema.features) - numbers))
 
 
-def weighed(options: argparse.Namespace) -> Iterator[Job]:
+def weighed(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the rows of ``weights``: divisions by name, then the sweep of the weight."""
     for name in options.data:
         data = data_of(name, options)
@@ -143,19 +130,19 @@ def weighed(options: argparse.Namespace) -> Iterator[Job]:
             for division in (TWO_TO_ONE,) if epsilon == NO_NOISE else DIVISIONS:
                 terms = FitTerms("sums", micro, division=division)
                 names = {**of_cell, "division": division, "weight": f"{positions[division]:.3g}"}
-                yield single(names, accuracy, data, terms, options)
+                yield study.single(names, accuracy, data, terms, options)
             for weight in () if epsilon == NO_NOISE else WEIGHTS[::4] if options.quick else WEIGHTS:
                 names = {**of_cell, "division": "weight", "weight": weight}
-                yield single(names, swept, data, FitTerms("sums", micro), weight, options)
+                yield study.single(names, swept, data, FitTerms("sums", micro), weight, options)
 
 
-def swept(data: Data, terms: FitTerms, weight: str, options: argparse.Namespace) -> TableRow:
+def swept(data: Data, terms: FitTerms, weight: str, options: argparse.Namespace) -> study.TableRow:
     """Return the accuracy if a weight replaces the terms' division of ε."""
     with patch.object(sums, "divide", weighted(Fraction(weight))):
         return accuracy(data, terms, options)
 
 
-def timed(options: argparse.Namespace) -> Iterator[Job]:
+def timed(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the rows of ``time``: all methods in turn on the same records, so that slow moments affect all of them.
 
     ``times_sums``: seconds divided by those of ``sums`` for the same records. ``growth``: a if seconds grow by n^a from
@@ -164,10 +151,10 @@ def timed(options: argparse.Namespace) -> Iterator[Job]:
     before: dict[str, tuple[int, float]] = {}
     for rows in options.rows or (ROWS[:2] if options.quick else ROWS):
         names = [{"method": method, "rows": str(rows)} for method in (*METHODS.values(), "reading")]
-        yield Job(names, seconds_of, (rows, before, options))
+        yield study.Job(names, seconds_of, (rows, before, options))
 
 
-def seconds_of(rows: int, before: dict[str, tuple[int, float]], options: argparse.Namespace) -> list[TableRow]:
+def seconds_of(rows: int, before: dict[str, tuple[int, float]], options: argparse.Namespace) -> list[study.TableRow]:
     """Return processor seconds of every method, and of reading. ``before``: method → the last rows and seconds."""
     frame, schema = synthetic(NUMERIC, rows, options.seed)
     began = time.process_time()
@@ -190,31 +177,31 @@ def growth(first: tuple[int, float], second: tuple[int, float]) -> str:
     return f"{log(second[1] / first[1]) / log(second[0] / first[0]):.2f}"
 
 
-def draw_methods(rows: list[TableRow]) -> str:
+def draw_methods(rows: list[study.TableRow]) -> str:
     """Draw the accuracy against ε, one chart per data set."""
     charts = []
-    for (name,), of_data in grouped(rows, "data").items():
+    for (name,), of_data in study.grouped(rows, "data").items():
         limit = next(row for row in of_data if row["epsilon"] == NO_NOISE)
         lines = [
-            line(f"{method}{', change' if adjacency == CHANGE else ''}", chosen, "epsilon")
-            for (method, adjacency), chosen in grouped(
+            study.line(f"{method}{', change' if adjacency == CHANGE else ''}", chosen, "epsilon")
+            for (method, adjacency), chosen in study.grouped(
                 (row for row in of_data if row is not limit), "method", "adjacency"
             ).items()
         ]
-        lines.append(level("without noise", 100 * float(limit["accuracy"]), lines[:1]))
-        charts.append(accuracies(name, lines, "total ε"))
-    return panels(charts, 2)
+        lines.append(study.level("without noise", 100 * float(limit["accuracy"]), lines[:1]))
+        charts.append(study.accuracies(name, lines, "total ε"))
+    return study.panels(charts, 2)
 
 
-def draw_weights(rows: list[TableRow]) -> str:
+def draw_weights(rows: list[study.TableRow]) -> str:
     """Draw the points that noise costs, against the weight, a chart per data set; the named divisions as marks."""
     charts = []
-    for (name,), of_data in grouped(rows, "data").items():
+    for (name,), of_data in study.grouped(rows, "data").items():
         limit = float(next(row for row in of_data if row["epsilon"] == NO_NOISE)["accuracy"])
         rest = [{**row, "lost": limit - float(row["accuracy"])} for row in of_data if row["epsilon"] != NO_NOISE]
         lines = [
-            line(f"ε = {epsilon}", [row for row in chosen if row["division"] == "weight"], "weight", "lost")
-            for (epsilon,), chosen in grouped(rest, "epsilon").items()
+            study.line(f"ε = {epsilon}", [row for row in chosen if row["division"] == "weight"], "weight", "lost")
+            for (epsilon,), chosen in study.grouped(rest, "epsilon").items()
         ]
         marks = [
             (float(row["weight"]), max(100 * row["lost"], 0.0), row["division"])
@@ -223,26 +210,28 @@ def draw_weights(rows: list[TableRow]) -> str:
         ]
         label = "ε of a number, over ε of a category"
         charts.append(line_chart(name, lines, x_label=label, y_label="points lost to noise", log_x=True, marks=marks))
-    return panels(charts, 2)
+    return study.panels(charts, 2)
 
 
-def draw_time(rows: list[TableRow]) -> str:
+def draw_time(rows: list[study.TableRow]) -> str:
     """Draw the seconds against the number of records."""
-    lines = [line(method, chosen, "rows", "seconds", 1) for (method,), chosen in grouped(rows, "method").items()]
+    lines = [
+        study.line(method, chosen, "rows", "seconds", 1) for (method,), chosen in study.grouped(rows, "method").items()
+    ]
     title = "One fit: five categories, five numbers, two classes"
     return line_chart(title, lines, x_label="records n", y_label="processor seconds", log_x=True, log_y=True)
 
 
 STUDIES = {
-    "methods": Study("central-methods", compared, draw_methods),
-    "weights": Study("central-weights", weighed, draw_weights),
-    "time": Study("central-time", timed, draw_time),
+    "methods": study.Study("central-methods", compared, draw_methods),
+    "weights": study.Study("central-weights", weighed, draw_weights),
+    "time": study.Study("central-time", timed, draw_time),
 }
 
 
 def main() -> int:
     """Measure and draw."""
-    parser = arguments("figures of a curator's fits", repeats="repetitions of the ten folds")
+    parser = study.arguments("figures of a curator's fits", repeats="repetitions of the ten folds")
     parser.add_argument("command", choices=STUDIES)
     parser.add_argument("--rows", nargs="+", type=int, default=[])
     parser.add_argument("--census", type=Path, help="extract of the 1940 Census; see records.py")
@@ -261,7 +250,7 @@ def main() -> int:
     options.repeats = options.repeats or (1 if quick else 5)
     needed = options.command != "time" and any(name in DATA for name in options.data)
     try:
-        return run(STUDIES[options.command], options, needs_data=needed)
+        return study.run(STUDIES[options.command], options, needs_data=needed)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

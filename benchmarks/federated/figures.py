@@ -23,19 +23,7 @@ import numpy as np
 from aggregator.common.arrays import Floats, Integers
 from aggregator.common.plots import line_chart
 from benchmarks.federated.data import NAMES, PERIOD, Data, noisy_statistics
-from benchmarks.shared.study import (
-    Job,
-    Study,
-    TableRow,
-    accuracies,
-    arguments,
-    grouped,
-    line,
-    panels,
-    run,
-    single,
-    spread,
-)
+from benchmarks.shared import study
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import MICRO
@@ -92,7 +80,7 @@ def not_private_local_sensitivity(
     return noisy
 
 
-def accuracy_jobs(options: argparse.Namespace) -> Iterator[Job]:
+def accuracy_jobs(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the jobs that measure the rows of ``accuracy``."""
     for name in options.data or NAMES:
         data = Data.load(name)
@@ -100,16 +88,16 @@ def accuracy_jobs(options: argparse.Namespace) -> Iterator[Job]:
         models = ("floored", "printed", *((NOT_PRIVATE,) if data.schema.numeric else ()))
         for epsilon in options.epsilons:
             names = {"data": name, "nodes": CENTRAL, "epsilon": epsilon, "model": "posterior"}
-            yield single(names, rival, data, epsilon, repeats)
+            yield study.single(names, rival, data, epsilon, repeats)
             for nodes in NODES:
                 if nodes == 1 or LEAST_RECORDS * nodes <= len(data.split(np.random.default_rng(0)).learning):
                     named = {"data": name, "nodes": str(nodes), "epsilon": epsilon}
-                    yield Job(
+                    yield study.Job(
                         [{**named, "model": model} for model in models], of_nodes, (data, epsilon, nodes, repeats)
                     )
 
 
-def of_nodes(data: Data, epsilon: str, nodes: int, repeats: int) -> list[TableRow]:
+def of_nodes(data: Data, epsilon: str, nodes: int, repeats: int) -> list[study.TableRow]:
     """Return accuracies on the same splits: two models of private sums, and one with the paper's noise, not private."""
     campaign, rng = data.campaign(epsilon), np.random.default_rng()
     found: dict[str, list[float]] = {"floored": [], "printed": []} | ({NOT_PRIVATE: []} if data.schema.numeric else {})
@@ -121,16 +109,16 @@ def of_nodes(data: Data, epsilon: str, nodes: int, repeats: int) -> list[TableRo
         if data.schema.numeric:
             values = not_private_local_sensitivity(data, campaign, split.learning, nodes, rng)
             found[NOT_PRIVATE].append(data.accuracy(statistics_of(values, campaign, PERIOD), "printed", split.test))
-    return [spread(own) for own in found.values()]
+    return [study.spread(own) for own in found.values()]
 
 
-def rival(data: Data, epsilon: str, repeats: int) -> TableRow:
+def rival(data: Data, epsilon: str, repeats: int) -> study.TableRow:
     """Return the accuracy of a curator's fits with the method ``sums``, at ε for adding or removing a record."""
     rng = np.random.default_rng()
-    return spread([data.curator_accuracy(epsilon, data.split(rng), "posterior") for _ in range(repeats)])
+    return study.spread([data.curator_accuracy(epsilon, data.split(rng), "posterior") for _ in range(repeats)])
 
 
-def sensitivity_jobs(options: argparse.Namespace) -> Iterator[Job]:
+def sensitivity_jobs(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the jobs that measure the rows of ``sensitivity``."""
     rng = np.random.default_rng(options.seed)
     for name in options.data or NUMERIC:
@@ -140,16 +128,16 @@ def sensitivity_jobs(options: argparse.Namespace) -> Iterator[Job]:
         for nodes in MORE_NODES:
             largest = local_sensitivities(data, rows, deal(len(rows), nodes, rng), nodes) / SCALE
             names = [{"data": name, "feature": feature, "nodes": str(nodes)} for feature in features]
-            yield Job(names, mean_sensitivities, (largest,))
+            yield study.Job(names, mean_sensitivities, (largest,))
 
 
-def mean_sensitivities(largest: Floats) -> list[TableRow]:
+def mean_sensitivities(largest: Floats) -> list[study.TableRow]:
     """Return the mean local sensitivities of Σx and Σx² over nodes and classes, by feature."""
     each = [largest[:, place] for place in range(largest.shape[1])]
     return [{"sum": f"{one.mean():.4f}", "squares": f"{(one**2).mean():.4f}"} for one in each]
 
 
-def means_jobs(options: argparse.Namespace) -> Iterator[Job]:
+def means_jobs(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the jobs that measure the rows of ``means``."""
     for name in options.data or NUMERIC:
         data = Data.load(name)
@@ -157,10 +145,10 @@ def means_jobs(options: argparse.Namespace) -> Iterator[Job]:
             for nodes in MORE_NODES:
                 for noise in ("private", NOT_PRIVATE):
                     names = {"data": name, "epsilon": epsilon, "nodes": str(nodes), "noise": noise}
-                    yield single(names, error_of_mean, data, epsilon, nodes, noise, options.repeats)
+                    yield study.single(names, error_of_mean, data, epsilon, nodes, noise, options.repeats)
 
 
-def error_of_mean(data: Data, epsilon: str, nodes: int, noise: str, repeats: int) -> TableRow:
+def error_of_mean(data: Data, epsilon: str, nodes: int, noise: str, repeats: int) -> study.TableRow:
     """Return the median over repeats of the mean error of class means, which are clipped to [−1, 1]."""
     campaign, rng = data.campaign(epsilon), np.random.default_rng()
     errors = []
@@ -189,56 +177,61 @@ def class_means(values: Integers, campaign: Campaign) -> Floats:
     return np.array(found)
 
 
-def draw_accuracy(rows: list[TableRow]) -> str:
+def draw_accuracy(rows: list[study.TableRow]) -> str:
     """Draw the accuracy of ``floored`` and of ``central`` against ε, a line per number of nodes; a chart per data."""
     words = {CENTRAL: "central", "1": "1 node"}
     charts = []
-    for (name,), own in grouped((row for row in rows if row["model"] in ("floored", "posterior")), "data").items():
-        by_nodes = grouped(own, "nodes").items()
-        lines = [line(words.get(nodes, f"{nodes} nodes"), chosen, "epsilon") for (nodes,), chosen in by_nodes]
-        charts.append(accuracies(name, lines, "ε"))
-    return panels(charts, 2)
+    for (name,), own in study.grouped(
+        (row for row in rows if row["model"] in ("floored", "posterior")), "data"
+    ).items():
+        by_nodes = study.grouped(own, "nodes").items()
+        lines = [study.line(words.get(nodes, f"{nodes} nodes"), chosen, "epsilon") for (nodes,), chosen in by_nodes]
+        charts.append(study.accuracies(name, lines, "ε"))
+    return study.panels(charts, 2)
 
 
-def draw_sensitivity(rows: list[TableRow]) -> str:
+def draw_sensitivity(rows: list[study.TableRow]) -> str:
     """Draw local sensitivity of Σx against the number of nodes, a line per feature, a chart per data set."""
     charts = []
-    for (name,), own in grouped(rows, "data").items():
-        lines = [line(feature, chosen, "nodes", "sum", 1) for (feature,), chosen in grouped(own, "feature").items()]
+    for (name,), own in study.grouped(rows, "data").items():
+        lines = [
+            study.line(feature, chosen, "nodes", "sum", 1)
+            for (feature,), chosen in study.grouped(own, "feature").items()
+        ]
         title = f"{name}: local sensitivity of Σx over the public bound"
         charts.append(line_chart(title, lines, x_label="nodes", y_label="mean over nodes", log_x=True))
-    return panels(charts, 2)
+    return study.panels(charts, 2)
 
 
-def draw_means(rows: list[TableRow]) -> str:
+def draw_means(rows: list[study.TableRow]) -> str:
     """Draw the error of class means against the number of nodes: a line per ε and noise, a chart per data set."""
     charts = []
-    for (name,), own in grouped(rows, "data").items():
+    for (name,), own in study.grouped(rows, "data").items():
         lines = [
-            line(f"ε = {epsilon}" + ("" if noise == "private" else ", not private"), chosen, "nodes", "error", 1)
-            for (epsilon, noise), chosen in grouped(own, "epsilon", "noise").items()
+            study.line(f"ε = {epsilon}" + ("" if noise == "private" else ", not private"), chosen, "nodes", "error", 1)
+            for (epsilon, noise), chosen in study.grouped(own, "epsilon", "noise").items()
         ]
         charts.append(line_chart(name, lines, x_label="nodes", y_label="error of a mean", log_x=True, log_y=True))
-    return panels(charts, 2)
+    return study.panels(charts, 2)
 
 
 STUDIES = {
-    "accuracy": Study("federated-accuracy", accuracy_jobs, draw_accuracy),
-    "sensitivity": Study("federated-sensitivity", sensitivity_jobs, draw_sensitivity),
-    "means": Study("federated-means", means_jobs, draw_means),
+    "accuracy": study.Study("federated-accuracy", accuracy_jobs, draw_accuracy),
+    "sensitivity": study.Study("federated-sensitivity", sensitivity_jobs, draw_sensitivity),
+    "means": study.Study("federated-means", means_jobs, draw_means),
 }
 
 
 def main() -> int:
     """Measure and draw."""
-    parser = arguments("figures of nodes", NAMES, repeats="of large data sets; five times as many of small ones")
+    parser = study.arguments("figures of nodes", NAMES, repeats="of large data sets; five times as many of small ones")
     parser.add_argument("command", choices=STUDIES)
     options = parser.parse_args()
     options.repeats = options.repeats or (2 if options.quick else 20)
     options.epsilons = options.epsilons or list(EPSILONS[::3] if options.quick else EPSILONS)
     if options.quick and not options.data:
         options.data = ["votes", "spect"] if options.command == "accuracy" else ["adult"]
-    return run(STUDIES[options.command], options)
+    return study.run(STUDIES[options.command], options)
 
 
 if __name__ == "__main__":

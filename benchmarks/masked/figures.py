@@ -24,20 +24,7 @@ from aggregator.models.encoding import EncodedFrame
 from benchmarks.federated.data import Data, Split, noisy_statistics, part
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
 from benchmarks.masked.reference_rows import COUNTS, DELTA, per_count
-from benchmarks.shared.study import (
-    Job,
-    Study,
-    TableRow,
-    accuracies,
-    arguments,
-    grouped,
-    level,
-    line,
-    panels,
-    run,
-    single,
-    spread,
-)
+from benchmarks.shared import study
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.questions import discrete_subjects
@@ -55,18 +42,18 @@ PLAIN, CENTRAL = "in the clear", "one curator"
 _TITLES = {DIVIDED: "masked, divided", DILUTED: "masked, diluted"}
 
 
-def car_jobs(options: argparse.Namespace) -> Iterator[Job]:
+def car_jobs(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the jobs that measure the rows of ``car``."""
     data = Data.load("car")
-    yield single({"form": "no noise", "reading": "", "epsilon": ""}, exact_accuracy, data, options)
+    yield study.single({"form": "no noise", "reading": "", "epsilon": ""}, exact_accuracy, data, options)
     for form in (DIVIDED, DILUTED, "vertical"):
         for reading in READINGS:
             for epsilon in options.epsilons:
                 names = {"form": form, "reading": reading, "epsilon": epsilon}
-                yield single(names, on_car, data, options, form, reading, epsilon)
+                yield study.single(names, on_car, data, options, form, reading, epsilon)
 
 
-def on_car(data: Data, options: argparse.Namespace, form: str, reading: str, epsilon: str) -> TableRow:
+def on_car(data: Data, options: argparse.Namespace, form: str, reading: str, epsilon: str) -> study.TableRow:
     """Return the accuracy on car in one form and reading of ε, over all folds and repeats."""
     splits, rng = folds(data, np.random.default_rng(options.seed)), np.random.default_rng()
     micro = micro_epsilon(epsilon) if reading == "per count" else micro_epsilon(epsilon) // COUNTS
@@ -81,7 +68,7 @@ def on_car(data: Data, options: argparse.Namespace, form: str, reading: str, eps
         campaign = masked_campaign(data, f"{COUNTS * micro / MICRO:.6f}", parties, parties, form, delta)
         statistics = masked_statistics(data, campaign, split.learning, parties, rng, {parties: parties})
         found.append(data.accuracy(statistics, "halves", split.test))
-    return spread(found)
+    return study.spread(found)
 
 
 def vertical_accuracy(data: Data, share: int, split: Split, rng: np.random.Generator) -> float:
@@ -95,17 +82,17 @@ def vertical_accuracy(data: Data, share: int, split: Split, rng: np.random.Gener
     return float((found == data.labels[split.test]).mean())
 
 
-def exact_accuracy(data: Data, options: argparse.Namespace) -> TableRow:
+def exact_accuracy(data: Data, options: argparse.Namespace) -> study.TableRow:
     """Return the accuracy of Naive Bayes on the exact counts."""
     splits, found = folds(data, np.random.default_rng(options.seed)), []
     for _ in range(options.repeats * FOLDS):
         learning, test = next(splits)
         model = plain_model(part(data.observed, learning), data.labels[learning], data.schema)
         found.append(data.accuracy_of(model, test))
-    return spread(found)
+    return study.spread(found)
 
 
-def nodes_jobs(options: argparse.Namespace) -> Iterator[Job]:
+def nodes_jobs(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the jobs that measure the rows of ``nodes``."""
     for name in options.data:
         data = Data.load(name)
@@ -113,16 +100,16 @@ def nodes_jobs(options: argparse.Namespace) -> Iterator[Job]:
         learning = len(data.split(np.random.default_rng(0)).learning)
         for epsilon in options.epsilons:
             names = {"data": name, "epsilon": epsilon, "kind": CENTRAL, "nodes": ""}
-            yield single(names, of_curator, data, epsilon, repeats)
+            yield study.single(names, of_curator, data, epsilon, repeats)
             for nodes in NODES:
                 if nodes > 1 and LEAST_RECORDS * nodes > learning:
                     continue
                 for kind in (PLAIN, DIVIDED, DILUTED)[: 1 if nodes == 1 else 3]:
                     names = {"data": name, "epsilon": epsilon, "kind": kind, "nodes": str(nodes)}
-                    yield single(names, of_nodes, data, epsilon, kind, nodes, repeats)
+                    yield study.single(names, of_nodes, data, epsilon, kind, nodes, repeats)
 
 
-def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> TableRow:
+def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> study.TableRow:
     """Return the accuracy of sums in the clear or of masked totals."""
     rng, found = np.random.default_rng(), []
     for _ in range(repeats):
@@ -135,47 +122,52 @@ def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> T
             campaign = masked_campaign(data, epsilon, nodes, len(split.learning), kind, delta)
             statistics = masked_statistics(data, campaign, split.learning, nodes, rng)
         found.append(data.accuracy(statistics, "floored", split.test))
-    return spread(found)
+    return study.spread(found)
 
 
-def of_curator(data: Data, epsilon: str, repeats: int) -> TableRow:
+def of_curator(data: Data, epsilon: str, repeats: int) -> study.TableRow:
     """Return the accuracy of a curator's fits with the method ``sums`` and the same post-processing."""
     rng = np.random.default_rng()
-    return spread([data.curator_accuracy(epsilon, data.split(rng), "floored") for _ in range(repeats)])
+    return study.spread([data.curator_accuracy(epsilon, data.split(rng), "floored") for _ in range(repeats)])
 
 
-def draw_car(rows: list[TableRow]) -> str:
+def draw_car(rows: list[study.TableRow]) -> str:
     """Draw the accuracy against ε, a line for each form and reading; a chart for figure 1 a and one for 1 b."""
     exact = next(100 * float(row["accuracy"]) for row in rows if row["form"] == "no noise")
     charts = []
     for title, forms in (("car, horizontal", (DIVIDED, DILUTED)), ("car, vertical", ("vertical",))):
         lines = [
-            line(f"ε {reading}" if form == "vertical" else f"{form}, ε {reading}", chosen, "epsilon")
-            for (form, reading), chosen in grouped(rows, "form", "reading").items()
+            study.line(f"ε {reading}" if form == "vertical" else f"{form}, ε {reading}", chosen, "epsilon")
+            for (form, reading), chosen in study.grouped(rows, "form", "reading").items()
             if form in forms
         ]
         without = Line("no noise", lines[0].xs, [exact] * len(lines[0].xs))
         charts.append(line_chart(title, [without, *lines], x_label="ε", y_label="accuracy, %"))
-    return panels(charts, 2)
+    return study.panels(charts, 2)
 
 
-def draw_nodes(rows: list[TableRow]) -> str:
+def draw_nodes(rows: list[study.TableRow]) -> str:
     """Draw the accuracy against the number of nodes, a line for each kind; a chart per data set and ε."""
     charts = []
-    for (name, epsilon), own in grouped(rows, "data", "epsilon").items():
-        by_kind = grouped(own, "kind")
+    for (name, epsilon), own in study.grouped(rows, "data", "epsilon").items():
+        by_kind = study.grouped(own, "kind")
         curator = 100 * float(by_kind.pop((CENTRAL,))[0]["accuracy"])
-        lines = [line(_TITLES.get(kind, kind), chosen, "nodes") for (kind,), chosen in by_kind.items()]
-        charts.append(accuracies(f"{name}, ε = {epsilon}", [level(CENTRAL, curator, lines), *lines], "nodes"))
-    return panels(charts, 2)
+        lines = [study.line(_TITLES.get(kind, kind), chosen, "nodes") for (kind,), chosen in by_kind.items()]
+        charts.append(
+            study.accuracies(f"{name}, ε = {epsilon}", [study.level(CENTRAL, curator, lines), *lines], "nodes")
+        )
+    return study.panels(charts, 2)
 
 
-STUDIES = {"car": Study("masked-car", car_jobs, draw_car), "nodes": Study("masked-nodes", nodes_jobs, draw_nodes)}
+STUDIES = {
+    "car": study.Study("masked-car", car_jobs, draw_car),
+    "nodes": study.Study("masked-nodes", nodes_jobs, draw_nodes),
+}
 
 
 def main() -> int:
     """Measure and draw."""
-    parser = arguments(
+    parser = study.arguments(
         "figures of masked sums", DATA, repeats="car: of ten folds; nodes: five times as many of mushroom"
     )
     parser.add_argument("command", choices=STUDIES)
@@ -184,7 +176,7 @@ def main() -> int:
     options.repeats = options.repeats or (1 if quick else 10 if options.command == "car" else 20)
     options.epsilons = options.epsilons or (budgets[::3] if quick else budgets)
     options.data = options.data or (["mushroom"] if quick else list(DATA))
-    return run(STUDIES[options.command], options)
+    return study.run(STUDIES[options.command], options)
 
 
 if __name__ == "__main__":

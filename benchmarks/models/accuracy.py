@@ -24,16 +24,8 @@ import pandas as pd
 
 from aggregator.models.baselines import fit_plain, fit_plain_gaussian
 from aggregator.publishing.campaigns import CampaignParameters, parse_answers
+from benchmarks.shared import reference
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import (
-    NOT_HERE,
-    Case,
-    available,
-    categorical_data,
-    discrete_cases,
-    numeric_cases,
-    numeric_data,
-)
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import micro_epsilon
 from simulation.design import Design, Division
@@ -53,7 +45,7 @@ VARIANCE_FLOOR = 0.01
 class Result(NamedTuple):
     """The measured accuracy of one case."""
 
-    case: Case
+    case: reference.Case
     engine: str
     repeats: int
     accuracy: float
@@ -84,7 +76,7 @@ class Result(NamedTuple):
         return abs(self.difference) <= self.allowed
 
 
-def measure(case: Case, engine: str, repeats: int, seed: int) -> Result:
+def measure(case: reference.Case, engine: str, repeats: int, seed: int) -> Result:
     """Run one case."""
     began = time.perf_counter()
     design, frame = _design(case)
@@ -98,16 +90,16 @@ def measure(case: Case, engine: str, repeats: int, seed: int) -> Result:
     return Result(case, engine, repeats, result["accuracy"], sd, time.perf_counter() - began)
 
 
-def _design(case: Case) -> tuple[Design, pd.DataFrame]:
+def _design(case: reference.Case) -> tuple[Design, pd.DataFrame]:
     if case.form == "discrete":
-        frame, schema = categorical_data(case.data)
+        frame, schema = reference.categorical_data(case.data)
         return Design(schema), frame
-    frame, schema = numeric_data(case.data)
+    frame, schema = reference.numeric_data(case.data)
     method, components = case.reduction
     return Design(schema, case.bins, fit_bounds=True, method=method, components=components, fit_on=case.fit_on), frame
 
 
-def _parameters(case: Case, design: Design) -> CampaignParameters:
+def _parameters(case: reference.Case, design: Design) -> CampaignParameters:
     """Return the campaign's parameters of a case.
 
     The reference's ``approach2 bit`` is ``bits`` here; its approaches 1 and 3 are ``laplace``.
@@ -145,8 +137,8 @@ def main() -> int:
     parser.add_argument("--engine", choices=["vector", "device", "both"], default="both")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if not available():
-        print(NOT_HERE, file=sys.stderr)
+    if not reference.available():
+        print(reference.NOT_HERE, file=sys.stderr)
         return 2
     jobs = _jobs(options)
     with ProcessPoolExecutor() as pool:
@@ -160,10 +152,10 @@ def main() -> int:
     return 0 if all(result.agrees for result in results) else 1
 
 
-def _jobs(options: argparse.Namespace) -> list[tuple[Case, str, int, int]]:
+def _jobs(options: argparse.Namespace) -> list[tuple[reference.Case, str, int, int]]:
     """Return arguments of :func:`measure`, one per row and engine."""
     numeric = options.form == "numeric"
-    cases = numeric_cases() if numeric else discrete_cases()
+    cases = reference.numeric_cases() if numeric else reference.discrete_cases()
     names = options.data or (NUMERIC if numeric else CATEGORICAL)
     jobs = []
     for number, case in enumerate(case for case in cases if case.data in names):

@@ -34,20 +34,7 @@ from aggregator.planning.power_analysis.targets import rising
 from aggregator.publishing.mechanisms.choice import AUTO
 from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics, part
 from benchmarks.masked.data import masked_campaign, masked_statistics
-from benchmarks.shared.study import (
-    Job,
-    Study,
-    TableRow,
-    accuracies,
-    arguments,
-    grouped,
-    line,
-    panels,
-    run,
-    single,
-    spread,
-    write_rows,
-)
+from benchmarks.shared import study
 from protocol.documents.campaign import DISCRETE, Campaign
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.questions import CHANGE
@@ -153,14 +140,14 @@ def sizes(kind: str, nodes: int) -> list[int]:
     return [size for size in steps if fewest <= size <= most]
 
 
-def jobs(options: argparse.Namespace) -> Iterator[Job]:
+def jobs(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield all points. A curve ends where it is near the accuracy without privacy."""
     for name in options.data:
         data = Data.load(name)
         noise = np.random.default_rng(options.seed)
         best = [Trial(data, [options.seed, turn], noise).plain(0) for turn in range(options.repeats)]
         names = {"data": name, "epsilon": "", "kind": PLAIN, "nodes": 1, "records": ENDLESS}
-        yield single(names, row_of, best, best)
+        yield study.single(names, row_of, best, best)
         for number, epsilon in enumerate(options.epsilons):
             for kind, nodes in KINDS:
                 if kind == PLAIN and number:
@@ -168,12 +155,14 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
                 for size in sizes(kind, nodes):
                     names = {"data": name, "epsilon": "" if kind == PLAIN else epsilon, "kind": kind, "nodes": nodes}
                     found = point(data, options, best, (kind, nodes, size, epsilon))
-                    yield Job([{**names, "records": size}], list, ([found],))
+                    yield study.Job([{**names, "records": size}], list, ([found],))
                     if found["lacking"] < NEAR:
                         break
 
 
-def point(data: Data, options: argparse.Namespace, best: Sequence[float], of: tuple[str, int, int, str]) -> TableRow:
+def point(
+    data: Data, options: argparse.Namespace, best: Sequence[float], of: tuple[str, int, int, str]
+) -> study.TableRow:
     """Measure one point of a curve. Large fleets differ less, so they have fewer splits.
 
     Args:
@@ -188,14 +177,14 @@ def point(data: Data, options: argparse.Namespace, best: Sequence[float], of: tu
     return row_of(found, best)
 
 
-def row_of(found: Sequence[float], best: Sequence[float]) -> TableRow:
+def row_of(found: Sequence[float], best: Sequence[float]) -> study.TableRow:
     """Return the mean accuracy, and how far it is below ``best``, the accuracy without privacy on the same splits."""
-    lacking = spread([other - own for own, other in zip(found, best, strict=False)])
-    accuracy = spread(list(found))
+    lacking = study.spread([other - own for own, other in zip(found, best, strict=False)])
+    accuracy = study.spread(list(found))
     return {**accuracy, "lacking": lacking["accuracy"], "lacking_error": lacking["error"]}
 
 
-def reached(points: Sequence[TableRow], below: float, shift: float) -> str:
+def reached(points: Sequence[study.TableRow], below: float, shift: float) -> str:
     """Return the N, with two digits, at which the accuracy without privacy is missed by at most ``below``.
 
     The result is ``>N`` if no point is so near.
@@ -212,7 +201,7 @@ def reached(points: Sequence[TableRow], below: float, shift: float) -> str:
     return f"{float(f'{exp(log(values[place - 1]) * (1 - share) + log(values[place]) * share):.2g}'):.0f}"
 
 
-def needed(rows: Sequence[TableRow]) -> Iterator[TableRow]:
+def needed(rows: Sequence[study.TableRow]) -> Iterator[study.TableRow]:
     """Yield for every curve and target the number of records needed, and its range by two standard errors."""
     for points in curves(rows).values():
         names = {name: points[0][name] for name in ("data", "epsilon", "kind", "nodes")}
@@ -221,37 +210,37 @@ def needed(rows: Sequence[TableRow]) -> Iterator[TableRow]:
             yield {**names, "points_below": below, "records": middle, "low": fewest, "high": most}
 
 
-def curves(rows: Sequence[TableRow]) -> dict[tuple[str, ...], list[TableRow]]:
+def curves(rows: Sequence[study.TableRow]) -> dict[tuple[str, ...], list[study.TableRow]]:
     """Return the points of each curve, by data set, ε, kind and number of nodes."""
-    return grouped((row for row in rows if row["records"] != ENDLESS), "data", "epsilon", "kind", "nodes")
+    return study.grouped((row for row in rows if row["records"] != ENDLESS), "data", "epsilon", "kind", "nodes")
 
 
-def draw(rows: Sequence[TableRow]) -> str:
+def draw(rows: Sequence[study.TableRow]) -> str:
     """Draw the accuracy against the number of records, a line per kind in :data:`DRAWN`; a chart per data set and ε."""
     charts, known = [], curves(rows)
     for name, epsilon in dict.fromkeys((data, epsilon) for data, epsilon, _, _ in known if epsilon):
         lines = [
-            line(kind if nodes == "1" else f"{kind}, {nodes} nodes", points, "records")
+            study.line(kind if nodes == "1" else f"{kind}, {nodes} nodes", points, "records")
             for (data, budget, kind, nodes), points in known.items()
             if data == name and budget in ("", epsilon) and (kind, int(nodes)) in DRAWN
         ]
-        charts.append(accuracies(f"{name}, ε = {epsilon} for a replaced record", lines, "records or devices"))
-    return panels(charts, 2)
+        charts.append(study.accuracies(f"{name}, ε = {epsilon} for a replaced record", lines, "records or devices"))
+    return study.panels(charts, 2)
 
 
-def write_needed(rows: Sequence[TableRow], folder: Path) -> bool:
+def write_needed(rows: Sequence[study.TableRow], folder: Path) -> bool:
     """Interpolate, and write ``choosing-needed.csv``."""
-    write_rows(list(needed(rows)), folder / "choosing-needed.csv")
+    study.write_rows(list(needed(rows)), folder / "choosing-needed.csv")
     return True
 
 
 def main() -> int:
     """Measure, interpolate and draw."""
-    options = arguments("records that each kind of trust needs for the same accuracy", DATA).parse_args()
+    options = study.arguments("records that each kind of trust needs for the same accuracy", DATA).parse_args()
     options.repeats = options.repeats or (2 if options.quick else 20)
     options.data = options.data or list(DATA[1:2] if options.quick else DATA)
     options.epsilons = options.epsilons or list(BUDGETS[:1] if options.quick else BUDGETS)
-    return run(Study("choosing", jobs, draw), options, write_needed)
+    return study.run(study.Study("choosing", jobs, draw), options, write_needed)
 
 
 if __name__ == "__main__":

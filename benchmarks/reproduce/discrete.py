@@ -23,19 +23,9 @@ from aggregator.models.population import Population
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, parse_answers
 from aggregator.publishing.mechanisms.draws import counts_of
+from benchmarks.reproduce import released
 from benchmarks.reproduce.discrete_files import ALL, NOT_BELOW, ONE, PER_CLASS, POSTPROCESSES, PRIVATE_NOT, files
 from benchmarks.reproduce.jobs import Job, Size
-from benchmarks.reproduce.released import (
-    DATA,
-    DROPPED,
-    FIFTH,
-    MECHANISMS,
-    RANDOM,
-    RELEASED,
-    Sample,
-    released_answers,
-    sample,
-)
 from benchmarks.shared.fleets import campaign_of, tally_of
 from protocol.epsilon import micro_epsilon
 from protocol.mechanisms import Mechanism, from_micro
@@ -60,20 +50,20 @@ THETA = "0.000001"
 def jobs(size: Size) -> list[Job]:
     """Return the jobs: for each data set the rows without privacy, then the private rows of each mechanism."""
     found: list[Job] = []
-    for name in DATA:
+    for name in released.DATA:
         repeats = QUICK_REPEATS if size.quick else REPEATS[name]
         plain_repeats = repeats * (QUICK_MORE if size.quick else MORE)
-        for split in (FIFTH, RANDOM, RELEASED):
-            kinds = (*PRIVATE_NOT, NOT_BELOW) if split == RANDOM else PRIVATE_NOT
+        for split in (released.FIFTH, released.RANDOM, released.RELEASED):
+            kinds = (*PRIVATE_NOT, NOT_BELOW) if split == released.RANDOM else PRIVATE_NOT
             rows = tuple(_names(name, kind, split=split) for kind in kinds)
-            found.append(Job(rows, 1 if split == RELEASED else plain_repeats, not_private, (name, split)))
-        for mechanism in MECHANISMS:
+            found.append(Job(rows, 1 if split == released.RELEASED else plain_repeats, not_private, (name, split)))
+        for mechanism in released.MECHANISMS:
             for answers, total, each in _budgets(name, quick=size.quick):
                 rows = tuple(_names(name, mechanism, answers, total, each, post) for post in POSTPROCESSES)
                 found.append(Job(rows, repeats, private, (name, mechanism, answers, total)))
-            for split in (RELEASED,) if size.quick else (RELEASED, RANDOM):
+            for split in (released.RELEASED,) if size.quick else (released.RELEASED, released.RANDOM):
                 for each in RELEASED_PER_ANSWER[1::3] if size.quick else RELEASED_PER_ANSWER:
-                    total = f"{released_answers(name) * micro_epsilon(each) / 1e6:g}"
+                    total = f"{released.released_answers(name) * micro_epsilon(each) / 1e6:g}"
                     row = _names(name, mechanism, PER_CLASS, total, each, "paper", split)
                     found.append(
                         Job((row,), min(repeats, MOST_PER_CLASS[name]), per_class, (name, mechanism, each, split))
@@ -82,7 +72,13 @@ def jobs(size: Size) -> list[Job]:
 
 
 def _names(
-    data: str, mechanism: str, answers: str = "", total: str = "", each: str = "", post: str = "", split: str = FIFTH
+    data: str,
+    mechanism: str,
+    answers: str = "",
+    total: str = "",
+    each: str = "",
+    post: str = "",
+    split: str = released.FIFTH,
 ) -> dict[str, str]:
     return {
         "data": data, "mechanism": mechanism, "answers": answers, "epsilon_total": total, "epsilon_per_answer": each,
@@ -92,7 +88,7 @@ def _names(
 
 def _budgets(name: str, *, quick: bool) -> Iterator[tuple[str, str, str]]:
     """Yield answers, total ε and ε per answer of every point of one mechanism, in rising order of ε."""
-    questions = len(sample(name).schema.features) + 1
+    questions = len(released.sample(name).schema.features) + 1
     for total in TOTALS[::2] if quick else TOTALS:
         yield ONE, total, total
     totals = {micro_epsilon(each) * questions for each in (PER_ANSWER[1::3] if quick else PER_ANSWER)}
@@ -103,13 +99,13 @@ def _budgets(name: str, *, quick: bool) -> Iterator[tuple[str, str, str]]:
 
 def private(name: str, mechanism: str, answers: str, total: str, repeats: int, seed: int) -> list[list[float]]:
     """Return the accuracies of the models of all post-processings, which are made of the same answers."""
-    data, rng = sample(name), np.random.default_rng(seed)
+    data, rng = released.sample(name), np.random.default_rng(seed)
     micro = micro_epsilon(total)
     count = parse_answers(answers, len(data.schema.features) + 1, micro)
     campaign = campaign_of(data.schema, CampaignParameters("reproduce", micro, mechanism, answers=count))
     found: list[list[float]] = [[] for _ in POSTPROCESSES]
     for _ in range(repeats):
-        people, test = data.split(name, FIFTH, rng)
+        people, test = data.split(name, released.FIFTH, rng)
         statistics = estimate(campaign, tally_of(campaign, people, rng), with_intervals=False)
         for place, postprocess in enumerate(POSTPROCESSES):
             model = fit(statistics, postprocess)
@@ -124,11 +120,11 @@ def per_class(name: str, mechanism: str, each: str, split: str, repeats: int, se
     for class j, and Ê_j that of the people of class j among N, the number of people of class j with value a of A values
     is estimated as Ê_{a,j} − (N − Ê_j)/A. Estimates ≤ 0 become 1.
     """
-    data, rng = sample(name), np.random.default_rng(seed)
+    data, rng = released.sample(name), np.random.default_rng(seed)
     options = {"theta": THETA} if mechanism == "the" else {}
     classes, micro = len(data.schema.label.classes), micro_epsilon(each)
     noise = {size: from_micro(mechanism, micro, size, **options) for size in {classes, *_sizes(data.schema)}}
-    kept = [place for place, feature in enumerate(data.schema.observed) if feature.name != DROPPED.get(name)]
+    kept = [place for place, feature in enumerate(data.schema.observed) if feature.name != released.DROPPED.get(name)]
     found = []
     for _ in range(repeats):
         people, test = data.split(name, split, rng)
@@ -162,19 +158,19 @@ def not_private(name: str, split: str, repeats: int, seed: int) -> list[list[flo
 
     For :data:`RANDOM` also 1 or 0 for every split: whether that accuracy is at least the one on the source's split.
     """
-    data, rng = sample(name), np.random.default_rng(seed)
+    data, rng = released.sample(name), np.random.default_rng(seed)
     plain, largest = [], []
     for _ in range(repeats):
         people, test = data.split(name, split, rng)
         plain.append(_plain(data, people, test))
         largest.append(float((test.truth == np.bincount(people.labels).argmax()).mean()))
-    if split != RANDOM:
+    if split != released.RANDOM:
         return [plain, largest]
-    theirs = _plain(data, *data.split(name, RELEASED, rng))
+    theirs = _plain(data, *data.split(name, released.RELEASED, rng))
     return [plain, largest, [float(each >= theirs) for each in plain]]
 
 
-def _plain(data: Sample, people: Population, test: Population) -> float:
+def _plain(data: released.Sample, people: Population, test: Population) -> float:
     """Return the accuracy of Naive Bayes without privacy."""
     return accuracy(plain_model(people.reported, people.labels, data.schema), test)
 
