@@ -103,28 +103,6 @@ def test_every_question_gets_the_input_that_a_device_would_give(name, records, p
             question.mechanism.perturb(expected, bytes(32))  # no record lies outside a mechanism's domain
 
 
-def test_moments_are_where_the_class_is_and_squares_are_stretched_for_single_numbers_only():
-    schema = SCHEMAS["plain"]
-    seen = schema.observe({"a": 2.0, "b": None, "c": 10, "odor": "y"})
-    u = SCALE // 2
-    by_subject = {question.subject: question for question in all_questions(schema)}
-    found = {
-        (s.kind, s.feature, s.power, s.of_class): question.input_of(seen, 2, 3) for s, question in by_subject.items()
-    }
-    assert found["class", None, None, None] == 2
-    assert found["present", 1, None, None] == 0 * 3 + 2
-    assert found["moment", 0, 1, None] == (0, 0, u)
-    assert found["moment", 0, 2, None] == (0, 0, u * u // SCALE)
-    assert found["moment", 0, 1, 2] == u
-    assert found["moment", 0, 1, 0] == 0
-    assert found["moment", 0, 2, 2] == 2 * (u * u // SCALE) - SCALE
-    assert found["moment", 0, 2, 0] == -SCALE
-    assert found["moment", 1, 1, None] == (0, 0, 0)
-    assert found["moments", None, 1, None] == (0, 0, u, 0, 0, 0, 0, 0, SCALE)
-    assert found["moments", None, 2, None] == (0, 0, u * u // SCALE, 0, 0, 0, 0, 0, SCALE)
-    assert found["outcome", None, None, None] == 2 * 3 + 0
-
-
 @pytest.mark.parametrize("name", ["plain", "projected"])
 @given(records=st.lists(rows, min_size=1, max_size=3), data=st.data())
 def test_an_asked_part_of_a_schema_is_that_part_of_the_whole(name, records, data):

@@ -94,16 +94,8 @@ class Followed:
         if said["step"] == "evaluate":
             run("evaluate", "ask", *said["models"], *signed)
         else:
-            run(
-                "campaign",
-                said["output"],
-                "--mechanism",
-                "auto",
-                "--no-class-question",
-                "--name",
-                f"c{number}",
-                *signed,
-            )
+            kind = ["--mechanism", "auto", "--no-class-question"]
+            run("campaign", said["output"], *kind, "--name", f"c{number}", *signed)
         store, members = answer(self.folder, file, said["models"], crowd, rng)
         (self.evaluations if said["step"] == "evaluate" else self.stores).append(store)
         self.asked += members

@@ -10,12 +10,8 @@ import pandas as pd
 import pytest
 from support.commands import invoke, run
 from support.failures import reason
-from support.reference import need_reference
 
 from aggregator.models.encoding import recognise
-from benchmarks.federated.data import Data, Split
-from benchmarks.masked.figures import vertical_accuracy
-from protocol.epsilon import micro_epsilon
 from protocol.errors import DocumentError
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -55,7 +51,7 @@ def records(tmp_path_factory):
     return path
 
 
-def independent(codes, labels, epsilon, repeats, seed, sizes=SIZES):
+def independent(codes, labels, epsilon, repeats, seed):
     """Accuracies of the vertical form by floating-point numbers alone: noise, floors, log scores, five folds."""
     rng, found = np.random.default_rng(seed), []
     for _ in range(repeats):
@@ -70,9 +66,9 @@ def independent(codes, labels, epsilon, repeats, seed, sizes=SIZES):
                 return first - second  # two geometric numbers, by inversion
 
             counts = np.maximum(np.bincount(labels[learn], minlength=CLASSES) + noisy(CLASSES), 1)
-            scores = np.log(counts) - np.log(counts[:, None] + np.array(sizes)).sum(axis=1)
+            scores = np.log(counts) - np.log(counts[:, None] + np.array(SIZES)).sum(axis=1)
             scores = np.tile(scores, (len(test), 1))
-            for feature, size in enumerate(sizes):
+            for feature, size in enumerate(SIZES):
                 table = np.zeros((size, CLASSES))
                 np.add.at(table, (codes[learn, feature], labels[learn]), 1)
                 table = np.maximum(table + noisy(table.shape), 0)
@@ -100,22 +96,6 @@ def test_the_curve_is_that_of_an_independent_simulation(records, epsilon):
     assert abs(fmean(own) - fmean(theirs)) < allowed
     if float(epsilon) < 0.1:  # a simulation without noise is rejected
         assert abs(ours.result["accuracy_nonprivate"] - fmean(theirs)) > allowed
-
-
-@pytest.mark.parametrize("epsilon", ["0.1", "0.2"])
-def test_the_curve_of_car_is_that_of_an_independent_simulation(epsilon):
-    """8 repetitions of five folds each: within 4 standard errors and one point, for the codes of the car data."""
-    need_reference()
-    data, rng = Data.load("car"), np.random.default_rng(3)
-    sizes = tuple(feature.size for feature in data.schema.features)
-    assert sorted(sizes) == sorted(SIZES)
-    own = []
-    for _ in range(8):
-        order = rng.permutation(ROWS)
-        splits = [Split(np.setdiff1d(order, order[fold::5]), order[fold::5]) for fold in range(5)]
-        own.append(fmean(vertical_accuracy(data, micro_epsilon(epsilon), split, rng) for split in splits))
-    theirs = independent(data.observed.codes, data.labels, float(epsilon), 8, seed=4, sizes=sizes)
-    assert abs(fmean(own) - fmean(theirs)) < 0.01 + 4 * (stdev(own) ** 2 / 8 + stdev(theirs) ** 2 / 8) ** 0.5
 
 
 def test_both_engines_agree_exactly_on_equal_tables():
