@@ -84,7 +84,6 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def _csv_frame(text: str, path: Path, separator: str = ",") -> pd.DataFrame:
-    """Parse a CSV file's text into a frame. ``path`` names the file in errors."""
     reader = csv.reader(StringIO(text, newline=""), strict=True, delimiter=separator)
     try:
         return _frame(_rows(reader), path, separator)

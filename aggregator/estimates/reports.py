@@ -226,7 +226,11 @@ def with_answers(statistics: Statistics, added: Sequence[tuple[int, Sequence[int
 
 
 class _Part(NamedTuple):
-    """Estimates of one question, before the spread of the true values is computed."""
+    """Estimates of one question, before the spread of the true values is computed.
+
+    ``n``: number of answers. ``result``: estimates with noise variances. ``sample``: all answers to the stratum.
+    ``classes``, ``right``: shares of the classes and of right predictions, if the question gives any.
+    """
 
     question: Question
     n: int

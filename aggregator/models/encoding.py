@@ -111,7 +111,7 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> EncodedFrame:
-    """Return features outside the projection, then components, in groups. ``missing``: code of a missing component."""
+    """Return the observed features: those not projected, then components; codes become groups. ``missing``: code."""
     projection = schema.projection
     if projection is None:
         return EncodedFrame(in_groups(encoded.codes, schema), encoded.numbers)

@@ -34,7 +34,7 @@ class Items(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Pairs of a name and a value, with a caption for readers who see the table only."""
+    """Pairs of name and value. ``caption``: for readers who see only the table. ``more``: what is left out, if any."""
 
     caption: str
     rows: tuple[tuple[str, str], ...]
@@ -79,7 +79,7 @@ Block = Paragraph | Items | Facts | Table | Chart | Commands
 
 
 class Section(NamedTuple):
-    """A section with a heading of the second level. ``name`` is the anchor."""
+    """A section of a page: its heading of the second level, and its blocks. ``name``: anchor for links to it."""
 
     name: str
     title: str

@@ -71,7 +71,7 @@ def foresight(card: Mapping[str, object]) -> Foresight | None:
 
 
 def _is_fair(found: Recall) -> bool:
-    """Return whether an entry of a class's recall can be shown: a name, and shares in order or none."""
+    """Return whether a class's recall can be shown: it has a name, and shares in [0, 1] and in order, or None."""
     if not isinstance(found.name, str):
         return False
     if found.expected is None or found.least is None or found.most is None:

@@ -255,7 +255,6 @@ class _Merge:
         self._proven = self._unproven = self._repeated = self._superseded = 0
 
     def summary(self, files: int) -> MergeSummary:
-        """Return the counts of the merge. ``files`` is the number of files given."""
         campaigns = {kind.header.campaign for kind in self.sorters}
         rejected = dict(sorted(self._rejected.items()))
         counts = (self._proven, self._unproven, self._repeated, self._superseded)
@@ -318,7 +317,7 @@ class _Merge:
                 self._write_kind(sink, aside, kind, left_out)
 
     def _write_kind(self, sink: IO[bytes], aside: IO[bytes], kind: _Kind, left_out: NDArray[np.bool_]) -> None:
-        """Write proven records as one batch, unproven ones without trailers; leave out tags that ``left_out`` marks."""
+        """Write proven records as one batch, unproven ones without trailers. ``left_out``: mask of tags to drop."""
         writer = _BatchWriter(sink, kind.header)
         for rows, tags in self.sorters[kind].pieces(self._memory):
             kept = ~left_out[tags]

@@ -155,7 +155,7 @@ def _read(options: argparse.Namespace, campaign: Campaign) -> Iterator[tuple[Ite
 
 
 def _checked(node: Node, options: argparse.Namespace, campaign: Campaign) -> dict[str, Any]:
-    """Print which values a summary could not read. Return facts to print: numbers of records, and the limit."""
+    """Print which values a summary could not read. Return facts to print: numbers of records found and allowed."""
     with _read(options, campaign) as (records, label, progress):
         unread = node.check_records(campaign.id, records, label, progress)
     assert campaign.nodes is not None

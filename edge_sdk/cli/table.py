@@ -47,7 +47,7 @@ def _command(
     *examples: str,
     idle: frozenset[str] = frozenset(),
 ) -> Command:
-    """Return a command, whose function has its name, in :mod:`edge_sdk.cli.commands` or the module of its group."""
+    """Return a command. It runs the function of its name in :mod:`edge_sdk.cli.commands` or its group's module."""
     group, _, word = name.rpartition(" ")
     program = f"{PROGRAM} --state /var/lib/hearsay{'-node' if group else ''}"
     lines = tuple(line.replace("PROGRAM", program) for line in examples)

@@ -168,7 +168,6 @@ def sqlite_records(
 
 
 def _connect(place: str) -> sqlite3.Connection:
-    """Open an existing database for statements that only read."""
     connection = sqlite3.connect(address_of(place, "ro"), uri=True)
 
     def allow(action: int, first: str | None, second: str | None, *_: object) -> int:

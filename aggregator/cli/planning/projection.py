@@ -98,7 +98,7 @@ def projection(
 
 
 class _Wanted(NamedTuple):
-    """The options of a projection; None for a default."""
+    """Options of ``hearsay projection``, by their names. None stands for an option that is not given."""
 
     method: str
     components: int

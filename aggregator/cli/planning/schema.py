@@ -120,7 +120,7 @@ def _check_private(context: click.Context) -> None:
 def _private(
     data: Path, schema_file: Path, output: Path, payment: Payment, bins: int, missing: tuple[str, ...]
 ) -> None:
-    """Write the schema with private bins. Everything that is printed is public or has noise."""
+    """Choose bins privately, and write the schema with them. All that is printed is public or has noise."""
     from aggregator.common.tables import read_table
     from aggregator.curator.binning import BinTerms, bin_records
     from aggregator.curator.budget import BudgetFile

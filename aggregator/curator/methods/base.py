@@ -23,7 +23,7 @@ PURPOSE = "a model from a curator's records"
 
 
 class Method(ABC):
-    """One way to release statistics with differential privacy; ``adjacencies``: those for which the stated ε holds."""
+    """One way to release statistics with differential privacy; ``adjacencies``: kinds for which its ε is right."""
 
     name: ClassVar[str]
     adjacencies: ClassVar[tuple[str, ...]]

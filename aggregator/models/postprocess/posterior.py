@@ -240,7 +240,7 @@ def _interaction(table: Floats) -> Floats:
 
 
 def _independent(margin: Floats, prior: Floats) -> Floats:
-    """Return a table, (values, k), of shares near ``margin`` that are independent of the class, pulled to 1/values."""
+    """Return joint shares, (values, k), of a feature independent of the class; its shares are near ``margin``."""
     return np.outer((margin / margin.sum() + 1 - 1 / len(margin)) / len(margin), prior)
 
 

@@ -198,7 +198,7 @@ def _uncovered(found: Campaign) -> str:
 
 
 def _high(found: Campaign) -> str:
-    """Return a warning of an ε that hides next to nothing; otherwise empty."""
+    """Return a warning if ε is so large that it hides next to nothing; otherwise empty."""
     cost = usual_cost(found)
     if cost <= HIGH_EPSILON_MICRO:
         return ""

@@ -59,7 +59,7 @@ Clock = Callable[[], float]
 
 
 class ServedCampaign(NamedTuple):
-    """A campaign as its dealer's journal has it, with all versions of its key book and the released sets by period."""
+    """A campaign in its dealer's journal: its row, rows of all versions of its key book, and of its releases."""
 
     campaign: Campaign
     row: CampaignRow

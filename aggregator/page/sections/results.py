@@ -165,7 +165,7 @@ def _section(
 def _block(
     drawn: _Drawn, caption: str, command: str, heading: str = "", without: str = NOT_DETERMINED
 ) -> Chart | Table:
-    """Return the chart with its table below, which the reader opens; the table alone if there is nothing to draw."""
+    """Return a chart with a folded table of its numbers below; the table alone if there is nothing to draw."""
     numbers = range(1, len(drawn.columns))
     listed = table(caption, drawn.columns, drawn.rows, numbers, more=command, folded=True, most=_MOST_ROWS)
     if not drawn.chart:

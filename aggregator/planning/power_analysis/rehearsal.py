@@ -40,7 +40,8 @@ class Fleet(NamedTuple):
 class Fold(NamedTuple):
     """One division of the records into those that answer (``learned``) and those that only test the model (``tested``).
 
-    ``campaign``: a fitted projection makes those of two folds differ. The ``rows`` are indices of the records.
+    ``learned_rows``, ``tested_rows``: indices of these records. ``campaign``: a fitted projection differs between
+    folds.
     """
 
     campaign: Campaign

@@ -101,7 +101,7 @@ class Scope(NamedTuple):
 
 
 class RankedDesign(NamedTuple):
-    """One design with its expected accuracy.
+    """One design, its number of questions, its expected accuracy (``forecast``), and the number of simulated campaigns.
 
     Attributes:
         error: typical standard error of its statistics, the root of their mean variance.

@@ -62,8 +62,7 @@ class SchemaFile(NamedTuple):
     """The content of a schema file.
 
     ``ask``: what campaigns made from the file ask about; empty for all features. ``pilots``: private results of pilots
-    that are part of the schema, with their cost. ``decision``: what ``hearsay design`` or ``refine`` decided; else
-    empty.
+    that are part of the schema, with their cost. ``decision``: what ``hearsay design`` or ``refine`` decided, if used.
     """
 
     name: str

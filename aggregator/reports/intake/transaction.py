@@ -32,8 +32,7 @@ class IngestSummary(NamedTuple):
 
     Attributes:
         files: number of files given; a pattern counts as the files that match it.
-        files_repeated: number of files skipped, since the store, or another file of this call, has the same
-            content.
+        files_repeated: number of files skipped, since the store, or another file of this call, has the same content.
         unreadable: the files that could not be read, each with its reason; no report of them is stored.
         proven, unproven: numbers of good records added from complete and from damaged batches.
         rejected: numbers of records and byte ranges that this call refused, by reason.

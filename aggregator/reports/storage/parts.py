@@ -335,7 +335,6 @@ class PartWriter:
         return begun
 
     def _end(self, bucket: _Bucket, part: _OpenPart) -> _OpenPart:
-        """End the open Parquet file of a bucket, and return it to be flushed."""
         bucket.part = None
         self._parts.append(part.end())
         return part
