@@ -26,7 +26,8 @@ from protocol.documents import campaign, model, trust
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import Envelope, keyid, read_envelope, role_of
 from protocol.documents.payload import Header, quoted, read_payload
-from protocol.epsilon import format_micro
+from protocol.documents.shared_terms import shared_subjects
+from protocol.epsilon import format_micro, format_pico
 from protocol.errors import DocumentError, InputError
 from protocol.features import Grouped, Numeric
 from protocol.nodes.summary import parse_node_list
@@ -176,17 +177,45 @@ def _campaign(found: Campaign) -> dict[str, object]:
         about["share"] = shown_share(found.series)
     for number, cost in enumerate(found.pilots, 1):
         about[f"private pilot {number}"] = cost.shown
+    asked: dict[str, object] = {
+        "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period"
+    }
+    mechanisms = ", ".join(sorted({question.mechanism.name for question in found.questions}))
+    noise: dict[str, object] = {"ε per answer": format_micro(found.epsilon_per_answer_micro), "mechanisms": mechanisms}
+    if found.shared is not None:
+        asked, noise = shared_facts(found), {}
     return {
         **about,
-        "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period",
+        **asked,
         "period": lasting(found.time_precision),
         "ε total": f"{format_micro(found.epsilon_micro)} per device and period",
-        "ε per answer": format_micro(found.epsilon_per_answer_micro),
         "ε over its life": f"{format_micro(found.epsilon_micro * most)} in {counted(most, 'period')}",
-        "mechanisms": ", ".join(sorted({question.mechanism.name for question in found.questions})),
+        **noise,
         "report": f"{found.layout.record_length} bytes, layout {found.layout.kind}",
         "least batch": found.min_batch_size,
         "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.to_dict().items())),
+    }
+
+
+ROLES = ("leader", "helper")
+"""What the two collectors of a shared campaign are called."""
+
+
+def shared_facts(found: Campaign) -> dict[str, object]:
+    """Return what the terms of a shared campaign say: who gets shares, of what, and the noise of each collector."""
+    terms = found.shared
+    assert terms is not None
+    blocks = shared_subjects(found.schema)
+    cells = f"{counted(len(blocks), 'feature')} with the class, {sum(block.size for block in blocks)} cells"
+    delta = f"δ = {format_pico(terms.delta_pico)} per device and period" if terms.delta_pico else "no δ"
+    return {
+        "trust": "shared: two collectors, of which one must be honest; the two together see every record",
+        **{
+            role: f"{one.name} ({one.contact}), key {one.key.hex()}"
+            for role, one in zip(ROLES, terms.collectors, strict=True)
+        },
+        "record": f"{cells}; exact, in two shares with a proof",
+        "noise": f"{terms.noise} noise of each collector in every cell; {delta}",
     }
 
 

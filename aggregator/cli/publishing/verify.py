@@ -12,7 +12,7 @@ from aggregator.cli import options
 from aggregator.cli.nodes.describe import print_node_sheet, verify_of_dealer, verify_summaries
 from aggregator.cli.options import PATH
 from aggregator.cli.output import KINDS, as_json, print_json, print_table, say, warn, when, wrong_usage
-from aggregator.cli.publishing.show import MAX_FILE_BYTES, uncompressed
+from aggregator.cli.publishing.show import MAX_FILE_BYTES, ROLES, shared_facts, uncompressed
 from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import NodeSheet, node_sheet, warning_of
 from aggregator.publishing.privacy import PrivacySheet, privacy_sheet, ratio_text, rounded_up
@@ -21,7 +21,7 @@ from protocol.batches import batch
 from protocol.documents import campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.documents.payload import Header, read_payload
-from protocol.epsilon import PrivacyLoss, format_micro
+from protocol.epsilon import PrivacyLoss, format_micro, format_pico
 from protocol.errors import DocumentError, InputError
 
 
@@ -51,7 +51,8 @@ def verify(
 
     With --privacy: print the worst ratio of an answer's probabilities under two records, per question and in
     total, as an exact fraction and as ε, beside the ε that the campaign declares. Of a campaign for nodes: the exact
-    loss of every released vector, for one record more or less and for a changed record.
+    loss of every released vector, for one record more or less and for a changed record. Of a shared campaign: the loss
+    of a changed record against one collector and whoever sees the totals.
 
     A key book (.hsk) or release (.hsd) of masked sums is checked with its campaign, which names the dealer whose key
     must have signed it.
@@ -87,14 +88,18 @@ def verify(
         if privacy and error.reason == "epsilon_understated":
             _show_understated(read_envelope(raw, role).payload)
         raise
-    header = found.header
+    header, shared = found.header, _shared(raw) if role == "campaign" else None
     result: dict[str, Any] = {"kind": KINDS.get(role, role), "verified": True, "root_version": found.root_version}
     result["signatures"] = found.standing
     if privacy:
         result["privacy"] = _sheet(read_envelope(raw, role).payload).to_json()
     result |= {"name": header.name, "version": header.version, "issued_at": header.issued_at}
     result |= {"not_before": header.not_before, "expires": header.expires}
-    _print_verdict(role, header, result, raw if privacy else None)
+    if shared is not None and shared.shared is not None:
+        terms = shared.shared
+        keys = {f"{role}_key": one.key.hex() for role, one in zip(ROLES, terms.collectors, strict=True)}
+        result["shared"] = {**keys, "noise": terms.noise, "delta": format_pico(terms.delta_pico)}
+    _print_verdict(role, header, result, raw if privacy else None, shared)
     if role == "campaign" and (warning := warning_of(campaign.parse_campaign(read_envelope(raw, role).payload))):
         warn(warning)
 
@@ -132,7 +137,9 @@ def _show_understated(payload: bytes) -> None:
         print_sheet(sheet)
 
 
-def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None) -> None:
+def _print_verdict(
+    role: str, header: Header, result: dict[str, Any], raw: bytes | None, shared: campaign.Campaign | None
+) -> None:
     held: Signatures = result["signatures"]
     if as_json():
         print_json({**result, "signatures": held.to_output(as_json=True)})
@@ -141,14 +148,26 @@ def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes
         f"verified: {KINDS.get(role, role)} '{header.name}', version {header.version}, until {when(header.expires)}"
     )
     click.echo(f"signed by {len(held.signers)} of {held.keys} keys, {held.needed} needed: {', '.join(held.signers)}")
+    if shared is not None:
+        for name, words in shared_facts(shared).items():
+            click.echo(f"{name}: {words}")
     if raw is not None:
         print_sheet(_sheet(read_envelope(raw, role).payload))
+
+
+def _shared(raw: bytes) -> campaign.Campaign | None:
+    """Return the campaign in a file if its answers are shared by two collectors."""
+    found = campaign.parse_campaign(read_envelope(raw, "campaign").payload)
+    return None if found.shared is None else found
 
 
 def _sheet(payload: bytes) -> PrivacySheet | NodeSheet:
     body, _ = read_payload(payload)
     if "nodes" in body:
         return node_sheet(campaign.parse_campaign(payload))
+    if "shared" in body:
+        found = campaign.parse_campaign(payload)
+        return PrivacySheet((), (), (), found.privacy_loss(), found.epsilon_micro, found.answers)
     return privacy_sheet(body)
 
 

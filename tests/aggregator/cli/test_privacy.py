@@ -20,6 +20,7 @@ from support.failures import reason
 from support.masked import DEALER, any_ciphertexts, book_of, masked_campaign, message_of
 from support.nodes import PERIOD, node_campaign, summary_of
 from support.publisher import NOW, Publisher
+from support.shared import ALLOWED, gaussian, shared_file
 
 from aggregator.publishing.privacy import pace_warning, rounded_up
 from edge_sdk import Device
@@ -268,3 +269,19 @@ def test_files_of_nodes_and_dealers_are_neither_signed_nor_gathered(tmp_path):
         ):
             assert run(*command, status=1).stderr.startswith("wrong_role: ")
         assert (tmp_path / "f").read_bytes() == raw
+
+
+@pytest.mark.parametrize(
+    ("terms", "noise", "delta", "spent"), [(None, "laplace", "0", 4), (gaussian(), "gaussian", "1e-06", 7)]
+)
+def test_a_shared_campaign_says_what_it_is(tmp_path, terms, noise, delta, spent):
+    """Seven millionths over two features: Laplace noise spends 4·⌊7/4⌋ of them, Gaussian noise all."""
+    raw = shared_file(Publisher(now=int(time.time())), epsilon_micro=7, shared=terms)
+    told = json.loads(verify(tmp_path, raw, "--privacy", "--json").stdout)
+    assert told["shared"] == {"leader_key": ALLOWED[0], "helper_key": ALLOWED[1], "noise": noise, "delta": delta}
+    assert told["privacy"]["total"]["worst_ratio"] == f"e^({Fraction(spent, 10**6)})"
+    assert (told["privacy"]["holds"], told["privacy"]["declared"]["epsilon_total"]) == (True, "0.000007")
+    for text in (verify(tmp_path, raw).stdout, invoke("show", tmp_path / "c.hsc").stdout):
+        for words in (*ALLOWED, "the two together see every record", f"{noise} noise of each collector", "12 cells"):
+            assert words in " ".join(text.split())
+        assert "questions" not in text
