@@ -16,64 +16,64 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from hashlib import sha256
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from aggregator.collectors import pair
-from aggregator.collectors.elements import decoded
-from aggregator.collectors.exchange import ANSWER, REQUEST, Head, Reader, rows_of, write_file
-from aggregator.collectors.intake import Opened, fields_of, open_shares, read_reports
-from aggregator.collectors.journal import Journal, PeriodRow
-from aggregator.collectors.noise import cell_variance, noisy
-from aggregator.collectors.total import Total, sign_total
-from aggregator.collectors.verification import Shares, added, confirmed, prepared
-from aggregator.common.files import (
-    PRIVATE,
-    open_output,
-    read_file,
-    read_regular,
-    storage_errors,
-    sync_folder,
-    write_output,
+from aggregator.collectors.exchange import (
+    ANSWER,
+    MOST_BYTES,
+    REQUEST,
+    VERDICT_BYTES,
+    Head,
+    Reader,
+    RequestRow,
+    fault,
+    rows_of,
+    write_file,
 )
+from aggregator.collectors.helping import Judge
+from aggregator.collectors.intake import Reports, Task
+from aggregator.collectors.journal import Journal, PeriodRow, packed_refusals
+from aggregator.collectors.leading import check_all, kept_length, total_of
+from aggregator.collectors.noise import noisy
+from aggregator.collectors.total import Total, read_total, sign_total
+from aggregator.common.files import PRIVATE, open_output, read_file, storage_errors, sync_folder, write_output
 from aggregator.common.journals import Keeper, machine_mark
 from aggregator.common.passphrases import passphrase_from
 from aggregator.publishing.keys import key_file, read_key, write_key
 from aggregator.publishing.signatures import signed_campaign
-from protocol import canonical
+from aggregator.reports.intake.reader import processors
+from aggregator.reports.storage.locking import try_lock
 from protocol.batches.report import ID_BYTES
 from protocol.documents.campaign import Campaign
-from protocol.documents.envelope import KEY_BYTES, SigningKey, read_envelope
+from protocol.documents.envelope import KEY_BYTES, SigningKey
 from protocol.documents.shared_terms import HELPER, LEADER, SALT_BYTES, Collector
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
-from protocol.shared.prio3 import NONCE_BYTES, Prio3
-from protocol.shared.report import Field, context_of, terms_of, variant_of
-from protocol.shared.shape import PUBLIC_BYTES, SENDER_BYTES, box_lengths
+from protocol.shared.report import terms_of
 from protocol.stream import SEED_BYTES
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Digest
 
 ROLE = "collector"
 KEY_FILE, PUBLIC_FILE, JOURNAL_FILE, PERIODS = "collector.key", "collector.pub", "journal.sqlite", "periods"
-AT_ONCE = 1024
-"""Reports that are checked at once."""
+KEPT = "shares"
+_FILES = {LEADER: REQUEST, HELPER: ANSWER}
+_WRONG = {
+    LEADER: "this collector leads the campaign; the helper answers",
+    HELPER: "this collector helps in the campaign; the leader checks and finishes",
+}
 MACHINE_TAG = b"hearsay/1/collector-machine"
-REFUSALS = (
-    "",
-    "share_unreadable",
-    "share_misplaced",
-    "malformed",
-    "value_out_of_domain",
-    "proof_invalid",
-    "public_share",
-)
-"""The helper's verdicts by number: accepted, or the reason of a refusal."""
-_TAIL = 64
-"""How many standard deviations of noise a total may be beyond possible counts."""
+Progress = Callable[[int, int], None]
 
 
 class Sent(NamedTuple):
@@ -95,6 +95,11 @@ class Sent(NamedTuple):
 class CollectorFolder:
     """An open collector's folder. All methods may raise ``collector_damaged`` and ``collector_busy``.
 
+    Attributes:
+        path: the folder.
+        public: what the collector says of itself.
+        threads: threads that check reports; by default the number of processors that this process may use.
+
     ``with CollectorFolder.open(path) as collector:`` closes it at the end.
     """
 
@@ -108,6 +113,7 @@ class CollectorFolder:
         entropy: Callable[[int], bytes],
     ) -> None:
         self.path, self.public = path, public
+        self.threads = processors()
         self._journal, self._passphrase, self._clock, self._entropy = journal, passphrase, clock, entropy
 
     @classmethod
@@ -236,7 +242,15 @@ class CollectorFolder:
         leader = self.public
         return pair.write_pair(pair.new_pair(self._key(), leader, pair.read_public(helper), self._entropy(SALT_BYTES)))
 
-    def check(self, campaign: bytes, trusted: bytes, period: int, files: Sequence[Path], out: Path) -> Sent:
+    def check(
+        self,
+        campaign: bytes,
+        trusted: bytes,
+        period: int,
+        files: Sequence[str | Path],
+        out: Path,
+        progress: Progress | None = None,
+    ) -> Sent:
         """``hearsay collector check``: check the leader's shares of one period, and write the request for the helper.
 
         Args:
@@ -245,47 +259,29 @@ class CollectorFolder:
             period: number of a period that has ended.
             files: batch files.
             out: the request.
+            progress: called with (steps done, steps in all): first of reading files, then of checking reports.
 
         Raises:
             InputError: ``not_this_collector``: this collector does not lead the campaign; unreadable files.
             PolicyError: ``period_refused``: the period has not ended, or began before this copy was adopted;
                 ``batch_too_small``: too few reports can be used.
         """
-        found, role, key = self._campaign(campaign, trusted)
-        if role != LEADER:
-            raise InputError("not_this_collector", "this collector helps in the campaign; the leader checks first")
-        with self._journal.snapshot():
-            row = self._journal.period(found.id, period)
-        reports = read_reports(found, files)
-        given = reports.reports.get(period, {})
-        if row is not None:
-            self._hand_out(row, REQUEST, out)
-            known = self._ids(row)
-            late = sum(identifier not in known for identifier in given)
-            return Sent(period, row.reports, {**self._refused(row), **({"batch_released": late} if late else {})}, True)
-        self._check_period(found, period)
-        refused = Counter(reports.refused)
-        rows = list(self._checked(found, key, period, given, refused))
-        count = sum(len(part.ids) for part in rows)
-        if count < found.min_batch_size:
-            raise PolicyError(
-                "batch_too_small", f"{count} reports can be used, and the campaign wants {found.min_batch_size}"
-            )
-        head = Head(REQUEST, found.id, period, count)
-        paths = [self._path(found.id, period, kind) for kind in ("shares", REQUEST)]
-        ids = b"".join(identifier for part in rows for identifier in part.ids)
-        write_output(self._path(found.id, period, "ids"), ids, force=True, mode=PRIVATE)
-        with open_output(paths[0], force=True, mode=PRIVATE) as kept:
-            for part in rows:
-                kept.write(part.kept)
-        secret = self._secret(found)
-        write_file(paths[1], head, secret, (part.sent for part in rows), entropy=self._entropy, force=True)
-        content = sha256(ids).digest()
-        self._record(PeriodRow(found.id, period, role, count, _packed(refused), content, _digest(paths[1]), b"", 0))
-        self._hand_out(None, REQUEST, out, paths[1])
-        return Sent(period, count, dict(refused), False)
+        task = self._task(campaign, trusted, LEADER)
+        with self._alone(), Reports(task.campaign, period, self._periods) as reports:
+            row = self._row(task, period)
+            if row is None:
+                self._check_period(task.campaign, period)
+            reports.read(files, progress)
+            if row is None:
+                return self._request(task, period, reports, out, progress)
+            sent = self._ids_sent(task, row)
+            late = Counter(batch_released=sum(identifier not in sent for identifier in reports.ids()))
+            self._hand_out(row, out)
+            return Sent(period, row.reports, dict(+(row.refusals + late)), True)
 
-    def answer(self, campaign: bytes, trusted: bytes, request: Path, out: Path) -> Sent:
+    def answer(
+        self, campaign: bytes, trusted: bytes, request: Path, out: Path, progress: Progress | None = None
+    ) -> Sent:
         """``hearsay collector answer``: check the helper's shares of a request, and write verdicts and noisy sums.
 
         Args:
@@ -293,6 +289,7 @@ class CollectorFolder:
             trusted: the trust root.
             request: the leader's file.
             out: the answer.
+            progress: called with (reports checked, reports in the request).
 
         Raises:
             InputError: ``not_this_collector``: this collector does not help in the campaign.
@@ -301,52 +298,24 @@ class CollectorFolder:
             PolicyError: ``period_refused``; ``period_released``: another request was answered for the period;
                 ``batch_too_small``: too few reports are accepted.
         """
-        found, role, key = self._campaign(campaign, trusted)
-        if role != HELPER:
-            raise InputError("not_this_collector", "this collector leads the campaign; the helper answers")
-        with storage_errors(f"'{request}' can not be read"), request.open("rb") as file:
-            reader = Reader(file, REQUEST)
-            head = reader.head
-            if head.campaign != found.id:
-                raise DocumentError("unrecognized_campaign", "the request is of another campaign")
-            judged = _Judge(found, key, self._key(), head.period)
-            judged.read(rows_of(reader.contents(self._secret(found)), judged.length, head.reports))
-        with self._journal.snapshot():
-            row = self._journal.period(found.id, head.period)
-        if row is not None:
-            if row.content != judged.content:
+        task = self._task(campaign, trusted, HELPER)
+        with self._alone(), self._reading(request, REQUEST, task) as reader:
+            head, content = reader.head, sha256()
+            row = self._row(task, head.period)
+            if row is None:
+                self._check_period(task.campaign, head.period)
+            judge = Judge(task, head.period)
+            parts = _noted(rows_of(reader.contents(task.secret), RequestRow.length(task.prio3), head.reports), content)
+            if row is None:
+                judge.read(parts, self.threads, _counting(progress, head.reports))
+                return self._answer(task, head, judge, content.digest(), out)
+            deque(parts, 0)
+            if row.content != content.digest():
                 raise PolicyError(
                     "period_released", "another request was answered for this period; nothing is released"
                 )
-            self._hand_out(row, ANSWER, out)
-            return Sent(head.period, row.reports, self._refused(row), True)
-        self._check_period(found, head.period)
-        if judged.accepted < found.min_batch_size:
-            raise PolicyError(
-                "batch_too_small",
-                f"{judged.accepted} reports are accepted, and the campaign wants {found.min_batch_size}",
-            )
-        p = variant_of(found).circuit.field.modulus
-        sums = [number % p for number in noisy(found, judged.sums(), self._entropy(SEED_BYTES))]
-        path = self._path(found.id, head.period, ANSWER)
-        end = variant_of(found).circuit.field.encode(sums) + judged.accepted.to_bytes(4, "big") + judged.ids
-        contents = [*judged.verdicts, end]
-        write_file(path, head._replace(kind=ANSWER), self._secret(found), contents, entropy=self._entropy, force=True)
-        self._record(
-            PeriodRow(
-                found.id,
-                head.period,
-                role,
-                judged.accepted,
-                _packed(judged.refused),
-                judged.content,
-                _digest(path),
-                b"",
-                0,
-            )
-        )
-        self._hand_out(None, ANSWER, out, path)
-        return Sent(head.period, judged.accepted, dict(judged.refused), False)
+            self._hand_out(row, out)
+            return Sent(head.period, row.reports, dict(row.refusals), True)
 
     def finish(self, campaign: bytes, trusted: bytes, answer: Path, out: Path) -> Total:
         """``hearsay collector finish``: add the helper's noisy sums and this collector's, and write the signed total.
@@ -362,86 +331,142 @@ class CollectorFolder:
                 can not be; nothing is released. Also ``malformed``, ``share_unreadable``, ``unrecognized_campaign``.
             PolicyError: ``period_refused``: nothing was sent for the period.
         """
-        found, _, _ = self._campaign(campaign, trusted)
-        with storage_errors(f"'{answer}' can not be read"), answer.open("rb") as file:
-            reader = Reader(file, ANSWER)
+        task = self._task(campaign, trusted, LEADER)
+        with self._alone(), self._reading(answer, ANSWER, task) as reader:
             head = reader.head
-            if head.campaign != found.id:
-                raise DocumentError("unrecognized_campaign", "the answer is of another campaign")
-            with self._journal.snapshot():
-                row = self._journal.period(found.id, head.period)
+            row = self._row(task, head.period)
             if row is None:
                 raise PolicyError("period_refused", "this collector has sent no request for that period")
-            if row.total:
-                write_output(out, row.total, force=True)
-                return _total_of(row.total)
-            outputs = variant_of(found).circuit.outputs
-            tail = outputs * variant_of(found).circuit.field.size + 4 + 32
-            parts = list(rows_of(reader.contents(self._secret(found)), 1 + SEED_BYTES, row.reports, tail))
-        if head.reports != row.reports:
-            raise _fault("it is for another number of reports")
-        total = self._totalled(found, row, b"".join(parts[:-1]), parts[-1])
-        signed = sign_total(total, self._key())
-        self._record(row._replace(total=signed, refused=_packed(Counter(total.refused))))
-        self._path(found.id, head.period, "shares").unlink(missing_ok=True)
-        write_output(out, signed, force=True)
-        return total
+            if not row.total:
+                if head.reports != row.reports:
+                    raise fault("it is for another number of reports")
+                circuit = task.prio3.circuit
+                tail = circuit.outputs * circuit.field.size + 4 + 32
+                *verdicts, end = rows_of(reader.contents(task.secret), VERDICT_BYTES, row.reports, tail)
+                total = self._total(task, row, b"".join(verdicts), end)
+                row = row._replace(total=sign_total(total, task.own), refused=packed_refusals(Counter(total.refused)))
+                self._record(row)
+            self._path(row, KEPT).unlink(missing_ok=True)
+        write_output(out, row.total, force=True)
+        return read_total(row.total, task.campaign)
 
     def periods(self) -> list[PeriodRow]:
         """Return the rows of all periods for which something left, by campaign and period."""
         with self._journal.snapshot():
             return self._journal.periods()
 
-    def _totalled(self, campaign: Campaign, row: PeriodRow, verdicts: bytes, end: bytes) -> Total:
-        """Return the total of a period, or refuse the helper's answer."""
-        circuit = variant_of(campaign).circuit
-        field, size = circuit.field, circuit.outputs * circuit.field.size
-        kept = np.fromfile(self._path(campaign.id, row.period, "shares"), np.uint8).reshape(row.reports, -1)
-        judged = np.frombuffer(verdicts, np.uint8).reshape(row.reports, -1)
-        accepted = judged[:, 0] == 0
-        if (judged[:, 0] >= len(REFUSALS)).any() or (judged[accepted, 1:] != kept[accepted, 8 : 8 + SEED_BYTES]).any():
-            raise _fault("a verdict does not fit to the report")
-        ids = sha256(kept[accepted, :8].tobytes()).digest()
-        if end[size:] != int(accepted.sum()).to_bytes(4, "big") + ids:
-            raise _fault("its sums are over other reports than its verdicts accept")
-        sums = np.zeros(circuit.outputs, object)
-        for start in range(0, row.reports, AT_ONCE):
-            part = kept[start : start + AT_ONCE]
-            vectors, _ = decoded(field, part[:, 8 + SEED_BYTES :])
-            sums += np.array(added(vectors, accepted[start : start + AT_ONCE]), object)
-        own = noisy(campaign, sums.tolist(), self._entropy(SEED_BYTES))
-        numbers = [(one + other) % field.modulus for one, other in zip(own, field.decode(end[:size]), strict=True)]
-        numbers = [number - field.modulus if number > field.modulus // 2 else number for number in numbers]
-        terms = terms_of(campaign)
-        variance = cell_variance(terms.noise, len(campaign.schema.observed), campaign.epsilon_micro, terms.delta_pico)
-        reach = _TAIL * (2 * variance) ** 0.5
-        if min(numbers) < -reach or max(numbers) > int(accepted.sum()) + reach:
-            raise _fault("its sums are beyond what counts and noise can be")
-        refused = Counter(self._refused(row))
-        refused.update(REFUSALS[verdict] for verdict in judged[~accepted, 0].tolist())
-        return Total(campaign.id, row.period, int(accepted.sum()), tuple(numbers), dict(refused))
+    # What leaves: its files are on the disk before the journal names them, and the journal before it is handed out.
 
-    def _checked(
-        self, campaign: Campaign, key: bytes, period: int, given: dict[bytes, bytes], refused: Counter[str]
-    ) -> Iterator[_Sent]:
-        """Yield the leader's rows, some reports at a time."""
-        prio3 = variant_of(campaign)
-        private = pair.private_box_key(self._key())
-        usable: list[Opened] = []
-        fields = fields_of(campaign, given)
-        for number, (_, _, opened) in enumerate(open_shares(campaign, private, LEADER, period, fields), 1):
-            if isinstance(opened, str):
-                refused[opened] += 1
-            else:
-                usable.append(opened)
-            if usable and (len(usable) == AT_ONCE or number == len(fields)):
-                yield _leading(prio3, key, context_of(campaign.id), usable, refused)
-                usable = []
+    def _request(self, task: Task, period: int, reports: Reports, out: Path, progress: Progress | None) -> Sent:
+        """Check all reports of a period, and let the request leave."""
+        campaign, done = task.campaign, _counting(progress, len(reports.ids()))
+        row = PeriodRow(campaign.id, period, LEADER)
+        with (
+            storage_errors("the checked reports can not be kept"),
+            tempfile.TemporaryFile(dir=self._periods) as sent,
+            open_output(self._path(row, KEPT), force=True, mode=PRIVATE) as kept,
+        ):
+            count, refused = check_all(task, period, reports, (sent, kept), self.threads, done)
+            if count < campaign.min_batch_size:
+                raise PolicyError(
+                    "batch_too_small", f"{count} reports can be used, and the campaign wants {campaign.min_batch_size}"
+                )
+            sent.seek(0)
+            self._write(task, Head(REQUEST, campaign.id, period, count), iter(lambda: sent.read(MOST_BYTES), b""))
+        content = _digest(self._path(row, KEPT))
+        return self._let_out(row, count, reports.refused + refused, content, out)
 
-    def _campaign(self, campaign: bytes, trusted: bytes) -> tuple[Campaign, int, bytes]:
-        """Return the verified campaign, this collector's number in it, and the verify key."""
-        found = signed_campaign(trusted, campaign)
-        return found, *pair.role_in(terms_of(found), self._key())
+    def _answer(self, task: Task, head: Head, judge: Judge, content: bytes, out: Path) -> Sent:
+        """Let the helper's answer leave, with its noise."""
+        campaign, field = task.campaign, task.prio3.circuit.field
+        if judge.accepted < campaign.min_batch_size:
+            raise PolicyError(
+                "batch_too_small",
+                f"{judge.accepted} reports are accepted, and the campaign wants {campaign.min_batch_size}",
+            )
+        sums = [number % field.modulus for number in noisy(campaign, judge.sums(), self._entropy(SEED_BYTES))]
+        end = field.encode(sums) + judge.accepted.to_bytes(4, "big") + judge.ids()
+        self._write(task, head._replace(kind=ANSWER), [*judge.verdicts, end])
+        row = PeriodRow(campaign.id, head.period, HELPER)
+        return self._let_out(row, judge.accepted, judge.refused, content, out)
+
+    def _total(self, task: Task, row: PeriodRow, verdicts: bytes, end: bytes) -> Total:
+        """Return the total of the shares that the leader kept."""
+        path = self._path(row, KEPT)
+        if not path.is_file() or _digest(path) != row.content:
+            raise _damaged(path, "the period has no total")
+        kept = np.memmap(path, np.uint8, "r").reshape(row.reports, kept_length(task.prio3))
+        return total_of(task, row.period, kept, (verdicts, end), row.refusals, self._entropy(SEED_BYTES))
+
+    def _write(self, task: Task, head: Head, contents: Iterable[bytes]) -> None:
+        path = self._path(PeriodRow(head.campaign, head.period, task.role), head.kind)
+        write_file(path, head, task.secret, contents, entropy=self._entropy, force=True)
+
+    def _let_out(self, row: PeriodRow, reports: int, refused: Counter[str], content: bytes, out: Path) -> Sent:
+        """Note the file that leaves for a period, for ever, and hand it out."""
+        file = _digest(self._path(row, _FILES[row.role]))
+        row = row._replace(reports=reports, refused=packed_refusals(refused), content=content, file=file)
+        self._record(row)
+        self._hand_out(row, out)
+        return Sent(row.period, reports, dict(row.refusals), False)
+
+    def _record(self, row: PeriodRow) -> None:
+        with self._journal.transaction():
+            self._journal.put("periods", row._replace(made_at=int(self._clock())))
+
+    def _hand_out(self, row: PeriodRow, out: Path) -> None:
+        """Copy the file that left for a period, which is in this folder."""
+        path = self._path(row, _FILES[row.role])
+        if not path.is_file() or _digest(path) != row.file:
+            raise _damaged(path, "the period can not be handed out again")
+        with open_output(out, force=True, mode=PRIVATE) as to, path.open("rb") as source:
+            shutil.copyfileobj(source, to)
+
+    def _ids_sent(self, task: Task, row: PeriodRow) -> set[bytes]:
+        """Return the ids of the request that left for a period."""
+        path, length = self._path(row, REQUEST), RequestRow.length(task.prio3)
+        if not path.is_file() or _digest(path) != row.file:
+            raise _damaged(path, "the period can not be handed out again")
+        with self._reading(path, REQUEST, task) as reader:
+            parts = rows_of(reader.contents(task.secret), length, row.reports)
+            return {part[at : at + ID_BYTES] for part in parts for at in range(0, len(part), length)}
+
+    # What the steps need -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Refuse to work on periods while another process does. The system lets go of the lock of a killed process."""
+        if not self._periods.is_dir():
+            raise _damaged(self._periods, "what was released is not known")
+        descriptor = os.open(self._periods, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if not try_lock(descriptor):
+                raise StorageError("collector_busy", "another process is at work in this folder; try again later")
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _reading(self, path: Path, kind: str, task: Task) -> Iterator[Reader]:
+        """Open a file between collectors, and refuse one of another campaign."""
+        with storage_errors(f"'{path}' can not be read"), path.open("rb") as file:
+            reader = Reader(file, kind)
+            if reader.head.campaign != task.campaign.id:
+                raise DocumentError("unrecognized_campaign", f"the {kind} is of another campaign")
+            yield reader
+
+    def _task(self, campaign: bytes, trusted: bytes, role: int | None = None) -> Task:
+        """Return what this collector does for a verified campaign; ``role`` is the one that it must have, if any."""
+        found, own = signed_campaign(trusted, campaign), self._key()
+        number, verify_key = pair.role_in(terms_of(found), own)
+        if role not in (None, number):
+            raise InputError("not_this_collector", _WRONG[number])
+        other = terms_of(found).collectors[1 - number].key
+        return Task(found, number, verify_key, own, pair.private_box_key(own), pair.common_secret(own, other))
+
+    def _row(self, task: Task, period: int) -> PeriodRow | None:
+        with self._journal.snapshot():
+            return self._journal.period(task.campaign.id, period)
 
     def _check_period(self, campaign: Campaign, period: int) -> None:
         """Refuse a period that has not ended, or that an adopted copy may not release."""
@@ -454,39 +479,12 @@ class CollectorFolder:
                 "period_refused", "the period began before this copy was adopted; the other copy may have released it"
             )
 
-    def _record(self, row: PeriodRow) -> None:
-        with self._journal.transaction():
-            self._journal.put("periods", row._replace(made_at=int(self._clock())))
+    def _path(self, row: PeriodRow, kind: str) -> Path:
+        return self._periods / f"{row.campaign.hex()[:16]}-{row.period}.{kind}"
 
-    def _hand_out(self, row: PeriodRow | None, kind: str, out: Path, path: Path | None = None) -> None:
-        """Copy the file that left for a period, which is in this folder."""
-        place = path or self._path(row.campaign, row.period, kind) if row else path
-        assert place is not None
-        if not place.is_file() or (row is not None and _digest(place) != row.file):
-            raise StorageError(
-                "collector_damaged", f"'{place}' is lost or changed, so the period can not be handed out again"
-            )
-        with open_output(out, force=True, mode=PRIVATE) as to, place.open("rb") as source:
-            shutil.copyfileobj(source, to)
-
-    def _path(self, campaign: bytes, period: int, kind: str) -> Path:
-        return self.path / PERIODS / f"{campaign.hex()[:16]}-{period}.{kind}"
-
-    def _ids(self, row: PeriodRow) -> set[bytes]:
-        """Return the ids that were sent for a period."""
-        ids = read_regular(self._path(row.campaign, row.period, "ids"))
-        if sha256(ids).digest() != row.content:
-            raise StorageError("collector_damaged", "the list of the ids that were sent for the period was changed")
-        return {ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)}
-
-    def _refused(self, row: PeriodRow) -> dict[str, int]:
-        found = canonical.unpack(row.refused)
-        assert isinstance(found, dict)
-        return found
-
-    def _secret(self, campaign: Campaign) -> bytes:
-        keys = [one.key for one in terms_of(campaign).collectors]
-        return pair.common_secret(self._key(), keys[1 - keys.index(self.public.key)])
+    @property
+    def _periods(self) -> Path:
+        return self.path / PERIODS
 
     def _key(self) -> SigningKey:
         problem, found = "", None
@@ -499,155 +497,21 @@ class CollectorFolder:
         return found.open(self._passphrase)
 
 
-class _Sent(NamedTuple):
-    """Rows of some reports: ids, what goes to the helper, and what the leader keeps."""
-
-    ids: list[bytes]
-    sent: bytes
-    kept: bytes
+def _damaged(path: Path, so: str) -> StorageError:
+    return StorageError("collector_damaged", f"'{path}' is lost or changed, so {so}")
 
 
-def _leading(prio3: Prio3, key: bytes, context: bytes, opened: Sequence[Opened], refused: Counter[str]) -> _Sent:
-    """Return the leader's rows of some reports. A report that can not be read is counted in ``refused``."""
-    found = prepared(prio3, key, context, LEADER, _shares(opened))
-    if not found.readable.all():
-        refused["value_out_of_domain"] += int((~found.readable).sum())
-    rows, kept, ids = [], [], []
-    length = prio3.circuit.outputs * prio3.circuit.field.size
-    for number in np.flatnonzero(found.readable).tolist():
-        one = opened[number]
-        ids.append(one.identifier)
-        field = one.field
-        rows.append(
-            one.identifier
-            + field.nonce
-            + field.public
-            + field.sender
-            + field.boxes[HELPER]
-            + found.verifiers[number].tobytes()
-        )
-        kept.append(one.identifier + found.seeds[number].tobytes() + one.share[:length])
-    return _Sent(ids, b"".join(rows), b"".join(kept))
+def _noted(parts: Iterable[bytes], digest: Digest) -> Iterator[bytes]:
+    """Yield the parts, and feed them to a digest."""
+    for part in parts:
+        digest.update(part)
+        yield part
 
 
-def _shares(opened: Sequence[Opened]) -> Shares:
-    columns = zip(*((one.field.nonce, one.field.public, one.share) for one in opened), strict=True)
-    return Shares(*(np.frombuffer(b"".join(each), np.uint8).reshape(len(opened), -1) for each in columns))
-
-
-class _Judge:
-    """The helper's check of a request."""
-
-    def __init__(self, campaign: Campaign, key: bytes, own: SigningKey, period: int) -> None:
-        self._campaign, self._key, self._period = campaign, key, period
-        self._private = pair.private_box_key(own)
-        self._prio3 = variant_of(campaign)
-        circuit = self._prio3.circuit
-        self._verifier = circuit.verifier_length * circuit.field.size + SEED_BYTES
-        self._lengths = (8, NONCE_BYTES, PUBLIC_BYTES, SENDER_BYTES, box_lengths(self._prio3)[HELPER], self._verifier)
-        self.length = sum(self._lengths)
-        self.verdicts: list[bytes] = []
-        self.refused: Counter[str] = Counter()
-        self.accepted = 0
-        self._sums = np.zeros(circuit.outputs, object)
-        self._content, self._ids = sha256(), sha256()
-        self._last = b""
-
-    @property
-    def content(self) -> bytes:
-        """SHA-256 of all rows."""
-        return self._content.digest()
-
-    @property
-    def ids(self) -> bytes:
-        """SHA-256 of the accepted ids, in order."""
-        return self._ids.digest()
-
-    def sums(self) -> list[int]:
-        """Return the helper's share of the sums over the accepted reports, modulo p."""
-        return [int(each) % self._prio3.circuit.field.modulus for each in self._sums]
-
-    def read(self, parts: Iterator[bytes]) -> None:
-        """Judge all rows.
-
-        Raises:
-            DocumentError: ``collector_fault``: ids are not in rising order, so one could count twice.
-        """
-        for part in parts:
-            self._content.update(part)
-            for start in range(0, len(part), AT_ONCE * self.length):
-                some = part[start : start + AT_ONCE * self.length]
-                self._judge([some[at : at + self.length] for at in range(0, len(some), self.length)])
-
-    def _judge(self, rows: Sequence[bytes]) -> None:
-        fields, verifiers = [], []
-        for row in rows:
-            pieces, at = [], 0
-            for length in self._lengths:
-                pieces.append(row[at : at + length])
-                at += length
-            identifier, nonce, public, sender, box, verifier = pieces
-            if identifier <= self._last:
-                raise _fault("the ids of the request are not in rising order")
-            self._last = identifier
-            fields.append((identifier, Field(nonce, public, sender, (b"", box))))
-            verifiers.append(verifier)
-        verdicts = [b""] * len(rows)
-        usable, places = [], []
-        for number, (_, _, opened) in enumerate(
-            open_shares(self._campaign, self._private, HELPER, self._period, fields)
-        ):
-            if isinstance(opened, str):
-                verdicts[number] = self._refuse(opened)
-            else:
-                usable.append(opened)
-                places.append(number)
-        if usable:
-            self._decide(usable, places, verifiers, verdicts)
-        self.verdicts.append(b"".join(verdicts))
-
-    def _decide(self, usable: list[Opened], places: list[int], verifiers: list[bytes], verdicts: list[bytes]) -> None:
-        found = prepared(self._prio3, self._key, context_of(self._campaign.id), HELPER, _shares(usable))
-        leading = np.frombuffer(b"".join(verifiers[place] for place in places), np.uint8).reshape(len(places), -1)
-        public = np.frombuffer(b"".join(one.field.public for one in usable), np.uint8).reshape(len(places), -1)
-        right, messages = confirmed(self._prio3, context_of(self._campaign.id), [leading, found.verifiers], found.seeds)
-        # Both parts must be those of the public share: else the leader would expect another seed than the helper.
-        parts = np.hstack([leading[:, -SEED_BYTES:], found.verifiers[:, -SEED_BYTES:]])
-        agreed = (parts == public).all(axis=1)
-        good = right & agreed & found.readable
-        for number, (place, one) in enumerate(zip(places, usable, strict=True)):
-            if good[number]:
-                verdicts[place] = b"\x00" + messages[number].tobytes()
-                self._ids.update(one.identifier)
-            elif not found.readable[number]:
-                verdicts[place] = self._refuse("value_out_of_domain")
-            else:
-                verdicts[place] = self._refuse("proof_invalid" if agreed[number] else "public_share")
-        self.accepted += int(good.sum())
-        self._sums += np.array(added(found.outputs, good), object)
-
-    def _refuse(self, reason: str) -> bytes:
-        self.refused[reason] += 1
-        return bytes([REFUSALS.index(reason)]) + bytes(SEED_BYTES)
-
-
-def _fault(what: str) -> DocumentError:
-    return DocumentError("collector_fault", f"the other collector's file is wrong: {what}; nothing is released")
-
-
-def _packed(refused: Counter[str]) -> bytes:
-    return canonical.pack({reason: count for reason, count in sorted(refused.items()) if count})
+def _counting(progress: Progress | None, of: int) -> Callable[[int], None]:
+    return lambda done: None if progress is None else progress(done, of)
 
 
 def _digest(path: Path) -> bytes:
     with path.open("rb") as file:
-        digest = sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-        return digest.digest()
-
-
-def _total_of(signed: bytes) -> Total:
-    body = canonical.unpack(read_envelope(signed, "total").payload)
-    assert isinstance(body, dict)
-    return Total(body["campaign"], body["period"], body["accepted"], tuple(body["numbers"]), body["refused"])
+        return file_digest(file, "sha256").digest()

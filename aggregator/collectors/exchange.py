@@ -13,19 +13,37 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Self
 
 from nacl import bindings
 from nacl.exceptions import CryptoError
 
 from aggregator.common.files import PRIVATE, open_output, storage_errors
 from protocol import SPEC, canonical
+from protocol.batches.report import ID_BYTES
+from protocol.documents.shared_terms import HELPER
 from protocol.errors import DocumentError
+from protocol.shared.keccak import SEED_BYTES
+from protocol.shared.prio3 import NONCE_BYTES, Prio3
+from protocol.shared.report import Field
+from protocol.shared.shape import PUBLIC_BYTES, SENDER_BYTES, box_lengths
 
 REQUEST, ANSWER = "request", "answer"
 MOST_BYTES = 1 << 22
 MAX_HEAD_BYTES = 1024
 MAX_REPORTS = 1 << 26
+REFUSALS = (
+    "",
+    "share_unreadable",
+    "share_misplaced",
+    "malformed",
+    "value_out_of_domain",
+    "proof_invalid",
+    "public_share",
+)
+"""The helper's verdicts by number: accepted, or the reason of a refusal."""
+VERDICT_BYTES = 1 + SEED_BYTES
+"""A row of an answer: the verdict's number, and the message of Prio3, zeros for a refused report."""
 _NONCE = bindings.crypto_box_NONCEBYTES
 _OVERHEAD = 32 + 4
 _KEYS = {"campaign", "kind", "period", "reports", "spec"}
@@ -49,6 +67,53 @@ class Head(NamedTuple):
     def to_bytes(self) -> bytes:
         """Return the canonical map."""
         return canonical.pack({**self._asdict(), "spec": SPEC})
+
+
+class RequestRow(NamedTuple):
+    """A row of a request.
+
+    Attributes:
+        identifier: the report's id.
+        field: what the helper needs of the answer field: all but the leader's box.
+        verifier: what the leader sends of its check.
+    """
+
+    identifier: bytes
+    field: Field
+    verifier: bytes
+
+    def to_bytes(self) -> bytes:
+        """Return id ‖ nonce ‖ public share ‖ sender's key ‖ helper's box ‖ verifier."""
+        field = self.field
+        return b"".join([self.identifier, field.nonce, field.public, field.sender, field.boxes[HELPER], self.verifier])
+
+    @classmethod
+    def length(cls, prio3: Prio3) -> int:
+        """Return the bytes of a row."""
+        return sum(cls._lengths(prio3))
+
+    @classmethod
+    def _lengths(cls, prio3: Prio3) -> tuple[int, ...]:
+        verifier = prio3.circuit.verifier_length * prio3.circuit.field.size + SEED_BYTES
+        return ID_BYTES, NONCE_BYTES, PUBLIC_BYTES, SENDER_BYTES, box_lengths(prio3)[HELPER], verifier
+
+    @classmethod
+    def read(cls, prio3: Prio3, rows: bytes) -> list[Self]:
+        """Split whole rows."""
+        lengths, found = cls._lengths(prio3), []
+        for start in range(0, len(rows), sum(lengths)):
+            pieces, at = [], start
+            for length in lengths:
+                pieces.append(rows[at : at + length])
+                at += length
+            identifier, nonce, public, sender, box, verifier = pieces
+            found.append(cls(identifier, Field(nonce, public, sender, (b"", box)), verifier))
+        return found
+
+
+def fault(what: str) -> DocumentError:
+    """Return the error for a file that the other collector made wrongly."""
+    return DocumentError("collector_fault", f"the other collector's file is wrong: {what}; nothing is released")
 
 
 def write_file(

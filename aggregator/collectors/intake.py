@@ -6,73 +6,154 @@ Batches hold both shares, so either collector can hand them on.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from aggregator.common.files import read_file
+from aggregator.collectors.verification import Shares
+from aggregator.common.files import storage_errors
+from aggregator.reports.decoding.content import Content, FileShortenedError, piecewise_digest
+from aggregator.reports.intake.sources import SHORTENED_REASON, Unreadable, read_source
 from protocol.batches.batch import Damage, read_batches
 from protocol.batches.report import decode_report
 from protocol.documents.campaign import Campaign
-from protocol.errors import DocumentError
-from protocol.shared.report import Field, open_box, read_field, variant_of
+from protocol.documents.envelope import SigningKey
+from protocol.errors import DocumentError, InputError
+from protocol.shared.prio3 import Prio3
+from protocol.shared.report import Field, context_of, open_box, read_field, variant_of
 from protocol.shared.shape import share_lengths
 
-MAX_FILE_BYTES = 1 << 34
+IN_MEMORY = 1 << 25
+"""Larger files are read in pieces."""
+_CONFLICT = -1
 
 
-class Found(NamedTuple):
-    """The reports of files.
+class Task(NamedTuple):
+    """What a collector does for one campaign.
 
     Attributes:
-        reports: period → report id → the report's answer field.
-        refused: reason → number of records or damaged places.
+        campaign: the verified campaign.
+        role: the collector's number.
+        verify_key: the verify key of both collectors.
+        own: the collector's key pair.
+        private: the X25519 secret key that follows from it.
+        secret: what both collectors, and nobody else, can compute.
     """
 
-    reports: dict[int, dict[bytes, bytes]]
-    refused: Counter[str]
+    campaign: Campaign
+    role: int
+    verify_key: bytes
+    own: SigningKey
+    private: bytes
+    secret: bytes
+
+    @property
+    def prio3(self) -> Prio3:
+        """The variant of Prio3 that the campaign uses."""
+        return variant_of(self.campaign)
+
+    @property
+    def context(self) -> bytes:
+        """The application context of the campaign."""
+        return context_of(self.campaign.id)
 
 
-def read_reports(campaign: Campaign, files: Sequence[Path]) -> Found:
-    """Read all reports of a campaign from batch files. A bad report or file is counted, and never an error.
+class Reports:
+    """The reports of one period, copied from batch files into a file without a name; in memory are ids and places.
 
-    Raises:
-        InputError: a file can not be read.
+    Attributes:
+        refused: reason → number of records or damaged places; of ``report_conflict`` the number of ids.
     """
-    layout, refused = campaign.layout, Counter[str]()
-    reports: dict[int, dict[bytes, bytes]] = {}
-    for path in files:
-        data = read_file(path, MAX_FILE_BYTES)
-        for part in read_batches(data, {campaign.id: layout}):
-            if isinstance(part, Damage):
-                refused[part.reason] += 1
-            elif (part.header.campaign, part.header.record_length) != (campaign.id, layout.record_length):
-                refused["unrecognized_campaign"] += sum(count for _, count in part.spans)
-            else:
-                for start, count in part.spans:
-                    for at in range(start, start + count * layout.record_length, layout.record_length):
-                        _add(reports, refused, campaign, data[at : at + layout.record_length])
-    for period, given in reports.items():
-        refused["report_conflict"] += sum(not field for field in given.values())
-        reports[period] = {identifier: field for identifier, field in given.items() if field}
-    return Found(reports, +refused)
 
+    def __init__(self, campaign: Campaign, period: int, folder: Path) -> None:
+        """Begin without any report. ``folder`` is where the disk has room for all reports of the period."""
+        self._campaign, self._period = campaign, period
+        self._length = campaign.layout.answer_bytes
+        self._places: dict[bytes, int] = {}
+        self._size = 0
+        with storage_errors(f"reports can not be copied to '{folder}'"):
+            self._copy = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by __exit__
+        self.refused: Counter[str] = Counter()
 
-def _add(reports: dict[int, dict[bytes, bytes]], refused: Counter[str], campaign: Campaign, record: bytes) -> None:
-    identifier, period, question, field = decode_report(campaign.layout, record)
-    length, header = campaign.time_precision, campaign.header
-    if question:
-        refused["value_out_of_domain"] += 1
-    elif period * length >= header.expires:
-        refused["report_too_late"] += 1
-    elif (period + 1) * length <= header.not_before:
-        refused["report_too_early"] += 1
-    else:
-        known = reports.setdefault(period, {}).setdefault(identifier, field)
-        if known != field:
-            refused["report_conflict"] += 1
-            reports[period][identifier] = b""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._copy.close()
+
+    def read(self, files: Sequence[str | Path], progress: Callable[[int, int], None] | None = None) -> None:
+        """Read all reports of the period. A bad report or damaged file is counted, and never an error.
+
+        Args:
+            files: batch files, perhaps compressed.
+            progress: called after each file with (files read, files given).
+
+        Raises:
+            InputError: a file can not be read.
+            StorageError: the disk is full.
+        """
+        for number, file in enumerate(files, 1):
+            found = read_source(file, IN_MEMORY)
+            if not isinstance(found, Unreadable):
+                self._read(file, found.data)
+            elif found.reason != "empty_file":
+                raise InputError(found.reason, f"'{file}' can not be read; nothing was sent")
+            if progress is not None:
+                progress(number, len(files))
+        self.refused["report_conflict"] = sum(place == _CONFLICT for place in self._places.values())
+
+    def ids(self) -> list[bytes]:
+        """Return the ids of the reports that can count, in rising order."""
+        return sorted(identifier for identifier, place in self._places.items() if place != _CONFLICT)
+
+    def fields(self, ids: Iterable[bytes]) -> list[tuple[bytes, Field]]:
+        """Return the parts of the answer fields of some ids. Threads may share this."""
+        prio3 = variant_of(self._campaign)
+        return [(identifier, read_field(prio3, self._at(self._places[identifier]))) for identifier in ids]
+
+    def _at(self, place: int) -> bytes:
+        with storage_errors("the copy of the reports can not be read"):
+            return os.pread(self._copy.fileno(), self._length, place)
+
+    def _read(self, file: str | Path, data: Content) -> None:
+        campaign, layout = self._campaign, self._campaign.layout
+        length = layout.record_length
+        try:
+            for part in read_batches(data, {campaign.id: layout}, digest=piecewise_digest):
+                if isinstance(part, Damage):
+                    self.refused[part.reason] += 1
+                elif (part.header.campaign, part.header.record_length) != (campaign.id, length):
+                    self.refused["unrecognized_campaign"] += sum(count for _, count in part.spans)
+                else:
+                    for start, count in part.spans:
+                        for at in range(start, start + count * length, length):
+                            self._add(data[at : at + length])
+            return
+        except FileShortenedError:
+            pass
+        raise InputError(SHORTENED_REASON, f"'{file}' became shorter while it was read; nothing was sent")
+
+    def _add(self, record: bytes) -> None:
+        identifier, period, question, field = decode_report(self._campaign.layout, record)
+        length, header = self._campaign.time_precision, self._campaign.header
+        if period != self._period:
+            return
+        if question:
+            self.refused["value_out_of_domain"] += 1
+        elif period * length >= header.expires:
+            self.refused["report_too_late"] += 1
+        elif (period + 1) * length <= header.not_before:
+            self.refused["report_too_early"] += 1
+        elif identifier not in self._places:
+            with storage_errors("the reports can not be copied"):
+                self._copy.write(field)
+            self._places[identifier] = self._size
+            self._size += len(field)
+        elif (place := self._places[identifier]) != _CONFLICT and self._at(place) != field:
+            self._places[identifier] = _CONFLICT
 
 
 class Opened(NamedTuple):
@@ -83,31 +164,25 @@ class Opened(NamedTuple):
     share: bytes
 
 
-def open_shares(
-    campaign: Campaign, private: bytes, role: int, period: int, fields: Sequence[tuple[bytes, Field]]
-) -> Iterator[tuple[bytes, Field, Opened | str]]:
-    """Yield each report with its opened share, or with the reason why it can not be used.
+def open_shares(task: Task, period: int, fields: Iterable[tuple[bytes, Field]]) -> Iterator[Opened | str]:
+    """Yield for each report its opened share, or the reason why it can not be used.
 
     Args:
-        campaign: a shared campaign.
-        private: the collector's X25519 secret key.
-        role: the collector's number.
+        task: whose shares of which campaign.
         period: the period.
-        fields: id and answer field of each report. Of a helper's only its own box is read.
+        fields: id and answer field of each report. Only the collector's own box is read.
     """
-    wanted = share_lengths(variant_of(campaign))[role]
+    wanted = share_lengths(task.prio3)[task.role]
     for identifier, field in fields:
+        bound = (task.campaign.id, period, identifier, task.role, field.digest)
         try:
-            share = open_box(
-                field.boxes[role], field.sender, private, (campaign.id, period, identifier, role, field.digest)
-            )
+            share = open_box(field.boxes[task.role], field.sender, task.private, bound)
         except DocumentError as error:
-            yield identifier, field, error.reason
-            continue
-        yield identifier, field, Opened(identifier, field, share) if len(share) == wanted else "malformed"
+            yield error.reason
+        else:
+            yield Opened(identifier, field, share) if len(share) == wanted else "malformed"
 
 
-def fields_of(campaign: Campaign, reports: dict[bytes, bytes]) -> list[tuple[bytes, Field]]:
-    """Return id and parts of the answer field of each report, by id."""
-    prio3 = variant_of(campaign)
-    return [(identifier, read_field(prio3, reports[identifier])) for identifier in sorted(reports)]
+def arrays_of(opened: Sequence[Opened]) -> Shares:
+    """Return the opened shares of at least one report as arrays."""
+    return Shares.of([(one.field.nonce, one.field.public, one.share) for one in opened])

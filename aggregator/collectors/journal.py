@@ -5,12 +5,14 @@ Which ids a period has is in the file that left, whose digest the journal names.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from aggregator.common.files import COLLECTOR_MARK
 from aggregator.common.journals import KEEPER_COLUMNS, MARK_COLUMNS, table_of
 from aggregator.common.journals import Journal as Original
+from protocol import canonical
 from protocol.database import Reasons, Schema
 from protocol.errors import StorageError
 
@@ -24,7 +26,7 @@ class PeriodRow(NamedTuple):
         role: the collector's number in the campaign.
         reports: number of reports in the file that left.
         refused: reason → number of reports that were not sent, or that the helper refused; a canonical map.
-        content: of a helper, SHA-256 of the leader's request without its sealing; of a leader, of the ids sent.
+        content: of a helper, SHA-256 of the leader's request without its sealing; of a leader, of the shares it kept.
         file: SHA-256 of the file that left.
         total: of a leader, the signed total; empty until the helper's answer has come, and for a helper.
         made_at: seconds since 1970.
@@ -33,12 +35,24 @@ class PeriodRow(NamedTuple):
     campaign: bytes
     period: int
     role: int
-    reports: int
-    refused: bytes
-    content: bytes
-    file: bytes
-    total: bytes
-    made_at: int
+    reports: int = 0
+    refused: bytes = b""
+    content: bytes = b""
+    file: bytes = b""
+    total: bytes = b""
+    made_at: int = 0
+
+    @property
+    def refusals(self) -> Counter[str]:
+        """What ``refused`` says."""
+        found = canonical.unpack(self.refused)
+        assert isinstance(found, dict)
+        return Counter(found)
+
+
+def packed_refusals(refused: Counter[str]) -> bytes:
+    """Return the map ``refused`` of a row."""
+    return canonical.pack({reason: count for reason, count in sorted(refused.items()) if count})
 
 
 _TABLES = {"collector": KEEPER_COLUMNS, "mark": MARK_COLUMNS, "periods": PeriodRow._fields}

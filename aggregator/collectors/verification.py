@@ -7,7 +7,7 @@ A report that can not be read or whose share is wrong costs itself alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from protocol.shared.keccak import DOMAIN, RATE, SEED_BYTES, permuted
 from protocol.shared.prio3 import JOINT, JOINT_PART, JOINT_SEED, PROOF, PROOFS, QUERY, VECTOR, Prio3
 from protocol.shared.proofs import accepted, is_root, query
 
+AT_ONCE = 1024
+"""Reports that collectors check at once: enough that numpy computes most of the time, few enough for the memory."""
 Bytes = NDArray[np.uint8]
 Verdicts = NDArray[np.bool_]
 
@@ -69,6 +71,12 @@ class Shares(NamedTuple):
     nonces: Bytes
     public: Bytes
     inputs: Bytes
+
+    @classmethod
+    def of(cls, reports: Sequence[tuple[bytes, bytes, bytes]]) -> Self:
+        """Return the arrays of at least one report: for each its nonce, public share and input share."""
+        columns = zip(*reports, strict=True)
+        return cls(*(np.frombuffer(b"".join(each), np.uint8).reshape(len(reports), -1) for each in columns))
 
 
 class Prepared(NamedTuple):

@@ -26,6 +26,7 @@ from aggregator.models.published import published
 from aggregator.reports.answering_devices import Conflict, conflicts, squares_of_answers
 from aggregator.reports.fleet import Roster
 from aggregator.reports.intake.enrolment import Enrolled, check_enrolment
+from aggregator.reports.intake.reader import processors
 from aggregator.reports.intake.remote import Executor, job_of, on_store, read_remotely
 from aggregator.reports.intake.sources import check_folder, expand
 from aggregator.reports.intake.transaction import IngestSummary, IngestTransaction, joined, read_with_threads
@@ -122,7 +123,7 @@ class Store:
         self.campaign = campaign
         self.campaign_bytes = campaign_bytes
         self.lock_timeout_seconds = LOCK_TIMEOUT_SECONDS
-        self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.workers = processors()
         self.memory_bytes = MEMORY_BYTES
         self.quarantine_bytes = LIMIT_BYTES
         self.cluster: Executor | None = None

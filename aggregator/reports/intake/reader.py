@@ -389,6 +389,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class WorkSharingPool:
     """Divides a large piece of work among the threads of a pool. The pool's own threads may use it.
 

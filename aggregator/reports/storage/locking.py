@@ -94,14 +94,15 @@ def exclusive(
     deadline = clock() + timeout_seconds
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, ORDINARY), "wb") as file:
-        while not _try_lock(file.fileno()):
+        while not try_lock(file.fileno()):
             if clock() >= deadline:
                 raise StorageError("store_busy", "another process is writing to this store; try again later")
             sleep(_POLL_SECONDS)
         yield
 
 
-def _try_lock(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder, unless another process or descriptor has locked it; return whether it is locked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

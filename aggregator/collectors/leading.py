@@ -1,0 +1,156 @@
+"""The leader's two steps: its check of a period's reports, and the total once the helper has answered.
+
+What the leader keeps meanwhile is a row for each report that it sent: id ‖ the seed that it expects ‖ its share of
+what is added up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from typing import IO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.collectors.elements import decoded
+from aggregator.collectors.exchange import REFUSALS, VERDICT_BYTES, RequestRow, fault
+from aggregator.collectors.intake import Opened, Reports, Task, arrays_of, open_shares
+from aggregator.collectors.noise import noisy, variance_of
+from aggregator.collectors.total import Total
+from aggregator.collectors.verification import AT_ONCE, added, prepared
+from aggregator.reports.intake.reader import WorkSharingPool
+from protocol.batches.report import ID_BYTES
+from protocol.documents.shared_terms import LEADER
+from protocol.errors import DocumentError
+from protocol.shared.keccak import SEED_BYTES
+from protocol.shared.prio3 import Prio3
+
+HEAD_BYTES = ID_BYTES + SEED_BYTES
+_TAIL = 64
+"""How many standard deviations of noise a total may be beyond possible counts."""
+
+
+class Checked(NamedTuple):
+    """The leader's rows of some reports: what goes to the helper, what the leader keeps, and reasons of refusals."""
+
+    sent: list[bytes]
+    kept: list[bytes]
+    refused: Counter[str]
+
+
+def kept_length(prio3: Prio3) -> int:
+    """Return the bytes of a row that the leader keeps."""
+    return HEAD_BYTES + prio3.circuit.outputs * prio3.circuit.field.size
+
+
+def checked(task: Task, period: int, reports: Reports, ids: list[bytes]) -> Checked:
+    """Return the leader's rows of some reports. Threads run this."""
+    opened = list(open_shares(task, period, reports.fields(ids)))
+    usable = [one for one in opened if isinstance(one, Opened)]
+    found = Checked([], [], Counter(one for one in opened if isinstance(one, str)))
+    if not usable:
+        return found
+    prio3 = task.prio3
+    length = kept_length(prio3) - HEAD_BYTES
+    rows = prepared(prio3, task.verify_key, task.context, LEADER, arrays_of(usable))
+    for one, verifier, seed, readable in zip(usable, rows.verifiers, rows.seeds, rows.readable, strict=True):
+        if readable:
+            found.sent.append(RequestRow(one.identifier, one.field, verifier.tobytes()).to_bytes())
+            found.kept.append(one.identifier + seed.tobytes() + one.share[:length])
+        else:
+            found.refused["value_out_of_domain"] += 1
+    return found
+
+
+def check_all(
+    task: Task,
+    period: int,
+    reports: Reports,
+    files: tuple[IO[bytes], IO[bytes]],
+    threads: int,
+    done: Callable[[int], None],
+) -> tuple[int, Counter[str]]:
+    """Check all reports of a period with some threads.
+
+    Args:
+        task: what the leader does.
+        period: the period.
+        reports: the reports.
+        files: where the rows go: those for the helper, and those that the leader keeps, both by id.
+        threads: number of threads.
+        done: told how many reports were checked.
+
+    Returns:
+        The number of rows, and reason → number of reports without a row.
+    """
+    ids, count, refused = reports.ids(), 0, Counter[str]()
+    runs = (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
+    with ThreadPoolExecutor(threads) as pool:
+        for found in WorkSharingPool(pool, 2 * threads).each(lambda run: checked(task, period, reports, run), runs):
+            for file, rows in zip(files, (found.sent, found.kept), strict=True):
+                file.write(b"".join(rows))
+            count += len(found.sent)
+            refused.update(found.refused)
+            done(len(found.sent) + found.refused.total())
+    return count, refused
+
+
+def total_of(
+    task: Task, period: int, kept: NDArray[np.uint8], answer: tuple[bytes, bytes], refused: Counter[str], seed: bytes
+) -> Total:
+    """Return the total of a period with both noises.
+
+    Args:
+        task: what the leader does.
+        period: the period.
+        kept: the rows that the leader kept, shape (N, :func:`kept_length`) uint8.
+        answer: of the helper's answer the N verdicts, joined, and what follows them.
+        refused: reason → number of reports for which the leader sent no row.
+        seed: 32 fresh random bytes.
+
+    Raises:
+        DocumentError: ``collector_fault``: the answer is for other reports, or its sums can not be.
+    """
+    verdicts = np.frombuffer(answer[0], np.uint8).reshape(-1, VERDICT_BYTES)
+    accepted = verdicts[:, 0] == 0
+    if (verdicts[:, 0] >= len(REFUSALS)).any():
+        raise fault("a verdict is none")
+    field, outputs = task.prio3.circuit.field, task.prio3.circuit.outputs
+    sums, ids = np.zeros(outputs, object), sha256()
+    for start in range(0, len(kept), AT_ONCE):
+        rows, right = kept[start : start + AT_ONCE], accepted[start : start + AT_ONCE]
+        if (verdicts[start : start + AT_ONCE, 1:] != rows[:, ID_BYTES:HEAD_BYTES])[right].any():
+            raise fault("a verdict does not fit to its report")
+        ids.update(rows[right, :ID_BYTES].tobytes())
+        vectors, _ = decoded(field, rows[:, HEAD_BYTES:])
+        sums += np.array(added(vectors, right), object)
+    count, size = int(accepted.sum()), outputs * field.size
+    if answer[1][size:] != count.to_bytes(4, "big") + ids.digest():
+        raise fault("its sums are over other reports than its verdicts accept")
+    if count < task.campaign.min_batch_size:
+        raise fault("it accepts fewer reports than the campaign wants")
+    numbers = _joined(task, sums.tolist(), _decoded(task, answer[1][:size]), seed, count)
+    refused = refused + Counter(REFUSALS[verdict] for verdict in verdicts[~accepted, 0].tolist())
+    return Total(task.campaign.id, period, count, tuple(numbers), dict(refused))
+
+
+def _decoded(task: Task, sums: bytes) -> list[int]:
+    try:
+        return task.prio3.circuit.field.decode(sums)
+    except DocumentError:
+        pass
+    raise fault("its sums are no field elements")
+
+
+def _joined(task: Task, own: list[int], other: list[int], seed: bytes, count: int) -> list[int]:
+    """Return the leader's sums with its noise and the helper's noisy sums together, as signed numbers."""
+    campaign, p = task.campaign, task.prio3.circuit.field.modulus
+    numbers = [(one + two) % p for one, two in zip(noisy(campaign, own, seed), other, strict=True)]
+    numbers = [number - p if number > p // 2 else number for number in numbers]
+    reach = _TAIL * variance_of(campaign) ** 0.5
+    if min(numbers) < -reach or max(numbers) > count + reach:
+        raise fault("its sums are beyond what counts and noise can be")
+    return numbers
