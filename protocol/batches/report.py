@@ -143,7 +143,7 @@ def encode_report(layout: Layout, identifier: bytes, period: int, question: int,
 
 
 def layout_kind(record: bytes) -> int:
-    """Return the layout (1, 2 or 3) of ``record``, a report with a right prefix: its msgpack extension type."""
+    """Return the layout (1 to 4) of ``record``, a report with a right prefix: its msgpack extension type."""
     return record[{0xC7: 2, 0xC8: 3}.get(record[0], 1)]
 
 

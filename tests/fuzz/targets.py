@@ -14,6 +14,7 @@ from support.batches import account
 from support.publisher import NOW, ROOT_KEY, Publisher
 from support.watched import Watched
 
+from edge_sdk.answering.answer import answer
 from edge_sdk.classifier import Classifier
 from protocol import canonical
 from protocol.batches.batch import Batch, Header, read_batches, write_batch
@@ -107,6 +108,9 @@ def campaign(found, data):
     if found.nodes is not None:
         _sums_every_record(found)
         return "for nodes" if found.masked is None else "masked"
+    if found.shared is not None:
+        _splits_every_record(found)
+        return "shared"
     _answers_every_record(found)
     return "accepted"
 
@@ -115,13 +119,13 @@ def _built_again(found, data):
     """The payload that says what a parsed campaign says. ``data`` tells only which features the questions are about."""
     features = [entry.get("feature") for entry in canonical.unpack(data)["questions"]]
     questions, groups = [], [None] * len(found.stated.observed)
-    if found.nodes is not None and found.schema.groups:
+    if (found.nodes or found.shared) is not None and found.schema.groups:
         groups = list(found.schema.groups)
     for question, feature in zip(found.questions, features, strict=True):
         if feature is not None and found.schema.groups:
             groups[feature] = found.schema.groups[question.feature]
         questions.append(question._replace(subject=question.subject._replace(feature=feature)))
-    known = {"groups", "masked", "models", "nodes", "series"}
+    known = {"groups", "masked", "models", "nodes", "series", "shared"}
     return build_campaign(
         found.header._replace(crit=tuple(key for key in found.header.crit if key not in known)),
         found.stated._replace(groups=tuple(groups) if any(groups) else ()),
@@ -137,6 +141,7 @@ def _built_again(found, data):
         models=dict(zip(found.model_names, found.models, strict=True)),
         nodes=found.nodes,
         masked=found.masked,
+        shared=found.shared,
     )
 
 
@@ -162,9 +167,9 @@ def _answers_every_record(found):
         for index in {0, len(found.questions) // 2, len(found.questions) - 1}:
             question = found.questions[index]
             value = question.input_of(observation, label, classes)
-            answer = question.mechanism.perturb(value, bytes([number]) * 32)
-            field = encode_answer(question.mechanism, answer, found.layout)
-            assert decode_answer(question.mechanism, field, found.layout) == answer
+            said = question.mechanism.perturb(value, bytes([number]) * 32)
+            field = encode_answer(question.mechanism, said, found.layout)
+            assert decode_answer(question.mechanism, field, found.layout) == said
             raw = encode_report(found.layout, bytes(8), 0, index, field)
             assert len(raw) == found.layout.record_length
             assert decode_report(found.layout, raw) == (bytes(8), 0, index, field)
@@ -174,6 +179,17 @@ def _answers_every_record(found):
             assert found.questions[index].stratum == stratum
             first, beyond = found.assignment.interval(index, stratum)
             assert first <= int.from_bytes(identifier[:4], "big") < beyond
+
+
+def _splits_every_record(found):
+    """Whatever the record, it has one cell in each block, and a report of the stated length, which is not too long."""
+    names = [feature.name for feature in found.schema.features]
+    refuses = any(part.unlisted == "refuse" for part in (found.schema.label, *found.schema.features))
+    for record in ({}, *(() if refuses else (dict.fromkeys(names, 10**400), dict.fromkeys(names, "no such value")))):
+        about = found.schema.observe(record), found.schema.label.code(None)
+        (raw,) = answer(found, *about, bytes(32), 0, [bytes(32)])
+        assert len(raw) == found.layout.record_length <= (1 << 16) + 3
+        assert decode_report(found.layout, raw)[1:3] == (0, 0)
 
 
 def _sums_every_record(found):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 MUTATIONS = 150
 GOOD = {name: {"accepted"} for name in TARGETS} | {
     "envelope": {"root", "campaign", "model", "nodes", "node", "masked", "keys", "release"},
-    "campaign": {"accepted", "ended", "for nodes", "masked"},
+    "campaign": {"accepted", "ended", "for nodes", "masked", "shared"},
     "batch": {"proven"},
     "summaries": {"some"},
     "messages": {"some"},
