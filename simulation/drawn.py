@@ -1,4 +1,4 @@
-"""Sums of nodes and decrypted masked totals, drawn by numpy: exact sums, noise, and statistics of both.
+"""Sums of nodes, decrypted masked totals and totals of two collectors, drawn by numpy: exact sums, noise, statistics.
 
 The sums equal those of real nodes, and the noise of a node has the same law: discrete Laplace, P(k) ∝ e^{−r|k|} with a
 rate r. The noise of a masked total has the law of the parties' summed noise. With ``divided`` noise, parts of shape
@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.collectors.draws import SharedNoise
+from aggregator.collectors.statistics import Shared, shared_statistics
 from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import NO_NUMBER, EncodedFrame
@@ -31,11 +33,13 @@ from aggregator.publishing.mechanisms.draws import discrete_laplace
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DIVIDED
+from protocol.documents.shared_terms import shared_subjects
 from protocol.masked.costs import delta_share, honest_parties, masked_terms_of, rates
 from protocol.nodes.summary import Summary
 from protocol.nodes.terms import ranges, released_vectors, sensitivity, shares
 from protocol.noise.sums import laplace_variance, rate
 from protocol.questions import CELL, CLASS, PRESENT, SQUARE, Subject
+from protocol.shared.report import terms_of
 
 
 def deal(records: int, nodes: int, rng: np.random.Generator) -> Integers:
@@ -229,3 +233,26 @@ def total_statistics(values: Sequence[int], campaign: Campaign, numbers: Mapping
     records = {period: sum(values[: subjects[0].size])}
     total = Total(campaign.id, parties, {campaign.epsilon_micro: parties}, records, tuple(values))
     return federation.statistics_of(campaign, total, sums)
+
+
+def collected(
+    campaign: Campaign, encoded: EncodedFrame, labels: Integers, period: int, rng: np.random.Generator
+) -> Statistics:
+    """Return the statistics of a shared campaign's total: exact counts, with noise of both collectors' law.
+
+    Args:
+        campaign: a shared campaign.
+        encoded: codes of n devices' records by the campaign's schema.
+        labels: shape (n,) int64, class codes.
+        period: number of the period.
+        rng: numpy's randomness.
+    """
+    classes, terms = len(campaign.schema.label.classes), terms_of(campaign)
+    blocks = [
+        np.bincount(encoded.codes[:, place] * classes + labels, minlength=subject.size)
+        for place, subject in enumerate(shared_subjects(campaign.schema))
+    ]
+    exact = np.concatenate(blocks)
+    noise = SharedNoise(campaign.epsilon_micro, terms.delta_pico, terms.noise).draw(len(blocks), len(exact), rng)
+    total = tuple((exact + noise).tolist())
+    return shared_statistics(Shared(campaign, {period: total}, {period: len(labels)}))

@@ -39,6 +39,7 @@ def device_reports(
     now: int,
     entropy: Callable[[int], bytes] = system_entropy,
     models: Sequence[bytes] = (),
+    policy: Policy = PERMISSIVE,
 ) -> Iterator[bytes]:
     """Yield for each person the bytes of all answers of one new device.
 
@@ -46,12 +47,13 @@ def device_reports(
         now: the time on the devices' clocks, in seconds since 1970.
         entropy: the devices' randomness; by default from the operating system.
         models: signed models that every device installs first, for campaigns that evaluate them.
+        policy: of every owner.
 
     Raises:
         DocumentError, PolicyError, InputError: a device refuses root, campaign, model or record.
     """
     for record, label in people:
-        with Device.open(None, trust=root, policy=PERMISSIVE, clock=lambda: now, entropy=entropy) as device:
+        with Device.open(None, trust=root, policy=policy, clock=lambda: now, entropy=entropy) as device:
             for model in models:
                 device.install(model)
             yield device.report(device.enrol(campaign).id, record, label=label)

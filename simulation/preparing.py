@@ -23,6 +23,7 @@ from protocol.epsilon import micro_epsilon
 from protocol.errors import InputError
 from protocol.schema import Schema
 from simulation.asking import AskingTrust
+from simulation.collectors import SharedTrust
 from simulation.curator import CentralTrust
 from simulation.design import PILOT_SHARE, Design, Division, parse_reduction
 from simulation.local import LocalTrust
@@ -36,6 +37,7 @@ from simulation.settings import (
     FEDERATED,
     LEAST_PILOT,
     LOCAL,
+    SHARED,
     VERTICAL,
     Settings,
     checked,
@@ -59,8 +61,8 @@ def prepare(
     Args:
         table: records as a table of text from :func:`aggregator.common.tables.read_table`.
         schema: of the records; None drafts a schema from the records.
-        ask: with local trust, what devices are asked about (:mod:`aggregator.publishing.ask_table`); None for all
-            features.
+        ask: with local or shared trust, what devices are asked about (:mod:`aggregator.publishing.ask_table`); None
+            for all features.
         test: a table of test records; None takes a part of the records.
 
     Raises:
@@ -117,16 +119,18 @@ def _of_records(
     ask: Ask | None,
     missing: Collection[str],
 ) -> Simulation:
-    """Prepare a simulation of a curator or of nodes, who hold many records."""
-    if ask:
+    """Prepare a simulation of any other trust than local."""
+    if ask and settings.trust != SHARED:
         raise InputError(
             "setting_invalid", f"ask does not go with {settings.trust} trust; give a schema of these features"
         )
     frame = typed(table, design.schema, missing)
     warnings = _warnings(settings, table, design, frame, tested, missing)
     learners = division.learners(len(frame))
-    if settings.trust == VERTICAL:
-        trust: Trust = VerticalTrust(settings, design, len(frame) - learners if tested is None else len(tested))
+    if settings.trust == SHARED:
+        trust: Trust = SharedTrust(settings, design, settings.devices or learners, ask)
+    elif settings.trust == VERTICAL:
+        trust = VerticalTrust(settings, design, len(frame) - learners if tested is None else len(tested))
     else:
         trust = _OF_RECORDS[settings.trust](settings, design, settings.devices or learners)
     return Simulation(settings, frame, design, division, trust, (), (*warnings, *trust.warnings))

@@ -15,11 +15,13 @@ from protocol.errors import InputError
 
 DEFAULT_TEST_SHARE = 0.2
 DEFAULT_MECHANISM = "direct"
-LOCAL, CENTRAL, FEDERATED, DISTRIBUTED, VERTICAL = "local", "central", "federated", "distributed", "vertical"
-TRUSTS = (LOCAL, CENTRAL, FEDERATED, DISTRIBUTED, VERTICAL)
+LOCAL, SHARED, CENTRAL = "local", "shared", "central"
+FEDERATED, DISTRIBUTED, VERTICAL = "federated", "distributed", "vertical"
+TRUSTS = (LOCAL, SHARED, CENTRAL, FEDERATED, DISTRIBUTED, VERTICAL)
 _MADE = ("engine", "family", "postprocess", "reduce", "reduce_fit", "ridge")
 _OWN = {
     LOCAL: ("mechanism", "answers", "approach", "theta", "class_question", "evaluate", "asking", *_MADE),
+    SHARED: ("delta", "noise", "asking", "engine", "postprocess", "reduce", "reduce_fit", "ridge"),
     CENTRAL: ("mechanism", "delta", "adjacency", "division", "noise", "trim", *_MADE[1:]),
     FEDERATED: ("nodes", "sensitivity", "robust", *_MADE),
     DISTRIBUTED: ("nodes", "noise", "delta", "honest_share", "colluding_share", "unit", *_MADE),
@@ -31,7 +33,7 @@ ALIEN = {
     for trust, own in _OWN.items()
 }
 """Kind of trust → the settings that do not go with it."""
-POSTPROCESS = {LOCAL: DEFAULT, CENTRAL: AUTO, FEDERATED: OF_NODES, DISTRIBUTED: OF_NODES, VERTICAL: ""}
+POSTPROCESS = {LOCAL: DEFAULT, SHARED: DEFAULT, CENTRAL: AUTO, FEDERATED: OF_NODES, DISTRIBUTED: OF_NODES, VERTICAL: ""}
 """Kind of trust → post-processing if none is named."""
 REDUCE_FITS = ("pilot", "train")
 LEAST_PILOT = 60
@@ -102,10 +104,11 @@ class Settings(NamedTuple):
         test_share, folds: share of one random test part, None for :data:`DEFAULT_TEST_SHARE`; or the number of folds.
         devices: number of people to learn from, drawn with replacement from the learning part; None for everybody once.
         seed: seed of all randomness; None for entropy of the operating system.
-        asking: ``all``, ``pilot:K`` or ``refine`` (``--design``); None asks what the campaign says.
+        asking: ``all``, ``pilot:K`` or, with local trust, ``refine`` (``--design``); None asks what the campaign says.
         trust: one of :data:`TRUSTS`. :data:`ALIEN` lists the settings that do not go with each.
-        delta: δ of a curator's fit, None for 0; or of a masked total with ``diluted`` noise, None for 1e-5.
-        noise: of a curator, None for the method's first kind; or of a masked total, None for ``divided``.
+        delta: δ of a curator's fit or a shared report, None for 0; or of a masked total with ``diluted`` noise, None for 1e-5.
+        noise: of a curator, None for the method's first kind; of two collectors, None for the smaller variance; or of a
+            masked total, None for ``divided``.
         nodes: number of nodes, to which records (with vertical trust features) are dealt at random, in equal shares.
         robust: as :func:`aggregator.nodes.statistics.robust.parse_rule` reads it; None for addition.
         honest_share, colluding_share: γ, of parties whose noise must suffice; κ, of those that may reveal their noise.

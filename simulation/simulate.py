@@ -33,6 +33,7 @@ from simulation.settings import (
     FEDERATED,
     LOCAL,
     POSTPROCESS,
+    SHARED,
     TRUSTS,
     VERTICAL,
     Settings,
@@ -76,6 +77,18 @@ def _local_facts(result: dict[str, Any]) -> dict[str, str]:
     return {
         "ε": f"{result['epsilon_total']:g} per device, {result['epsilon_per_answer']:g} per answer",
         "devices": f"{result['devices']}, {result['answers_per_device']} answers each by '{result['mechanism']}'",
+        "tested on": f"{result['test_records']} records",
+        "trials": f"{result['trials']}, {result['reports']} reports in all",
+    }
+
+
+def _shared_facts(result: dict[str, Any]) -> dict[str, str]:
+    return {
+        "ε": f"{result['epsilon_total']:g} per device, δ = {result['delta']:g}, for changing a record, against either "
+        "collector",
+        "devices": f"{result['devices']}, one report of {result['report_bytes']} bytes each",
+        "noise": f"{result['noise']}, of both collectors {result['noise_sd']:.3g} records in each of "
+        f"{result['cells']} cells of {result['features']} features",
         "tested on": f"{result['test_records']} records",
         "trials": f"{result['trials']}, {result['reports']} reports in all",
     }
@@ -142,6 +155,7 @@ def _vertical_facts(result: dict[str, Any]) -> dict[str, str]:
 
 _FACTS = {
     LOCAL: _local_facts,
+    SHARED: _shared_facts,
     CENTRAL: _central_facts,
     FEDERATED: _federated_facts,
     DISTRIBUTED: _distributed_facts,
@@ -193,7 +207,8 @@ _NOT_KEPT = {
     type=click.Choice(TRUSTS),
     default=LOCAL,
     show_default=True,
-    help="local: devices answer with noise; central: a curator who sees the records fits them, as hearsay fit does; "
+    help="local: devices answer with noise; shared: they split their records for two collectors, one of them honest; "
+    "central: a curator who sees the records fits them, as hearsay fit does; "
     "federated: nodes with many records each send noisy sums; distributed: nodes encrypt them, and only their total "
     "opens; vertical: nodes hold different features of the same records.",
 )
@@ -202,12 +217,13 @@ _NOT_KEPT = {
     help="A mechanism for values or numbers, or auto; default: direct, or auto if family is. "
     f"Central: {', '.join(METHODS)}; default: {DEFAULT_METHOD}.",
 )
-@click.option("--delta", help="Central: δ of the fit, default 0. Distributed: δ of diluted noise, default 1e-5.")
+@click.option("--delta", help="Central, shared: δ, default 0. Distributed: δ of diluted noise, default 1e-5.")
 @click.option("--adjacency", type=click.Choice(ADJACENCIES), help="Central: default change, or what the method covers.")
 @click.option("--division", type=click.Choice(DIVISIONS), help=f"Central: default {FitTerms('', 1).division}.")
 @click.option(
     "--noise",
     help="Central: noise of a method with smooth sensitivity; default: its first. "
+    "Shared: laplace (δ = 0) or gaussian; default: the one with the smaller variance. "
     "Distributed: divided (δ = 0), the default, or diluted.",
 )
 @click.option("--trim", type=click.FloatRange(0, 0.5, max_open=True), help="Central: trimmed share; default 0.05.")
@@ -287,7 +303,8 @@ _NOT_KEPT = {
     "asking",
     metavar="all|pilot:K|refine",
     help="Choose what to ask: everything; from the records of K people, who then do not answer (hearsay design); or "
-    "from private answers alone (hearsay refine). Prints what each step decided; with --engine vector.",
+    "from private answers alone (hearsay refine). Prints what each step decided; local trust with --engine vector. "
+    "Shared: all or pilot:K.",
 )
 @click.option("--seed", type=click.IntRange(0), help="Fixes splits and, in the simulation only, all noise.")
 @click.option(
@@ -299,7 +316,7 @@ _NOT_KEPT = {
 )
 @click.option("--plot", "plot_file", type=PATH, help="SVG file to draw a sweep into.")
 @click.option(
-    "--out", type=PATH, metavar="MODEL", help="Local: keep the first repetition's model, and its root beside."
+    "--out", type=PATH, metavar="MODEL", help="Local, shared: keep the first repetition's model, and its root beside."
 )
 @options.missing
 @click.option("--force", is_flag=True, help="Replace the files of --plot and --out if they exist.")
@@ -327,6 +344,8 @@ def simulate(
     By default every person of the learning part becomes a device that answers one question; another
     device verifies the signed model and classifies the test part with it.
 
+    With --trust shared devices split their exact records for two collectors, and only a total with both collectors'
+    noise leaves them.
     With --trust central a curator fits the learning part instead, at ε in all, and a device classifies the test part.
     With --trust federated the learning part is dealt to --nodes at random, and each node sends noisy sums at ε for
     adding or removing one record. With --trust distributed the nodes share the noise, and only their total opens.
@@ -335,6 +354,8 @@ def simulate(
     \b
     Example:
       hearsay simulate mushroom.csv --label class --epsilon 1 --mechanism oue --repeats 5
+      hearsay simulate mushroom.csv --label class --epsilon 1 --trust shared --engine vector --devices 300 \\
+          --design pilot:300
       hearsay simulate adult.csv --label income --epsilon 0.5 --trust central --mechanism sums --folds 10
       hearsay simulate adult.csv --label income --epsilon 1 --trust federated --nodes 100 --engine vector
       hearsay simulate adult.csv --label income --epsilon 0.1 --trust distributed --nodes 1000 --engine vector \\
@@ -386,7 +407,8 @@ def _check_usage(
         parameter = _PARAMETERS.get(name, name.replace("-", "_"))
         if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is given and swept; give one of them", context)
-    for name in ALIEN[others["trust"]] if others["trust"] == LOCAL else (*ALIEN[others["trust"]], "ask"):
+    asks = others["trust"] in (LOCAL, SHARED)
+    for name in ALIEN[others["trust"]] if asks else (*ALIEN[others["trust"]], "ask"):
         option = _OPTIONS.get(name, name.replace("_", "-"))
         if context.get_parameter_source(_PARAMETERS.get(name, name)) is ParameterSource.COMMANDLINE or option in swept:
             raise click.UsageError(f"--{option} does not go with --trust {others['trust']}", context)
@@ -398,7 +420,7 @@ def _check_usage(
         raise click.UsageError("--plot draws a --sweep", context)
     if out is not None and sweeps:
         raise click.UsageError("--out keeps the model of one simulation, not of a --sweep", context)
-    if out is not None and others["trust"] != LOCAL:
+    if out is not None and not asks:
         trust = others["trust"]
         raise click.UsageError(f"--out does not go with --trust {trust}, since {_NOT_KEPT[trust]}", context)
 

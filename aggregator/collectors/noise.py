@@ -56,15 +56,16 @@ def variance_of(campaign: Campaign) -> float:
 
 
 def kurtosis_of(campaign: Campaign) -> float:
-    """Return the excess kurtosis of both collectors' noise together in one cell.
+    """Return the excess kurtosis of both collectors' noise together in one cell of a shared campaign."""
+    return kurtosis(terms_of(campaign).noise, variance_of(campaign) / COLLECTORS)
 
-    For one Laplace noise of variance v the fourth cumulant is 3v² + v; Gaussian noise is taken to have none.
+
+def kurtosis(noise: str, variance: float) -> float:
+    """Return the excess kurtosis of the sum of both collectors' noise, each of this variance v.
+
+    For one Laplace noise the fourth cumulant is 3v² + v; Gaussian noise is taken to have none.
     """
-    terms = terms_of(campaign)
-    if terms.noise == GAUSSIAN:
-        return 0.0
-    v = variance_of(campaign) / COLLECTORS
-    return (3 * v**2 + v) / (COLLECTORS * v**2)
+    return 0.0 if noise == GAUSSIAN else (3 * variance**2 + variance) / (COLLECTORS * variance**2)
 
 
 def noisy(campaign: Campaign, sums: Sequence[int], seed: bytes) -> list[int]:

@@ -1,9 +1,10 @@
 """Choose a campaign's features, groups and bins from a pilot, by the accuracy that N devices will give.
 
-For a set of m features, the answers of N devices at ε, each to one of m questions, are simulated from the pilot's
-records outside a fold; the fitted tables classify the fold. So the noise of the coming campaign decides how many
-features are worth asking about. The best of many sets is too good on the records that chose it, so the whole selection
-is repeated without each fold, and judged on that fold. Source: decision 66.
+For a set of m features, the answers of N devices at ε are simulated from the pilot's records outside a fold: each to
+one of m questions, or, shared by two collectors, to all m with noise that grows with m. The fitted tables classify the
+fold. So the noise of the coming campaign decides how many features are worth asking about. The best of many sets is too
+good on the records that chose it, so the whole selection is repeated without each fold, and judged on that fold.
+Source: decision 66.
 """
 
 from __future__ import annotations
@@ -16,16 +17,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator.collectors.draws import SharedNoise
 from aggregator.common.arrays import Floats, Integers
+from aggregator.estimates.source import Origin
+from aggregator.estimates.statistics import Statistics
+from aggregator.estimates.sums import Curator, NoisySum, of_sums
 from aggregator.models.encoding import MISSING
 from aggregator.models.population import Population
+from aggregator.models.postprocess.methods import DEFAULT
 from aggregator.models.postprocess.posterior import posterior_prior, posterior_tables
 from aggregator.planning.feature_selection.codings import AS_STATED, Cut, Way, cut, ways
 from aggregator.planning.power_analysis.rehearsal import Fleet, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.draws import count_law
-from protocol.documents.campaign import parse_campaign
+from protocol.documents.campaign import DISCRETE, Fit, parse_campaign
 from protocol.features import Categorical
+from protocol.questions import CELL, Subject
 from protocol.schema import Label, Schema, build_schema
 
 Flags = NDArray[np.bool_]
@@ -212,10 +219,7 @@ def fleet_tables(
         The function from m and a source of randomness to P(class), (k,) float64, and for each way to ask, with A
         values, P(value | class), (A, k) float64.
     """
-    features = [
-        Categorical(str(place), [str(code) for code in range(size)], substitute=0) for place, size in enumerate(sizes)
-    ]
-    schema = build_schema(Label("class", list(classes)), features)
+    schema = _of_codes(classes, sizes)
     parameters = CampaignParameters("design", epsilon_micro, "auto", class_question=False)
     campaign = parse_campaign(build_campaign(schema, parameters, 1, _NOW))
     pairs = zip(campaign.questions, populations, strict=True)
@@ -223,12 +227,53 @@ def fleet_tables(
 
     def tables(number: int, rng: np.random.Generator) -> tuple[Floats, Sequence[Floats]]:
         # All ways are asked about at once, each by as many devices as one of ``number`` questions gets.
-        statistics = simulated(campaign, laws, Fleet(max(1, devices * len(laws) // number)), rng)
-        found = posterior_tables(statistics, range(len(laws)), number)
-        prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
-        return prior, found.likelihood
+        return _fitted(simulated(campaign, laws, Fleet(max(1, devices * len(laws) // number)), rng), number)
 
     return tables
+
+
+def shared_scores(devices: int, noise: SharedNoise) -> Tabled:
+    """Return the ``tabled`` of :func:`select` for models from totals of two collectors.
+
+    Each device answers about every asked feature, so a set of m features has the noise of m blocks in each cell.
+    """
+
+    def prepared(part: Part) -> Scoring:
+        classes = len(part.classes)
+        schema = _of_codes(part.classes, [each.size for each in part.cuts])
+        inputs = part.learned * classes + part.learned_labels[:, None]
+        equal = np.full(len(inputs), 1 / len(inputs))
+
+        def scoring(number: int, rng: np.random.Generator) -> Scores:
+            held = rng.multinomial(devices, equal)
+            variance, sums = noise.variance(number), []
+            for place, each in enumerate(part.cuts):
+                subject = Subject(CELL, place, classes * each.size)
+                exact = np.bincount(inputs[:, place], held, subject.size)
+                total = (exact + noise.draw(number, subject.size, rng)).astype(np.float64)
+                sums.append(NoisySum(subject, total, np.full(subject.size, variance), ()))
+            source = Curator(Origin(b"", "design", "design"), devices, (), {})
+            found = of_sums(sums, schema, Fit(DISCRETE, DEFAULT), source, is_counted=True)
+            return scores_of(part, *_fitted(found, number))
+
+        return scoring
+
+    return prepared
+
+
+def _of_codes(classes: Sequence[str], sizes: Sequence[int]) -> Schema:
+    """Return a schema with one feature for each way to ask, of so many values."""
+    features = [
+        Categorical(str(place), [str(code) for code in range(size)], substitute=0) for place, size in enumerate(sizes)
+    ]
+    return build_schema(Label("class", list(classes)), features)
+
+
+def _fitted(statistics: Statistics, number: int) -> tuple[Floats, Sequence[Floats]]:
+    """Return P(class) and P(value | class) of all ways, as a model of ``number`` of them has them."""
+    found = posterior_tables(statistics, range(len(statistics.questions)), number)
+    prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
+    return prior, found.likelihood
 
 
 def plain_scores(part: Part) -> Scoring:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from aggregator.collectors.draws import SharedNoise
 from aggregator.common.arrays import Floats, Integers
 from aggregator.common.notebooks import facts, table
 from aggregator.estimates.debias import Z95
@@ -28,6 +29,7 @@ from aggregator.planning.feature_selection.forward_selection import (
     part_of,
     plain_scores,
     select,
+    shared_scores,
 )
 from aggregator.publishing.ask_table import Ask, AskedFeature
 from aggregator.publishing.decisions import bounded
@@ -137,7 +139,14 @@ class PilotDesign(NamedTuple):
 
 
 def design(
-    pilot: pd.DataFrame, file: SchemaFile, epsilon_micro: int, devices: int, *, seed: int = 0, judge: bool = True
+    pilot: pd.DataFrame,
+    file: SchemaFile,
+    epsilon_micro: int,
+    devices: int,
+    *,
+    seed: int = 0,
+    judge: bool = True,
+    noise: SharedNoise | None = None,
 ) -> PilotDesign:
     """Choose features, groups of values and bins for a campaign. Run by the analyst.
 
@@ -147,6 +156,7 @@ def design(
         epsilon_micro: ε of the one answer of a device, in millionths.
         devices: size of the fleet.
         judge: whether accuracies are measured. It takes most of the time.
+        noise: of the two collectors, if they share the answers; its ε counts. None for answers with their own noise.
 
     Raises:
         InputError: ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class; ``schema_invalid``: the
@@ -166,7 +176,7 @@ def design(
     size = len(rows)
     if size > MOST_RECORDS:
         rows = np.sort(rng.choice(rows, MOST_RECORDS, replace=False))
-    tabled = fleet_scores(devices, epsilon_micro)
+    tabled = fleet_scores(devices, epsilon_micro) if noise is None else shared_scores(devices, noise)
     path = select(records, schema, rows, tabled, DRAWS, rng)
     best = best_of(path)
     cuts = part_of(records, schema, best.ways, rows, rows[:1]).cuts
