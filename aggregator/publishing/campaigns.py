@@ -220,7 +220,9 @@ def build_campaign(
     stated, features, questions = schema, schema.features, tuple[Question, ...]()
     if parameters.nodes is not None:
         _check_for_nodes(schema, parameters, parameters.nodes)
-    elif parameters.shared is None:
+    elif parameters.shared is not None:
+        _check_class_question(parameters, is_asked=False)
+    else:
         asked = resolve(schema, parameters.ask)
         stated, features, questions = asked.stated, asked.schema.features, _questions(parameters, asked)
     series = parameters.series
@@ -269,8 +271,7 @@ def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Ques
     """Return the questions of a campaign for devices, divided into strata (groups of which a device answers one)."""
     if parameters.family == GAUSSIAN and parameters.options:
         raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
-    if not parameters.class_question and parameters.postprocess in NEED_CLASS_QUESTION:
-        raise InputError("not_fittable", f"'{parameters.postprocess}' needs the question about the class alone")
+    _check_class_question(parameters, is_asked=parameters.class_question)
     subjects = _stated(
         campaign_subjects(
             asked.schema,
@@ -294,6 +295,11 @@ def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Ques
         return mechanism_for(parameters.mechanism, per_answer, subject.size, **parameters.options)
 
     return build_questions(subjects, parameters.answers, mechanism, _weights(subjects, parameters, asked))
+
+
+def _check_class_question(parameters: CampaignParameters, *, is_asked: bool) -> None:
+    if not is_asked and parameters.postprocess in NEED_CLASS_QUESTION:
+        raise InputError("not_fittable", f"'{parameters.postprocess}' needs the question about the class alone")
 
 
 def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked: AskedSchema) -> list[int] | None:
