@@ -106,7 +106,7 @@ class Settings(NamedTuple):
         seed: seed of all randomness; None for entropy of the operating system.
         asking: ``all``, ``pilot:K`` or, with local trust, ``refine`` (``--design``); None asks what the campaign says.
         trust: one of :data:`TRUSTS`. :data:`ALIEN` lists the settings that do not go with each.
-        delta: δ of a curator's fit or a shared report, None for 0; or of a masked total with ``diluted`` noise, None for 1e-5.
+        delta: δ of a curator's fit or a shared report, None for 0; of a masked total with ``diluted`` noise, for 1e-5.
         noise: of a curator, None for the method's first kind; of two collectors, None for the smaller variance; or of a
             masked total, None for ``divided``.
         nodes: number of nodes, to which records (with vertical trust features) are dealt at random, in equal shares.
