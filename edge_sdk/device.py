@@ -166,8 +166,8 @@ class Device:
     ) -> Self:
         """Make the state of a new device in a folder, and open it. An installation calls this once.
 
-        A folder that has a device is refused. So a program that should call :meth:`open` fails at its second start, and
-        not only after its folder was lost.
+        A folder that has a device is refused. So a program that by mistake calls this at every start, in place of
+        :meth:`open`, fails at its second start.
 
         A digest of the machine's id is stored, so that a copy of the state is noticed on another machine that has an
         id, and answers nothing there. So do not provision in a disk image for many machines.

@@ -53,7 +53,7 @@ TAG = b"hearsay/1/central"
 
 
 class CentralFit(NamedTuple):
-    """Everything that leaves the curator after one fit: noisy statistics, their cost, and the terms of the fit."""
+    """What a signed model is made from after one fit, all of it fit to publish: noisy statistics, their cost, the terms."""
 
     statistics: Statistics
     cost: Cost

@@ -357,7 +357,7 @@ class Store:
         )
 
     def conflicts(self, rosters: Sequence[Roster], scope: Scope = EVERYTHING) -> list[Conflict]:
-        """Return the devices with different reports for one answer. Run by the holder of the fleet lists."""
+        """Return the devices that sent different reports with one id. Run by the holder of the fleet lists."""
         return self.at_rest(
             lambda manifest: conflicts(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters)
         )

@@ -45,7 +45,8 @@ nodes.add_command(campaign)
 
 
 def _signs(verb: str) -> Callable[[Callable[..., SignedList]], Callable[..., None]]:
-    """Make a command from a function that signs a list. ``verb`` names the number of changed nodes in the output."""
+    """Make a command from a function that signs a list. ``verb``, such as ``added``, stands before
+    the number of changed nodes in the output."""
 
     def decorated(function: Callable[..., SignedList]) -> Callable[..., None]:
         @options.together(options.workspace, options.output, options.life(365, "list"))

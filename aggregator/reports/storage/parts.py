@@ -138,7 +138,7 @@ def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[
 
 
 def without(stored: Stored, superseded: Collection[int]) -> Stored:
-    """Leave out records whose ``claim`` is ``superseded``: their damaged batch's complete one is in the store."""
+    """Leave out records whose ``claim`` is ``superseded``: the store has the complete batch whose damaged copy they are of."""
     if stored.claim is None or not superseded:
         return stored
     return stored.take(~np.isin(stored.claim, np.array(sorted(superseded), np.uint64)))
@@ -341,7 +341,8 @@ class PartWriter:
 
 
 class _Bucket:
-    """The open part of one bucket, and its waiting records: at most one row group, in arrays that are reused."""
+    """A writer of the records whose ids fall into one bucket: its unfinished part file, and at most one row group of records
+    that wait, in arrays that are reused."""
 
     def __init__(self, number: int, rows: int, answer_bytes: int) -> None:
         self.number = number

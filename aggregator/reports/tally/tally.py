@@ -99,7 +99,7 @@ class _Rows(ABC):
         """Add a block of answers to ``total``. Return False if an answer has a bit set in its padding."""
 
     def _add_places(self, total: NDArray[np.int64], first: int, counts: NDArray[np.int64]) -> None:
-        """Add counts of Q questions, (Q, P) int64, to the P elements of each question from ``first`` on."""
+        """Add counts, (Q, P) int64, to ``total``: row q to the elements ``first`` … ``first`` + P − 1 of question q."""
         place = first + np.arange(counts.shape[1])
         own = place < self._own[:, None]
         total[(self._base[:, None] + place)[own]] += counts[own]
