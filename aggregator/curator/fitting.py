@@ -53,7 +53,7 @@ TAG = b"hearsay/1/central"
 
 
 class CentralFit(NamedTuple):
-    """What a signed model is made from after one fit, all of it fit to publish: noisy statistics, their cost, the terms."""
+    """What a signed model is made from: noisy statistics, their cost, and the terms of the fit. All of it may leave."""
 
     statistics: Statistics
     cost: Cost

@@ -45,8 +45,7 @@ nodes.add_command(campaign)
 
 
 def _signs(verb: str) -> Callable[[Callable[..., SignedList]], Callable[..., None]]:
-    """Make a command from a function that signs a list. ``verb``, such as ``added``, stands before
-    the number of changed nodes in the output."""
+    """Make a command from a function that signs a list. ``verb`` (``added``) comes before the number of nodes."""
 
     def decorated(function: Callable[..., SignedList]) -> Callable[..., None]:
         @options.together(options.workspace, options.output, options.life(365, "list"))

@@ -175,7 +175,7 @@ def is_refused(found: Campaign) -> bool:
 
 
 def node_warnings(found: Campaign) -> tuple[str, ...]:
-    """Return warnings for signers and readers of a campaign for nodes. A text is empty if there is nothing to warn of."""
+    """Return warnings for signers and readers of a campaign for nodes. A text is empty without a warning."""
     return (_uncovered(found), _high(found), _limits(found))
 
 

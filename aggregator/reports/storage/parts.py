@@ -138,7 +138,7 @@ def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[
 
 
 def without(stored: Stored, superseded: Collection[int]) -> Stored:
-    """Leave out records whose ``claim`` is ``superseded``: the store has the complete batch whose damaged copy they are of."""
+    """Leave out records whose ``claim`` is ``superseded``: the store has their batch, complete, from another file."""
     if stored.claim is None or not superseded:
         return stored
     return stored.take(~np.isin(stored.claim, np.array(sorted(superseded), np.uint64)))
@@ -341,8 +341,10 @@ class PartWriter:
 
 
 class _Bucket:
-    """A writer of the records whose ids fall into one bucket: its unfinished part file, and at most one row group of records
-    that wait, in arrays that are reused."""
+    """A writer of the records whose ids fall into one bucket: the unfinished part file, and records that wait.
+
+    At most one row group waits, in arrays that are reused.
+    """
 
     def __init__(self, number: int, rows: int, answer_bytes: int) -> None:
         self.number = number
