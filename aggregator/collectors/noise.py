@@ -2,8 +2,7 @@
 
 With Q blocks (features) a changed record moves two cells of each block by one: L1 = 2Q, L2² = 2Q. Each collector adds
 its own noise to every cell, enough for the whole ε, so that one honest collector suffices. Discrete Laplace noise has
-the rate ⌊ε/2Q⌋. Discrete Gaussian noise of variance σ² costs ρ = 2Q/2σ² in zero-concentrated privacy; σ² is the least
-integer for which ρ is at most the ρ that gives (ε, δ).
+the rate ⌊ε/2Q⌋. Discrete Gaussian noise has the least integer as variance for which a bound of δ is at most the stated.
 
 Source: docs/math.md, section 9; Canonne, Kamath, Steinke (2020) for both kinds of noise.
 """
