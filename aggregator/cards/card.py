@@ -20,7 +20,6 @@ from aggregator.models.published import MOST_FEATURES
 from aggregator.nodes.campaigns.sheet import IN_WORDS, cost_text, in_words, node_sheet, usual_cost
 from aggregator.publishing.models import model_card
 from protocol import canonical
-from protocol.documents.asked import privacy_loss
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.features import Feature, Grouped, Numeric
@@ -30,6 +29,8 @@ from protocol.schema import Component, Schema
 MOST_BYTES = 57 << 10
 """Size of the largest card in its canonical form; with the expected accuracy and recall a card has at most 64 KiB."""
 _LYING = 0.01
+TO_ONE = ", for readers and for one of the two collectors; both together see every record"
+"""Of a shared campaign: for whom its cost is."""
 _KINDS = {
     CLASS: "the class alone",
     CELL: "a feature's value with the class",
@@ -112,12 +113,13 @@ def _of_devices(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
     costs, reaches = [], []
     for campaign, reports in campaigns:
         spent = spending(campaign)
-        odds = _odds(float(privacy_loss(campaign.questions)))
+        odds = _odds(float(campaign.privacy_loss()))
         costs.append(
             f"{campaign.header.name}@{campaign.header.version}: "
             f"ε at most {format_micro(spent.period)} in a period, {format_micro(spent.day)} in a day and "
             f"{format_micro(spent.life)} in its life, {spent.answered} of {spent.periods} periods, under the default "
             f"limits of a device's owner; the odds of any guess grow by at most a factor of {odds} in a period"
+            f"{'' if campaign.shared is None else TO_ONE}"
         )
         fleet = max(1, reports // max(1, campaign.answers))
         reaches += [bound.closed[_LYING] for bound in manipulation(campaign, (_LYING,), fleet) if not bound.mechanism]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from aggregator.cards.manipulation import LIARS, Bound, manipulation, moved_share, node_claims
 from aggregator.cards.set_bits import LYING_SHARE, power
 from aggregator.cards.shuffling import Amplified, amplified
+from aggregator.collectors.sheet import EVERYTHING, SharedSheet, shared_sheet
 from aggregator.common.facts import Fact, Facts, Table, said, stated
 from aggregator.nodes.campaigns.sheet import (
     NodeSheet,
@@ -34,7 +35,7 @@ from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import RECORD
 from protocol.documents.payload import DAY_SECONDS, quoted, read_payload
-from protocol.epsilon import MICRO, PICO, format_micro
+from protocol.epsilon import MICRO, PICO, format_micro, format_pico
 from protocol.errors import InputError
 from protocol.masked.costs import cost, least_parties, masked_terms_of
 from protocol.mechanisms import BITS, SINGLE
@@ -84,6 +85,21 @@ UNSEEN_OF_PARTIES = (
     "nothing hides the records from the party itself, and from whoever can read its disk or time its computations",
 )
 """What no test of a masked campaign's messages can see, in sentences."""
+UNSEEN_OF_SHARES = (
+    "whether the two collectors work together. Then they see every record, also of periods that are over",
+    (
+        "whether a collector is honest: one alone can shift the total as it likes and choose whose reports count, and "
+        "neither the other one nor a reader sees it. It learns nothing but the total with the other's noise"
+    ),
+    (
+        "in an open fleet: made-up devices. They fill the smallest batch, and then only the honest collector's noise "
+        "protects. A closed fleet (hearsay collector check --fleet) counts listed devices alone"
+    ),
+    "whether a device's record is true: a lie that is a possible record is believed",
+    "whether a device was reset: it has a new id and may answer a period twice, which doubles ε",
+    "who reports is no secret from the leader, who gets the reports as they come",
+)
+"""What no test of a shared campaign's reports can see, in sentences."""
 
 
 class Spending(NamedTuple):
@@ -121,7 +137,7 @@ class GuaranteeSheet(ABC):
     """
 
     campaign: Campaign
-    privacy: PrivacySheet | NodeSheet
+    privacy: PrivacySheet | NodeSheet | SharedSheet
     spending: Spending
     unseen: tuple[str, ...]
 
@@ -489,6 +505,66 @@ def node_guarantee(
     )
 
 
+# Shared answers -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SharedGuarantee(GuaranteeSheet):
+    """All guarantees of a shared campaign: devices split their records for two collectors.
+
+    Attributes:
+        devices: number of devices that answer in a period; None if it is not known.
+    """
+
+    privacy: SharedSheet
+    devices: int | None
+
+    @property
+    def facts(self) -> Facts:
+        """The whole sheet, for people and programs."""
+        found, spent, sheet = self.campaign, self.spending, self.privacy
+        leader, helper = sheet.collectors
+        condition = "under the default limits of an owner whose policy names both collectors"
+        lived = spent.answered * sheet.delta_pico
+        noise = sheet.noise_text
+        if self.devices is not None:
+            noise += f"; {sheet.total_deviation / self.devices:.2%} of {_number(self.devices, 'device')}"
+        batch = f"{found.min_batch_size} accepted reports; in an open fleet it protects nobody, see below"
+        one_liar = f"one cell of each of {_number(sheet.features, 'feature')}, by one device: it can claim one record"
+        facts = [
+            *self._first(", shared by two collectors", sheet.cost),
+            Fact("device", spent.to_json(), f"at most {format_micro(spent.day)}, {condition}", "ε per day"),
+            said("ε in its life", _life(spent)),
+            Fact("delta_in_life", lived / PICO, f"at most {format_pico(lived)}", "δ in its life"),
+            said("covers", "the whole record of a device, against all who see totals and models, and one collector"),
+            Fact("both_collectors_see", "everything", f"{EVERYTHING} (not only one period's)"),
+            Fact(
+                "collectors",
+                [{"name": one.name, "contact": one.contact, "key": one.key.hex()} for one in sheet.collectors],
+                f"{leader.name} ({leader.contact}) and {helper.name} ({helper.contact}); one of them is honest",
+                "rests on",
+            ),
+            Fact("noise_sd", sheet.total_deviation, noise, "noise of a cell"),
+            Fact("min_batch_size", found.min_batch_size, batch, "smallest batch"),
+            Fact("most_claimed", 1, one_liar, "one liar moves"),
+            stated("pilots", [one._asdict() for one in found.pilots]),
+            *self._pilots(),
+        ]
+        return self._sheet(facts, "reports")
+
+
+def shared_guarantee(found: Campaign, *, devices: int | None = None) -> SharedGuarantee:
+    """Compute the guarantee sheet of a shared campaign. Run by owners, analysts and auditors.
+
+    ``devices``: number of devices that answer in a period; None if it is not known.
+
+    Raises InputError ``campaign_not_shared``; ``argument_invalid``: the number is below 1 or too large.
+    """
+    if devices is not None and not 1 <= devices <= MOST_DEVICES:
+        raise InputError("argument_invalid", "devices are 1 to 10¹⁵")
+    return SharedGuarantee(found, shared_sheet(found), spending(found), UNSEEN_OF_SHARES, devices)
+
+
 # Masked sums ----------------------------------------------------------------------------------------
 
 
@@ -583,6 +659,8 @@ def guarantee_sheet(
 ) -> GuaranteeSheet:
     """Compute the guarantee sheet of a campaign for devices or nodes. Run by analysts, owners and auditors.
 
+    Of a shared campaign only ``devices`` matters.
+
     Args:
         payload: the payload of the campaign's file. Its signatures are not checked here.
         devices: number of devices, nodes or masked parties that answer in one period, liars included, at most
@@ -599,6 +677,10 @@ def guarantee_sheet(
     found = parse_campaign(payload)
     if found.nodes is None and records is not None:
         raise InputError("argument_invalid", "records is about campaigns for nodes, and this one is for devices")
+    if found.shared is not None:
+        if shuffled:
+            raise InputError("argument_invalid", "shuffled is about noisy answers; shared ones need no shuffler")
+        return shared_guarantee(found, devices=devices)
     if found.nodes is not None and shuffled:
         raise InputError("argument_invalid", "shuffled is about reports of devices; nodes sign their summaries")
     if found.masked is not None:

@@ -35,6 +35,7 @@ KINDS = {
     "masked": "masked messages",
     "keys": "key book",
     "release": "release of a masked sum",
+    "total": "total of shared answers",
 }
 """Role of an envelope → kind of file, where people call it otherwise."""
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))

@@ -54,25 +54,40 @@ def read_total(raw: bytes, campaign: Campaign) -> Total:
     """
     envelope = read_envelope(raw, ROLE)
     leader = terms_of(campaign).collectors[LEADER].key
+    found = parse_total(envelope.payload)
+    if found.campaign != campaign.id:
+        raise DocumentError(
+            "unrecognized_campaign",
+            f"the total is of campaign {found.campaign.hex()}, not of this one; a store has the totals of one campaign",
+        )
     if not verified_by(envelope, [leader]):
         raise DocumentError("bad_signature", "the campaign's leading collector has not signed this total")
-    parsed = canonical.unpack(envelope.payload)
+    if len(found.numbers) != variant_of(campaign).circuit.outputs:
+        raise DocumentError("malformed", "the total has another number of cells than the campaign")
+    return found
+
+
+def parse_total(payload: bytes) -> Total:
+    """Parse the payload of a total, whoever signed it.
+
+    Raises:
+        DocumentError: ``malformed``.
+    """
+    parsed = canonical.unpack(payload)
     if not isinstance(parsed, dict) or parsed.keys() != _KEYS or parsed["spec"] != SPEC:
         raise DocumentError("malformed", "it is no total of a collector")
-    if parsed["campaign"] != campaign.id:
-        raise DocumentError("unrecognized_campaign", "the total is of another campaign")
     refused = read_field(parsed, "refused", dict)
     return Total(
-        campaign.id,
+        read_field(parsed, "campaign", bytes),
         read_integer(parsed, "period", 0, (1 << 32) - 1),
         read_integer(parsed, "accepted", 1, 1 << 32),
-        _numbers(read_field(parsed, "numbers", list), variant_of(campaign).circuit.outputs),
+        _numbers(read_field(parsed, "numbers", list)),
         {str(reason): read_integer(refused, reason, 0, MOST) for reason in refused},
     )
 
 
-def _numbers(listed: Sequence[object], count: int) -> tuple[int, ...]:
+def _numbers(listed: Sequence[object]) -> tuple[int, ...]:
     numbers = tuple(number for number in listed if isinstance(number, int) and not isinstance(number, bool))
-    if len(numbers) != count or len(listed) != count or any(abs(number) >= MOST for number in numbers):
-        raise DocumentError("malformed", "the total has another number of cells, or a number that is no count")
+    if len(numbers) != len(listed) or any(abs(number) >= MOST for number in numbers):
+        raise DocumentError("malformed", "the total has a number that is no count")
     return numbers

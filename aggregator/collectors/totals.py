@@ -8,22 +8,28 @@ A file appears complete or not at all, and is verified whenever it is read. One 
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from aggregator.collectors.noise import variance_of
 from aggregator.collectors.statistics import Shared, shared_statistics
 from aggregator.collectors.total import Total, read_total
 from aggregator.common.files import read_file, storage_errors, sync_folder, write_output
+from aggregator.common.periods import begins
 from aggregator.estimates.statistics import Statistics
-from aggregator.reports.storage.manifest import read_campaign
+from aggregator.reports.storage.manifest import TO_COLLECTORS, TOTALS_FILE, read_campaign
 from aggregator.reports.tally.scope import EVERYTHING, Scope
-from protocol.documents.envelope import SIZE_LIMITS
+from protocol.batches.batch import Batch, read_batches
+from protocol.documents.envelope import SIZE_LIMITS, role_of
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.shared.report import terms_of
 
-CAMPAIGN_FILE, ENDING = "totals.hsc", ".hsz"
+CAMPAIGN_FILE, ENDING = TOTALS_FILE, ".hsz"
+TOTALS = (ENDING,)
+"""Ends of the names of files that are taken from folders."""
 
 
 class TotalsIngest(NamedTuple):
@@ -39,6 +45,40 @@ class TotalsIngest(NamedTuple):
     taken: int
     repeated: int
     periods: int
+
+
+class TotalsStatus(NamedTuple):
+    """The contents of ``hearsay status`` for a store of totals.
+
+    Attributes:
+        campaign, name, time_precision, min_batch_size: of the campaign.
+        reports: number of accepted reports of all periods.
+        noise_sd: standard deviation of the noise of one cell over all periods, in devices.
+        rejected: reason → number of reports that the collectors did not count.
+        periods: period → number of accepted reports. Every total has at least the smallest batch.
+    """
+
+    campaign: bytes
+    name: str
+    time_precision: int
+    min_batch_size: int
+    reports: int
+    noise_sd: float
+    rejected: dict[str, int]
+    periods: dict[int, int]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there is a total, and each is of enough reports for estimates and models."""
+        return bool(self.periods) and min(self.periods.values()) >= self.min_batch_size
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``hearsay status --json`` prints."""
+        rows = [
+            {"period": period, "begins": begins(period, self.time_precision), "reports": count}
+            for period, count in self.periods.items()
+        ]
+        return {**self._asdict(), "min_batch_size_reached": self.enough, "periods": rows}
 
 
 def is_total_store(path: str | Path) -> bool:
@@ -88,18 +128,19 @@ class TotalStore:
             raise StorageError("other_campaign", f"the store at '{folder}' is of another campaign")
         return store
 
-    def ingest(self, files: Sequence[str | Path]) -> TotalsIngest:
+    def ingest(self, files: Sequence[str | os.PathLike[str]]) -> TotalsIngest:
         """Take in files of totals. Nothing is taken if one of them is wrong.
 
         Raises:
             DocumentError: the reasons of :func:`aggregator.collectors.total.read_total`; ``equivocation``: the leader
                 has signed two different totals of a period.
-            InputError: a file can not be read.
+            InputError: a file can not be read; ``campaign_shared``: it has reports of devices.
         """
         found: dict[int, bytes] = {}
         repeated = 0
         for file in files:
-            raw = read_file(file, SIZE_LIMITS["total"])
+            raw = read_file(Path(file), SIZE_LIMITS["total"])
+            _refuse_reports(file, raw)
             period = read_total(raw, self.campaign).period
             known = found.get(period) or self._bytes(period)
             if known is not None and known != raw:
@@ -120,6 +161,20 @@ class TotalStore:
         chosen = [period for period in self.periods() if scope.first <= period <= scope.last]
         return [self._total(period) for period in chosen]
 
+    def status(self) -> TotalsStatus:
+        """Return how many reports the totals have, by period."""
+        totals, header = self.totals(), self.campaign.header
+        return TotalsStatus(
+            self.campaign.id,
+            header.name,
+            self.campaign.time_precision,
+            self.campaign.min_batch_size,
+            sum(one.accepted for one in totals),
+            (len(totals) * variance_of(self.campaign)) ** 0.5,
+            _refused(totals),
+            {one.period: one.accepted for one in totals},
+        )
+
     def statistics(self, scope: Scope = EVERYTHING) -> Statistics:
         """Return the statistics of the totals in a scope.
 
@@ -129,15 +184,12 @@ class TotalStore:
         totals = self.totals(scope)
         if not totals:
             raise PolicyError("batch_too_small", "there is no total of these periods; hearsay ingest takes totals in")
-        refused: Counter[str] = Counter()
-        for one in totals:
-            refused.update(one.refused)
         return shared_statistics(
             Shared(
                 self.campaign,
                 {one.period: one.numbers for one in totals},
                 {one.period: one.accepted for one in totals},
-                dict(refused),
+                _refused(totals),
             )
         )
 
@@ -154,3 +206,31 @@ class TotalStore:
         if problem or found.period != period:
             raise StorageError("store_damaged", f"'{period}{ENDING}' can not be used: {problem or 'another period'}")
         return found
+
+
+def ingest_totals(path: str | Path, campaign_bytes: bytes, files: Sequence[str | os.PathLike[str]]) -> TotalsIngest:
+    """Take files of totals into a store, which is made if there is none and all files are totals of the campaign.
+
+    Raises:
+        InputError, DocumentError, StorageError: those of :meth:`TotalStore.make` and :meth:`TotalStore.ingest`.
+    """
+    campaign = read_campaign(campaign_bytes)
+    if not is_total_store(path):
+        for file in files:
+            raw = read_file(Path(file), SIZE_LIMITS["total"])
+            _refuse_reports(file, raw)
+            read_total(raw, campaign)
+    return TotalStore.make(path, campaign_bytes).ingest(files)
+
+
+def _refuse_reports(file: str | os.PathLike[str], raw: bytes) -> None:
+    if role_of(raw) is None and any(isinstance(piece, Batch) for piece in read_batches(raw)):
+        raise InputError("campaign_shared", f"'{file}' has reports of devices, and {TO_COLLECTORS}")
+
+
+def _refused(totals: Sequence[Total]) -> dict[str, int]:
+    """Return reason → number of reports that the collectors did not count, over all totals."""
+    refused: Counter[str] = Counter()
+    for one in totals:
+        refused.update(one.refused)
+    return dict(refused)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aggregator.cards.card import full_card
-from aggregator.collectors.totals import TotalsIngest, TotalStore, is_total_store
+from aggregator.collectors.totals import TOTALS, TotalsIngest, TotalStore, ingest_totals, is_total_store
 from aggregator.common.files import read_file
 from aggregator.common.periods import parse_span
 from aggregator.estimates.homogeneity import Homogeneity
@@ -39,7 +39,7 @@ from aggregator.reports.intake.finding import find_files
 from aggregator.reports.intake.remote import all_unreadable
 from aggregator.reports.intake.sources import expand
 from aggregator.reports.intake.transaction import IngestSummary
-from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
+from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME, TO_COLLECTORS
 from aggregator.reports.tally.scope import scope_of
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
@@ -94,7 +94,10 @@ def ingest(
     listed = [files] if isinstance(files, str | Path) else files
     parsed = parse_campaign(read_envelope(raw, "campaign").payload)
     if parsed.shared is not None:
-        return TotalStore.make(Path(store), raw).ingest([str(file) for file in listed])
+        totals = find_files((str(file) for file in listed), recursive=recursive, suffixes=TOTALS).files
+        if not totals:
+            raise InputError("campaign_shared", f"there is no total among these files; {TO_COLLECTORS}")
+        return ingest_totals(store, raw, totals)
     if parsed.nodes is not None:
         names = find_files(
             (str(file) for file in listed), recursive=recursive, suffixes=kind_of(parsed).suffixes()

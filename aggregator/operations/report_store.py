@@ -36,6 +36,7 @@ from aggregator.reports.storage.manifest import (
     BUCKETS,
     MAX_BUCKETS,
     QUARANTINE,
+    TO_COLLECTORS,
     Manifest,
     create_folder,
     is_bucket_count,
@@ -72,8 +73,8 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
 
     Raises:
         InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
-            ``campaign_for_nodes``: nodes answer the campaign, not devices; ``campaign_ended``: this version of the
-            campaign asks no question, so it has no reports.
+            ``campaign_for_nodes``: nodes answer the campaign, not devices; ``campaign_shared``: its reports go to its
+            collectors; ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
         DocumentError: the campaign is not acceptable (:func:`aggregator.reports.storage.manifest.read_campaign`).
         StorageError: ``other_campaign``; ``not_a_store``: the path is a file, or a folder that holds something else;
             the errors of :meth:`Store.changing`.
@@ -85,6 +86,8 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
     campaign = read_campaign(campaign_bytes)
     if campaign.nodes is not None:
         raise InputError("campaign_for_nodes", "the campaign is for nodes; a store of summaries takes them")
+    if campaign.shared is not None:
+        raise InputError("campaign_shared", TO_COLLECTORS)
     if campaign.ended:
         raise InputError("campaign_ended", "this version only ends its campaign; name the file of the version before")
     create_folder(folder, campaign, campaign_bytes, buckets)

@@ -57,7 +57,8 @@ def guarantee(context: click.Context, /, file: Path, **asked: Any) -> None:
 
     Of a campaign for nodes: ε of a summary for one record more or less and for a changed one, and how far lying nodes
     move the share of a class. Summaries are signed, so shuffling hides nothing there. Of a masked campaign: ε and δ of
-    a message, the dealer and the share of honest parties that the guarantee rests on, and the smallest set.
+    a message, the dealer and the share of honest parties that the guarantee rests on, and the smallest set. Of a shared
+    campaign: ε and δ of a report against readers and one collector, the noise of a cell, what one liar moves.
 
     Signatures are not checked, and no report is read; see hearsay verify and hearsay status.
 
@@ -73,6 +74,8 @@ def guarantee(context: click.Context, /, file: Path, **asked: Any) -> None:
     if role != "campaign":
         raise InputError("not_a_campaign", f"'{file}' is no campaign")
     found = parse_campaign(read_envelope(raw, role).payload)
+    if found.shared is not None:
+        _check_for_shares(context)
     if found.nodes is not None:
         _check_for_nodes(context, shuffled=asked["shuffled"])
     elif asked["records"] is not None:
@@ -84,6 +87,12 @@ def guarantee(context: click.Context, /, file: Path, **asked: Any) -> None:
     print_sheet(sheet.facts)
     if found.masked is None and (warning := warning_of(found)):
         warn(warning)
+
+
+def _check_for_shares(context: click.Context) -> None:
+    for name in ("shuffled", "delta", "liars"):
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise wrong_usage(f"--{name} is not about shared campaigns: their sheet states δ and what one liar moves")
 
 
 def _check_for_nodes(context: click.Context, *, shuffled: bool) -> None:

@@ -14,6 +14,7 @@ from aggregator.cli.inputs import WHY_NOT
 from aggregator.cli.nodes.describe import dealer_shown, node_facts, pieces_shown
 from aggregator.cli.options import PATH
 from aggregator.cli.output import KINDS, as_json, counted, lasting, print_json, print_sheet, warn, when
+from aggregator.cli.totals import collectors_shown, total_shown
 from aggregator.common.facts import Fact, Facts, Table, all_said, said, stated
 from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
@@ -257,8 +258,9 @@ def _features(schema: Schema) -> list[Facts]:
 def show(file: Path) -> None:
     """Print what a trust root, campaign, model, node list, report file or file of summaries says. Nothing is verified.
 
-    Also of masked sums: messages, key books, requests, releases, and a dealer's public file. A report file may be
-    compressed by gzip or zstd, as for hearsay ingest.
+    Also of masked sums: messages, key books, requests, releases, and a dealer's public file; of shared answers: the
+    total of a period, a collector's public file and a pair. A report file may be compressed by gzip or zstd, as for
+    hearsay ingest.
 
     \b
     Example:
@@ -267,6 +269,8 @@ def show(file: Path) -> None:
     raw = read_file(file, MAX_FILE_BYTES)
     role = role_of(raw)
     shown = dealer_shown(raw, role)
+    if role == "total":
+        shown = total_shown(raw)
     if shown is None and role is not None and role != "node":
         shown = document(read_envelope(raw, role), role)
     elif shown is None:
@@ -286,6 +290,8 @@ def _of_reports(file: Path, raw: bytes, role: str | None) -> Facts:
     shown = pieces_shown(bytes(content[:])) if role == "node" else batches(content)
     if shown is None and role is None:
         shown = pieces_shown(bytes(content[:]))
+    if shown is None and role is None:
+        shown = collectors_shown(raw)
     if shown is None:
         raise InputError("unknown_file", f"'{file}' is no file of Hearsay that can be shown")
     return shown

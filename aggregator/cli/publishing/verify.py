@@ -13,6 +13,7 @@ from aggregator.cli.nodes.describe import print_node_sheet, verify_of_dealer, ve
 from aggregator.cli.options import PATH
 from aggregator.cli.output import KINDS, as_json, print_json, print_table, say, warn, when, wrong_usage
 from aggregator.cli.publishing.show import MAX_FILE_BYTES, ROLES, shared_facts, uncompressed
+from aggregator.cli.totals import verify_total
 from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import NodeSheet, node_sheet, warning_of
 from aggregator.publishing.privacy import PrivacySheet, privacy_sheet, ratio_text, rounded_up
@@ -37,7 +38,7 @@ from protocol.errors import DocumentError, InputError
 )
 @click.option("--privacy", is_flag=True, help="Print the exact privacy loss of a campaign, from the file alone.")
 @click.option(
-    "--campaign", "campaign_file", type=PATH, help="Of node summaries, key books and releases: their campaign."
+    "--campaign", "campaign_file", type=PATH, help="Of summaries, key books, releases, totals: their campaign."
 )
 @click.option("--nodes", "list_file", type=PATH, help="Of node summaries: the node list (.hsl) that names their keys.")
 @options.json
@@ -55,7 +56,8 @@ def verify(
     of a changed record against one collector and whoever sees the totals.
 
     A key book (.hsk) or release (.hsd) of masked sums is checked with its campaign, which names the dealer whose key
-    must have signed it.
+    must have signed it. So is a total (.hsz) of shared answers: the campaign names the collector that must have signed
+    it.
 
     Summaries of nodes (.hsn) are checked with their campaign and node list: signature, ε, range of every number. That
     proves who sent them, not that they are true.
@@ -78,6 +80,9 @@ def verify(
     state = follow_roots(first, newer, now)
     if role in ("keys", "release") and campaign_file is not None:
         say(verify_of_dealer(raw, role, state, campaign_file, now))
+        return
+    if role == "total" and campaign_file is not None:
+        say(verify_total(raw, state, campaign_file, now))
         return
     if campaign_file is not None and list_file is not None:
         verify_summaries(raw, state, campaign_file, list_file, now)
@@ -110,10 +115,10 @@ def _check_usage(file: Path, role: str, campaign_file: Path | None, list_file: P
         raise InputError("wrong_role", f"'{file}' is a file of {KINDS[role]}; hearsay ingest verifies these")
     if role == "node" and given != (True, True):
         raise wrong_usage("a file of node summaries is verified with --campaign and --nodes")
-    if role in ("keys", "release") and given != (True, False):
+    if role in ("keys", "release", "total") and given != (True, False):
         raise wrong_usage(f"a {KINDS[role]} is verified with --campaign alone")
-    if role not in ("node", "keys", "release") and any(given):
-        raise wrong_usage("--campaign and --nodes are for files of nodes and dealers")
+    if role not in ("node", "keys", "release", "total") and any(given):
+        raise wrong_usage("--campaign and --nodes are for files of nodes, dealers and collectors")
 
 
 def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:

@@ -20,8 +20,7 @@ from aggregator.cli.inputs import (
     signer_of,
 )
 from aggregator.cli.options import PATH, read_start
-from aggregator.cli.output import counted, note, progress, say, wrong_usage
-from aggregator.common.facts import Fact
+from aggregator.cli.output import counted, note, progress, wrong_usage
 from aggregator.common.files import read_file
 from aggregator.common.periods import Moment
 from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
@@ -91,7 +90,7 @@ def ingest(
     nodes, signed by the campaign keys of the trust root; the store keeps the newest list that it was given. A summary
     counts once, a node once per period; two different summaries of one node and period are both set aside. A masked
     campaign takes files of messages (.hse), and --keys the key book of its dealer; the store keeps every version. A
-    shared campaign takes the totals (.hsz) that hearsay collector finish writes.
+    shared campaign takes the totals (.hsz) that hearsay collector finish writes; reports go to its collectors.
 
     \b
     Example:
@@ -102,6 +101,7 @@ def ingest(
       hearsay ingest m.hsc inbox --nodes clinics.hsl --keys clinics.hsk --store sums --trust work/root.hst
     """  # noqa: D301
     from aggregator.cli.nodes.stores import ingest_summaries
+    from aggregator.cli.totals import ingest_totals
     from aggregator.nodes.store.node_list import check_list
     from aggregator.operations.report_store import create_store
     from aggregator.publishing.naming import check_campaign
@@ -115,7 +115,12 @@ def ingest(
     if present is not None:
         note("--now is for a rehearsal: a store that took reports of periods to come must take none of real devices")
     if campaign.shared is not None:
-        _ingest_totals(raw, files, store)
+        if any(option is not None for option in (buckets, enrolled, cluster, node_list, keys)) or lists:
+            raise wrong_usage(
+                "--buckets, --enrolled, --fleet, --cluster, --nodes and --keys are not about totals; of a closed fleet "
+                "hearsay collector check --fleet accepts the listed devices alone"
+            )
+        ingest_totals(raw, files, store, recursive=recursive)
         _note_unchecked(trust, workspace, raw)
         return
     if campaign.nodes is not None:
@@ -147,13 +152,6 @@ def ingest(
     if not given:
         note("there is no report file; nothing was added")
     say_unread(len(summary.unreadable), summary.files, strict=strict)
-
-
-def _ingest_totals(raw: bytes, files: tuple[str, ...], store: Path) -> None:
-    from aggregator.collectors.totals import TotalStore
-
-    found = TotalStore.make(store, raw).ingest(files)
-    say([Fact(name, value) for name, value in found._asdict().items()])
 
 
 def _end_of(moment: Moment, time_precision: int) -> int:

@@ -53,13 +53,16 @@ def status(store: Path, interval: float | None, target_sd: float | None, memory:
     too many reports, estimates outside their range, a period unlike the others. Their p-values are corrected for the
     number of tests. hearsay guarantee says what no test can see.
 
-    Of a store of nodes' summaries it shows the nodes that were heard and those that are missing, by period.
+    Of a store of nodes' summaries it shows the nodes that were heard and those that are missing, by period; of a store
+    of a shared campaign's totals the reports of each period, and the noise of a cell.
 
     \b
     Example:
       hearsay status --store store --interval 0.02
     """  # noqa: D301
     from aggregator.cli.nodes.stores import print_node_status
+    from aggregator.cli.totals import print_total_status
+    from aggregator.collectors.totals import is_total_store
     from aggregator.nodes.store.opening import is_node_store
     from aggregator.operations.report_store import open_store
     from aggregator.operations.status import half_width_of
@@ -73,6 +76,11 @@ def status(store: Path, interval: float | None, target_sd: float | None, memory:
                 "--interval, --target-sd and --cluster are for reports; this store has summaries of nodes"
             )
         print_node_status(store)
+        return
+    if is_total_store(store):
+        if target_sd is not None or interval is not None or cluster is not None:
+            raise wrong_usage("--interval, --target-sd and --cluster are for reports; this store has totals")
+        print_total_status(store)
         return
     target = interval if target_sd is None else half_width_of(target_sd)
     opened = open_store(store)

@@ -25,6 +25,13 @@ from protocol.errors import DocumentError, StorageError
 
 FILE_NAME = "manifest.json"
 SUMMARIES_FILE = "nodes.sqlite"
+TOTALS_FILE = "totals.hsc"
+"""Name of the file by which a store of a shared campaign's totals is known."""
+TO_COLLECTORS = (
+    "the reports of a shared campaign go to its two collectors (hearsay collector check); hearsay ingest takes the "
+    "totals (.hsz) that hearsay collector finish writes"
+)
+"""What to do with reports of a shared campaign, in words."""
 """The file of a store of nodes' summaries, which is no store of reports (:mod:`aggregator.nodes`)."""
 FORMAT = 2
 CLAMPED = 2
@@ -199,27 +206,39 @@ def _is_sealed(raw: bytes) -> bool:
     return mark + rest == _seal(said)
 
 
+def _no_manifest(folder: Path, *, has_mark: bool) -> StorageError:
+    """Return why a folder has no manifest: it is another store, was damaged (``has_mark``), or is none."""
+    if (folder / SUMMARIES_FILE).exists():
+        return StorageError(
+            "store_of_nodes",
+            "this store has summaries of nodes, and this command is for reports of devices; it has ingest, status, "
+            "estimate, publish, export and quarantine ls",
+        )
+    if (folder / TOTALS_FILE).exists():
+        return StorageError(
+            "store_of_totals",
+            "this store has totals of two collectors, and this command is for a store with the reports of devices; it "
+            "has ingest, status, estimate, publish, diff and report",
+        )
+    if has_mark:
+        return damaged(MANIFEST_MISSING)
+    return StorageError("not_a_store", f"there is no report store at '{folder}'")
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a store.
 
     Raises:
-        StorageError: ``not_a_store``; ``store_of_nodes``: the folder is a store of nodes' summaries; ``store_newer``,
-            ``store_older``: newer or older software wrote the store; ``store_damaged``: the content is no manifest, was
-            changed, or is older than the last change of the store.
+        StorageError: ``not_a_store``; ``store_of_nodes``: the folder is a store of nodes' summaries;
+            ``store_of_totals``: it has totals of collectors; ``store_newer``, ``store_older``: newer or older software
+            wrote the store; ``store_damaged``: the content is no manifest, was changed, or is older than the last
+            change of the store.
     """
     noted = noted_generation(folder)  # read before the manifest, so that a change in between is no fault
     try:
         raw = (folder / FILE_NAME).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        if (folder / SUMMARIES_FILE).exists():
-            raise StorageError(
-                "store_of_nodes",
-                "this store has summaries of nodes, and this command is for reports of devices; it has ingest, status, "
-                "estimate, publish, export and quarantine ls",
-            ) from None
-        if noted:
-            raise damaged(MANIFEST_MISSING) from None
-        raise StorageError("not_a_store", f"there is no report store at '{folder}'") from None
+        raise _no_manifest(folder, has_mark=bool(noted)) from None
     except OSError as error:
         raise StorageError("io_failed", f"the store at '{folder}' can not be read: {error.strerror}") from error
     found, manifest, problem = FORMAT, None, "its manifest is not readable"
