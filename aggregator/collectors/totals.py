@@ -81,7 +81,7 @@ class TotalsStatus(NamedTuple):
         return {**self._asdict(), "min_batch_size_reached": self.enough, "periods": rows}
 
 
-def is_total_store(path: str | Path) -> bool:
+def is_total_store(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder is a store of totals."""
     return (Path(path) / CAMPAIGN_FILE).is_file()
 
@@ -106,7 +106,7 @@ class TotalStore:
         self.campaign = read_campaign(self.campaign_bytes)
 
     @classmethod
-    def make(cls, path: str | Path, campaign_bytes: bytes) -> TotalStore:
+    def make(cls, path: str | os.PathLike[str], campaign_bytes: bytes) -> TotalStore:
         """Make a store for a shared campaign, or open the store of the same campaign.
 
         Raises:
@@ -208,7 +208,9 @@ class TotalStore:
         return found
 
 
-def ingest_totals(path: str | Path, campaign_bytes: bytes, files: Sequence[str | os.PathLike[str]]) -> TotalsIngest:
+def ingest_totals(
+    path: str | os.PathLike[str], campaign_bytes: bytes, files: Sequence[str | os.PathLike[str]]
+) -> TotalsIngest:
     """Take files of totals into a store, which is made if there is none and all files are totals of the campaign.
 
     Raises:

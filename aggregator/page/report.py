@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aggregator.cards.card import full_card
+from aggregator.collectors.totals import TotalStore
 from aggregator.common.files import write_output
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.foresight import foresee
-from aggregator.nodes.store.envelope_store import EnvelopeStore
 from aggregator.nodes.store.status import status as node_status
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store
@@ -20,7 +20,7 @@ from aggregator.page.blocks import Paragraph, Section
 from aggregator.page.entries import influence_of
 from aggregator.page.rendering import Page
 from aggregator.page.sections import about, accuracy, asked, checking, choices, counts, influence, promises, results
-from aggregator.page.subject import Given, Measured, ModelSubject, StoreSubject
+from aggregator.page.subject import AnyStore, Given, Measured, ModelSubject, StoreSubject
 from aggregator.publishing.decisions import Decision, kept_of
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.workspace import Workspace
@@ -91,7 +91,7 @@ def report(
             trusts.
     """
     clock = present(now)
-    listed = [given] if isinstance(given, Store | EnvelopeStore | str | Path) else list(given)
+    listed = [given] if isinstance(given, AnyStore | str | Path) else list(given)
     signer, root = subjects.trusted(workspace, trust)
     is_verified = signer is not None or root is not None
     if len(listed) == 1 and not subjects.is_store(listed[0]):
@@ -118,7 +118,7 @@ def _of_stores(
     found: StoreSubject, measured: list[Measured], decision: Decision, now: int, *, is_verified: bool
 ) -> Report:
     names = ", ".join(dict.fromkeys(quoted(campaign.header.name) for campaign in found.campaigns))
-    counted = [store_status(store) if isinstance(store, Store) else node_status(store) for store in found.stores]
+    counted = [_status(store) for store in found.stores]
     sheets = [
         promises.sheet_of(store.campaign, store.campaign_bytes, status)
         for store, status in zip(found.stores, counted, strict=True)
@@ -146,6 +146,12 @@ def _of_stores(
         checking.of_stores(found),
     ]
     return _made("store", f"Campaign {names}", sections, now, is_verified=is_verified)
+
+
+def _status(store: AnyStore) -> counts.AnyStatus:
+    if isinstance(store, TotalStore):
+        return store.status()
+    return store_status(store) if isinstance(store, Store) else node_status(store)
 
 
 def _of_model(found: ModelSubject, measured: list[Measured], now: int, *, is_verified: bool) -> Report:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from aggregator.collectors.totals import TotalStore, is_total_store
 from aggregator.common.files import read_file
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.measured_accuracy import Evaluation, Ranking
@@ -23,8 +24,8 @@ from protocol.documents.model import Model as ModelDocument
 from protocol.documents.trust import pin, verify
 from protocol.errors import InputError, PolicyError
 
-Given = Store | EnvelopeStore | str | Path
-AnyStore = Store | EnvelopeStore
+AnyStore = Store | EnvelopeStore | TotalStore
+Given = AnyStore | str | Path
 
 
 class StoreSubject(NamedTuple):
@@ -176,6 +177,8 @@ def _measured(store: AnyStore, about: str, periods: str | None = None) -> Measur
     name = store.campaign.header.name
     if isinstance(store, EnvelopeStore):
         raise InputError("not_an_evaluation", "the store has summaries of nodes; an evaluation asks devices")
+    if isinstance(store, TotalStore):
+        raise InputError("not_an_evaluation", "the store has totals; an evaluation asks devices (hearsay evaluate ask)")
     try:
         return Measured(name, evaluate(store, periods), "", about)
     except PolicyError as error:
@@ -210,7 +213,7 @@ def _whose(campaign: Campaign, about: StoreSubject | ModelSubject, workspace: Wo
 
 def is_store(given: Given) -> bool:
     """Return whether a page of the given thing is about a store: an open store, or a folder."""
-    return isinstance(given, Store | EnvelopeStore) or Path(given).is_dir()
+    return isinstance(given, AnyStore) or Path(given).is_dir()
 
 
 def trusted(
@@ -230,6 +233,8 @@ def trusted(
 
 
 def _opened(given: Given) -> AnyStore:
-    if isinstance(given, Store | EnvelopeStore):
+    if isinstance(given, AnyStore):
         return given
+    if is_total_store(given):
+        return TotalStore(given)
     return open_node_store(given) if is_node_store(given) else open_store(given)

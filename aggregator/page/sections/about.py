@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 ANCHOR = "about"
 HEADING = "What this is"
 _IN_CARD = "What it is"
-LOCAL, FEDERATED, DISTRIBUTED, CENTRAL = "local", "federated", "distributed", "central"
+LOCAL, SHARED, FEDERATED, DISTRIBUTED, CENTRAL = "local", "shared", "federated", "distributed", "central"
 TRUST = {
     LOCAL: "local: each device adds noise to its own answer, so nobody has to be trusted with records",
+    SHARED: "shared: each device splits its record for two collectors; one must be honest, both together see everything",
     FEDERATED: "federated: each node reads its own records and adds noise to its sums",
     DISTRIBUTED: "distributed: the sums of the nodes are encrypted and open only together, with one joint noise",
     CENTRAL: "central: a curator sees the records, and adds noise to what leaves her hands",
@@ -32,7 +33,7 @@ TRUST = {
 def trust_of(campaign: Campaign) -> str:
     """Return the kind of trust that a campaign needs: a key of :data:`TRUST`."""
     if campaign.nodes is None:
-        return LOCAL
+        return LOCAL if campaign.shared is None else SHARED
     return FEDERATED if campaign.masked is None else DISTRIBUTED
 
 

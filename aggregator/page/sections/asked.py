@@ -7,6 +7,7 @@ from math import ceil, exp
 
 from aggregator.cards.card_words import in_words
 from aggregator.cards.manipulation import weights_of
+from aggregator.collectors.sheet import shared_sheet
 from aggregator.common.facts import Facts
 from aggregator.nodes.campaigns.sheet import node_sheet
 from aggregator.page.blocks import Block, Section, facts, paragraph, table
@@ -23,7 +24,7 @@ HEADING = "What was asked, and at which cost"
 _MOST = 60
 _MOST_EXPONENT = 9.0
 """Above e^9 the factor of the odds is shown as a power alone."""
-_COSTS = ("ε per period", "δ per period", "ε per day", "ε in its life")
+_COSTS = ("ε per period", "δ per period", "ε per day", "ε in its life", "δ in its life")
 _IN_CARD = "What was asked, and at which cost"
 
 
@@ -32,13 +33,16 @@ def of_campaigns(campaigns: Sequence[tuple[Campaign, bytes, Facts]]) -> Section:
     blocks: list[Block] = []
     for campaign, raw, sheet in campaigns:
         costs = {name: text for name, text in sheet.pairs() if name in _COSTS}
-        if campaign.nodes is None and campaign.answers:
+        if campaign.shared is not None:
+            costs |= dict(shared_sheet(campaign).facts.pairs())
+        elif campaign.nodes is None and campaign.answers:
             costs["odds of a guess"] = f"a reader of all answers of a period multiplies them by at most {_odds(raw)}"
             costs["ε of one answer"] = format_micro(campaign.epsilon_per_answer_micro)
             costs["answers of a device in a period"] = campaign.answers
         named = f"Cost of {campaign.header.name}, version {campaign.header.version}"
         blocks.append(facts(named, costs | _left_out(campaign)))
-        blocks += _questions(campaign, raw) if campaign.nodes is None else [_vectors(campaign)]
+        if campaign.shared is None:
+            blocks += _questions(campaign, raw) if campaign.nodes is None else [_vectors(campaign)]
     return Section(ANCHOR, HEADING, tuple(blocks))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from aggregator.collectors.totals import TotalsStatus
 from aggregator.common.periods import shown
 from aggregator.nodes.campaigns.sheet import in_words
 from aggregator.nodes.store.masked import MaskedStore
@@ -26,11 +27,17 @@ _DAYS, _QUESTIONS, _PERIODS, _NODES = 31, 60, 31, 4
 _IN_CARD = "What was counted"
 
 
-def of_stores(found: Sequence[tuple[AnyStore, Status | NodeStatus]]) -> Section:
+AnyStatus = Status | NodeStatus | TotalsStatus
+
+
+def of_stores(found: Sequence[tuple[AnyStore, AnyStatus]]) -> Section:
     """Return the section about stores, each with its status."""
     blocks: list[Block] = []
     for store, status in found:
-        blocks += _of_reports(status) if isinstance(status, Status) else _of_nodes(store, status)
+        if isinstance(status, TotalsStatus):
+            blocks += _of_totals(status)
+        else:
+            blocks += _of_reports(status) if isinstance(status, Status) else _of_nodes(store, status)
         blocks += _dropped(status.rejected)
     return Section(ANCHOR, HEADING, tuple(blocks))
 
@@ -97,6 +104,19 @@ def _days(found: Status) -> Block:
     title = "Reports by day" + (f", the last {len(last)} days of {len(found.days)}" if earlier else "")
     numbers = table(title, ("day", "periods", "reports", "devices"), map(day_row, last), (2, 3), folded=True)
     return Chart(whiskers(title, bars, high=float(most), without=""), numbers)
+
+
+def _of_totals(found: TotalsStatus) -> list[Block]:
+    reached = "reached" if found.enough else "not reached"
+    pairs: dict[str, object] = {
+        "reports counted": found.reports,
+        "smallest batch": f"{found.min_batch_size} in each period, {reached}",
+        "noise of a cell": f"± {found.noise_sd:.4g} devices, over all periods",
+    }
+    rows = [(shown(period, found.time_precision), count) for period, count in found.periods.items()]
+    more = "hearsay status --store STORE --json"
+    totals = table("Totals by period", ("period", "reports"), rows, (1,), more=more, most=_PERIODS)
+    return [facts(f"Counted for {found.name}", pairs), totals]
 
 
 def _of_nodes(store: AnyStore, found: NodeStatus) -> list[Block]:

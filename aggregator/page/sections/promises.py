@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from aggregator.cards.alarms import Alarms
 from aggregator.cards.guarantee import guarantee_sheet
+from aggregator.collectors.totals import TotalsStatus
 from aggregator.common.facts import Facts
 from aggregator.nodes.campaigns.sheet import warning_of
-from aggregator.nodes.store.status import NodeStatus
 from aggregator.operations.status import Status
 from aggregator.page.blocks import Block, Section, facts, items, paragraph, table
 from aggregator.page.entries import rows_of
+from aggregator.page.sections.counts import AnyStatus
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import read_envelope
 
@@ -21,7 +22,7 @@ _IN_CARD = "What it rests on"
 _ALARMS, _REACH = 10, 40
 
 
-def sheet_of(campaign: Campaign, raw: bytes, counted: Status | NodeStatus | None) -> Facts:
+def sheet_of(campaign: Campaign, raw: bytes, counted: AnyStatus | None) -> Facts:
     """Return the guarantee sheet of a campaign for the number of devices or nodes of its fullest period.
 
     ``raw`` is the campaign's file; ``counted`` is the status of its store, None without a store.
@@ -29,12 +30,14 @@ def sheet_of(campaign: Campaign, raw: bytes, counted: Status | NodeStatus | None
     number = 0
     if isinstance(counted, Status):
         number = int(counted.periods.devices.max(initial=0))
+    elif isinstance(counted, TotalsStatus):
+        number = max(counted.periods.values(), default=0)
     elif counted is not None and campaign.masked is None:
         number = max((each.seen for each in counted.periods), default=0)
     return guarantee_sheet(read_envelope(raw, "campaign").payload, devices=number or None).facts
 
 
-def of_campaigns(found: Sequence[tuple[Campaign, Facts, Status | NodeStatus | None]]) -> Section:
+def of_campaigns(found: Sequence[tuple[Campaign, Facts, AnyStatus | None]]) -> Section:
     """Return the section about campaigns, each given with its sheet and the status of its store, if there is one."""
     blocks: list[Block] = []
     for campaign, sheet, counted in found:

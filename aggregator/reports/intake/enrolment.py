@@ -78,6 +78,10 @@ class Enrolled:
             accepted[rows] = _is_in(self._source.known_as(period, index, records.id[rows]), known)
         return accepted
 
+    def has(self, period: int, ids: Ids) -> NDArray[np.bool_]:
+        """Return which of N ids are those of a device's only answer in a period: (N,) uint64 → (N,) bool."""
+        return _is_in(self._source.known_as(period, 0, ids), self._ids(period)[0])
+
     def _ids(self, period: int) -> tuple[Ids, ...]:
         """Return the ids of a period, one array for each index of an answer. They are computed once for all threads."""
         with self._lock:
