@@ -12,12 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from aggregator.cards.manipulation import LIARS, Bound, manipulation, moved_share, node_claims
 from aggregator.cards.set_bits import LYING_SHARE, power
 from aggregator.cards.shuffling import Amplified, amplified
-from aggregator.collectors.sheet import EVERYTHING, SharedSheet, shared_sheet
 from aggregator.common.facts import Fact, Facts, Table, said, stated
 from aggregator.nodes.campaigns.sheet import (
     NodeSheet,
@@ -35,7 +34,7 @@ from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import RECORD
 from protocol.documents.payload import DAY_SECONDS, quoted, read_payload
-from protocol.epsilon import MICRO, PICO, format_micro, format_pico
+from protocol.epsilon import MICRO, PICO, format_micro
 from protocol.errors import InputError
 from protocol.masked.costs import cost, least_parties, masked_terms_of
 from protocol.mechanisms import BITS, SINGLE
@@ -85,21 +84,6 @@ UNSEEN_OF_PARTIES = (
     "nothing hides the records from the party itself, and from whoever can read its disk or time its computations",
 )
 """What no test of a masked campaign's messages can see, in sentences."""
-UNSEEN_OF_SHARES = (
-    "whether the two collectors work together. Then they see every record, also of periods that are over",
-    (
-        "whether a collector is honest: one alone can shift the total as it likes and choose whose reports count, and "
-        "neither the other one nor a reader sees it. It learns nothing but the total with the other's noise"
-    ),
-    (
-        "in an open fleet: made-up devices. They fill the smallest batch, and then only the honest collector's noise "
-        "protects. A closed fleet (hearsay collector check --fleet) counts listed devices alone"
-    ),
-    "whether a device's record is true: a lie that is a possible record is believed",
-    "whether a device was reset: it has a new id and may answer a period twice, which doubles ε",
-    "who reports is no secret from the leader, who gets the reports as they come",
-)
-"""What no test of a shared campaign's reports can see, in sentences."""
 
 
 class Spending(NamedTuple):
@@ -126,6 +110,14 @@ class Spending(NamedTuple):
         }
 
 
+class Losses(Protocol):
+    """The exact privacy losses of a campaign."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object under ``privacy`` of a sheet."""
+        ...
+
+
 @dataclass(frozen=True)
 class GuaranteeSheet(ABC):
     """What a campaign guarantees, whoever answers it.
@@ -137,7 +129,7 @@ class GuaranteeSheet(ABC):
     """
 
     campaign: Campaign
-    privacy: PrivacySheet | NodeSheet | SharedSheet
+    privacy: Losses
     spending: Spending
     unseen: tuple[str, ...]
 
@@ -454,18 +446,20 @@ class NodeGuarantee(GuaranteeSheet):
         facts = [
             *self._first(f", for nodes of the list '{found.nodes.list_name}'", cost_text(self.privacy)),
             Fact("node", spent.to_json(), f"at most {format_micro(spent.day)} booked, {limits}", "ε per day"),
-            said("ε in its life", _life(spent)),
+            said("ε in its life", life_text(spent)),
             said("covers", "each record of a node, against all who see summaries and models, the aggregator included"),
             said("noise", noise_text(self.privacy)),
             stated("pilots", [one._asdict() for one in found.pilots]),
-            Fact("most_claimed", self.most_claimed, f"{claimed}pooled from {_number(self.tables, 'table')} of counts"),
+            Fact(
+                "most_claimed", self.most_claimed, f"{claimed}pooled from {number_text(self.tables, 'table')} of counts"
+            ),
             stated("tables", self.tables),
             *self._pilots(),
             stated("reach", [row._asdict() for row in self.reach]),
         ]
         heads = tuple(f"{share:.12g} of the nodes lie" for share in self.reach[0].moved)
         rows = [(f"{row.records:g}", *(f"{moved:.4f}" for moved in row.moved.values())) for row in self.reach]
-        of = "many nodes" if self.nodes is None else _number(self.nodes, "node")
+        of = "many nodes" if self.nodes is None else number_text(self.nodes, "node")
         meaning = (
             f"how far a share of lying nodes, of {of}, moves the share of a class at most, when sums are added as they "
             "come. The smaller max_records, the less"
@@ -505,66 +499,6 @@ def node_guarantee(
     )
 
 
-# Shared answers -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SharedGuarantee(GuaranteeSheet):
-    """All guarantees of a shared campaign: devices split their records for two collectors.
-
-    Attributes:
-        devices: number of devices that answer in a period; None if it is not known.
-    """
-
-    privacy: SharedSheet
-    devices: int | None
-
-    @property
-    def facts(self) -> Facts:
-        """The whole sheet, for people and programs."""
-        found, spent, sheet = self.campaign, self.spending, self.privacy
-        leader, helper = sheet.collectors
-        condition = "under the default limits of an owner whose policy names both collectors"
-        lived = spent.answered * sheet.delta_pico
-        noise = sheet.noise_text
-        if self.devices is not None:
-            noise += f"; {sheet.total_deviation / self.devices:.2%} of {_number(self.devices, 'device')}"
-        batch = f"{found.min_batch_size} accepted reports; in an open fleet it protects nobody, see below"
-        one_liar = f"one cell of each of {_number(sheet.features, 'feature')}, by one device: it can claim one record"
-        facts = [
-            *self._first(", shared by two collectors", sheet.cost),
-            Fact("device", spent.to_json(), f"at most {format_micro(spent.day)}, {condition}", "ε per day"),
-            said("ε in its life", _life(spent)),
-            Fact("delta_in_life", lived / PICO, f"at most {format_pico(lived)}", "δ in its life"),
-            said("covers", "the whole record of a device, against all who see totals and models, and one collector"),
-            Fact("both_collectors_see", "everything", f"{EVERYTHING} (not only one period's)"),
-            Fact(
-                "collectors",
-                [{"name": one.name, "contact": one.contact, "key": one.key.hex()} for one in sheet.collectors],
-                f"{leader.name} ({leader.contact}) and {helper.name} ({helper.contact}); one of them is honest",
-                "rests on",
-            ),
-            Fact("noise_sd", sheet.total_deviation, noise, "noise of a cell"),
-            Fact("min_batch_size", found.min_batch_size, batch, "smallest batch"),
-            Fact("most_claimed", 1, one_liar, "one liar moves"),
-            stated("pilots", [one._asdict() for one in found.pilots]),
-            *self._pilots(),
-        ]
-        return self._sheet(facts, "reports")
-
-
-def shared_guarantee(found: Campaign, *, devices: int | None = None) -> SharedGuarantee:
-    """Compute the guarantee sheet of a shared campaign. Run by owners, analysts and auditors.
-
-    ``devices``: number of devices that answer in a period; None if it is not known.
-
-    Raises InputError ``campaign_not_shared``; ``argument_invalid``: the number is below 1 or too large.
-    """
-    if devices is not None and not 1 <= devices <= MOST_DEVICES:
-        raise InputError("argument_invalid", "devices are 1 to 10¹⁵")
-    return SharedGuarantee(found, shared_sheet(found), spending(found), UNSEEN_OF_SHARES, devices)
-
-
 # Masked sums ----------------------------------------------------------------------------------------
 
 
@@ -601,7 +535,7 @@ class MaskedGuarantee(GuaranteeSheet):
                 *self._first(f", masked, for nodes of '{found.nodes.list_name}'", cost_text(self.privacy, words)),
                 stated("node", spent.to_json()),
                 Fact("delta", self.deltas, deltas, "δ per period"),
-                said("ε in its life", _life(spent, ", if the owner's policy allows masked campaigns")),
+                said("ε in its life", life_text(spent, ", if the owner's policy allows masked campaigns")),
                 said("covers", f"{unit}, against all who see totals and models, the aggregator included"),
                 Fact(
                     "dealer",
@@ -659,7 +593,7 @@ def guarantee_sheet(
 ) -> GuaranteeSheet:
     """Compute the guarantee sheet of a campaign for devices or nodes. Run by analysts, owners and auditors.
 
-    Of a shared campaign only ``devices`` matters.
+    Of a shared campaign it is :func:`aggregator.collectors.sheet.shared_guarantee`.
 
     Args:
         payload: the payload of the campaign's file. Its signatures are not checked here.
@@ -677,10 +611,6 @@ def guarantee_sheet(
     found = parse_campaign(payload)
     if found.nodes is None and records is not None:
         raise InputError("argument_invalid", "records is about campaigns for nodes, and this one is for devices")
-    if found.shared is not None:
-        if shuffled:
-            raise InputError("argument_invalid", "shuffled is about noisy answers; shared ones need no shuffler")
-        return shared_guarantee(found, devices=devices)
     if found.nodes is not None and shuffled:
         raise InputError("argument_invalid", "shuffled is about reports of devices; nodes sign their summaries")
     if found.masked is not None:
@@ -690,10 +620,12 @@ def guarantee_sheet(
     return _device_guarantee(found, payload, devices, delta, liars, shuffled=shuffled)
 
 
-def _life(spent: Spending, condition: str = "") -> str:
-    periods = _number(spent.periods, "period")
+def life_text(spent: Spending, condition: str = "") -> str:
+    """Return in words what is spent in a campaign's life, under a ``condition``."""
+    periods = number_text(spent.periods, "period")
     return f"at most {format_micro(spent.life)} booked{condition}: {spent.answered} of {periods}"
 
 
-def _number(number: int, what: str) -> str:
+def number_text(number: int, what: str) -> str:
+    """Return a number of things, which are called ``what`` in the singular."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -183,7 +183,6 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
 @TRUST
 @click.option("--period", metavar="P", required=True, help="Date or number of a period that has ended.")
 @options.output
-@options.passphrase
 @options.force
 @options.json
 def check(folder: Path, campaign: Path, reports: tuple[Path, ...], trusted: Path, period: str, output: Path) -> None:

@@ -18,6 +18,7 @@ import pandas as pd
 
 from aggregator.cards.guarantee import GuaranteeSheet
 from aggregator.cards.guarantee import guarantee_sheet as sheet_of
+from aggregator.collectors.sheet import shared_guarantee
 from aggregator.common.files import read_file
 from aggregator.planning.power_analysis.families import FamilyChoice, choose_family, reason_of
 from aggregator.planning.power_analysis.plan import Plan
@@ -275,11 +276,16 @@ def guarantee_sheet(
 
     Raises:
         InputError: ``argument_invalid``: a number is out of its range, ``records`` is given for a campaign for devices,
-            or ``shuffled`` for one that nodes answer.
+            or ``shuffled`` for one that is shared or that nodes answer.
         InputError, DocumentError, StorageError: the campaign or the workspace can not be read.
     """
     raw = document_bytes("campaign", campaign, None if workspace is None else opened(workspace))
     payload = read_envelope(raw, "campaign").payload
+    found = parse_campaign(payload)
+    if found.shared is not None:
+        if shuffled or records is not None:
+            raise InputError("argument_invalid", "shuffled and records are not about shared campaigns")
+        return shared_guarantee(found, devices=devices)
     return sheet_of(payload, devices=devices, records=records, delta=delta, shuffled=shuffled, liars=liars)
 
 

@@ -22,7 +22,7 @@ _IN_CARD = "What it is"
 LOCAL, SHARED, FEDERATED, DISTRIBUTED, CENTRAL = "local", "shared", "federated", "distributed", "central"
 TRUST = {
     LOCAL: "local: each device adds noise to its own answer, so nobody has to be trusted with records",
-    SHARED: "shared: each device splits its record for two collectors; one must be honest, both together see everything",
+    SHARED: "shared: each device splits its record for two collectors; one must be honest; both together see all",
     FEDERATED: "federated: each node reads its own records and adds noise to its sums",
     DISTRIBUTED: "distributed: the sums of the nodes are encrypted and open only together, with one joint noise",
     CENTRAL: "central: a curator sees the records, and adds noise to what leaves her hands",

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aggregator.cards.alarms import Alarms
-from aggregator.cards.guarantee import guarantee_sheet
 from aggregator.collectors.totals import TotalsStatus
 from aggregator.common.facts import Facts
 from aggregator.nodes.campaigns.sheet import warning_of
+from aggregator.operations.campaigns import guarantee_sheet
 from aggregator.operations.status import Status
 from aggregator.page.blocks import Block, Section, facts, items, paragraph, table
 from aggregator.page.entries import rows_of
 from aggregator.page.sections.counts import AnyStatus
 from protocol.documents.campaign import Campaign
-from protocol.documents.envelope import read_envelope
 
 ANCHOR = "guarantee"
 HEADING = "What is guaranteed, and what is not"
@@ -34,7 +33,7 @@ def sheet_of(campaign: Campaign, raw: bytes, counted: AnyStatus | None) -> Facts
         number = max(counted.periods.values(), default=0)
     elif counted is not None and campaign.masked is None:
         number = max((each.seen for each in counted.periods), default=0)
-    return guarantee_sheet(read_envelope(raw, "campaign").payload, devices=number or None).facts
+    return guarantee_sheet(raw, devices=number or None).facts
 
 
 def of_campaigns(found: Sequence[tuple[Campaign, Facts, AnyStatus | None]]) -> Section:
