@@ -68,11 +68,12 @@ def collectors_shown(raw: bytes) -> Facts | None:
     return Facts(title, (*facts, *verify_key))
 
 
-def verify_total(raw: bytes, state: TrustState, campaign_file: Path, now: int) -> dict[str, Any]:
+def verify_total(raw: bytes, role: str, state: TrustState, campaign_file: Path, now: int) -> dict[str, Any]:
     """Check that the leading collector of a campaign has signed a total, and that it fits the campaign.
 
     Args:
         raw: bytes of the file.
+        role: ``total``.
         state: the trust in the root that must have signed the campaign.
         campaign_file: the signed campaign.
         now: seconds since 1970.
@@ -80,12 +81,12 @@ def verify_total(raw: bytes, state: TrustState, campaign_file: Path, now: int) -
     Raises:
         InputError, DocumentError: the campaign can not be read, is refused or is not shared, or the total is refused.
     """
-    from aggregator.collectors.total import ROLE, read_total
+    from aggregator.collectors.total import read_total
 
     content = read_file(campaign_file, SIZE_LIMITS["campaign"])
     asked = campaign.parse_campaign(verify(state, content, "campaign", now, campaign.UNDERSTOOD).payload)
     found = read_total(raw, asked)
-    facts: dict[str, Any] = {"kind": KINDS[ROLE], "verified": True, "campaign": asked.header.name}
+    facts: dict[str, Any] = {"kind": KINDS[role], "verified": True, "campaign": asked.header.name}
     return facts | {"period": found.period, "accepted": found.accepted, "numbers": len(found.numbers)}
 
 

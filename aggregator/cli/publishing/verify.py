@@ -25,6 +25,9 @@ from protocol.documents.payload import Header, read_payload
 from protocol.epsilon import PrivacyLoss, format_micro, format_pico
 from protocol.errors import DocumentError, InputError
 
+_WITH_CAMPAIGN = {"keys": verify_of_dealer, "release": verify_of_dealer, "total": verify_total}
+"""Role of a file that is checked with its campaign alone → the check."""
+
 
 @click.command()
 @click.argument("file", type=PATH)
@@ -78,11 +81,8 @@ def verify(
     now = int(time.time())
     first, *newer = (read_file(path, SIZE_LIMITS["root"]) for path in trust_files)
     state = follow_roots(first, newer, now)
-    if role in ("keys", "release") and campaign_file is not None:
-        say(verify_of_dealer(raw, role, state, campaign_file, now))
-        return
-    if role == "total" and campaign_file is not None:
-        say(verify_total(raw, state, campaign_file, now))
+    if role in _WITH_CAMPAIGN and campaign_file is not None:
+        say(_WITH_CAMPAIGN[role](raw, role, state, campaign_file, now))
         return
     if campaign_file is not None and list_file is not None:
         verify_summaries(raw, state, campaign_file, list_file, now)
@@ -115,9 +115,9 @@ def _check_usage(file: Path, role: str, campaign_file: Path | None, list_file: P
         raise InputError("wrong_role", f"'{file}' is a file of {KINDS[role]}; hearsay ingest verifies these")
     if role == "node" and given != (True, True):
         raise wrong_usage("a file of node summaries is verified with --campaign and --nodes")
-    if role in ("keys", "release", "total") and given != (True, False):
+    if role in _WITH_CAMPAIGN and given != (True, False):
         raise wrong_usage(f"a {KINDS[role]} is verified with --campaign alone")
-    if role not in ("node", "keys", "release", "total") and any(given):
+    if role != "node" and role not in _WITH_CAMPAIGN and any(given):
         raise wrong_usage("--campaign and --nodes are for files of nodes, dealers and collectors")
 
 
