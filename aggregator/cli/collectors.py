@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli import options
-from aggregator.cli.inputs import signer_of
+from aggregator.cli.inputs import enrolled_ids, signer_of
 from aggregator.cli.options import PATH, POSTPROCESSINGS, existing_passphrase, glossary, new_passphrase
 from aggregator.cli.output import (
     as_json,
@@ -182,14 +182,27 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
 @click.argument("reports", metavar="REPORTS.hsr…", type=PATH, nargs=-1, required=True)
 @TRUST
 @click.option("--period", metavar="P", required=True, help="Date or number of a period that has ended.")
+@options.enrolment
 @options.output
 @options.force
 @options.json
-def check(folder: Path, campaign: Path, reports: tuple[Path, ...], trusted: Path, period: str, output: Path) -> None:
+def check(
+    folder: Path,
+    campaign: Path,
+    reports: tuple[Path, ...],
+    trusted: Path,
+    period: str,
+    enrolled: Path | None,
+    lists: tuple[Path, ...],
+    output: Path,
+) -> None:
     """Leader: check the shares of one period's reports, and write the request for the helper.
 
     A period is sent once. Wait until all reports that you hope for are there: later ones count as batch_released. The
     same call again writes the same file.
+
+    In a closed fleet give --enrolled IDS.hsi (hearsay fleet ids) or --fleet LIST.hsf: only listed devices count then,
+    and the others are refused as id_not_enrolled.
 
     \b
     Example:
@@ -198,7 +211,9 @@ def check(folder: Path, campaign: Path, reports: tuple[Path, ...], trusted: Path
     check_files(output, inputs=[campaign, trusted, *reports])
     with _opened(folder) as opened, working("checking shares"):
         raw, root, found = _documents(campaign, trusted)
-        sent = opened.check(raw, root, parse_start(period).first(found.time_precision), reports, output)
+        ids = enrolled_ids(found, enrolled, lists)
+        first = parse_start(period).first(found.time_precision)
+        sent = opened.check(raw, root, first, reports, output, enrolled=ids)
     _say(sent, found, output)
 
 

@@ -51,6 +51,7 @@ from aggregator.common.journals import Keeper, machine_mark
 from aggregator.common.passphrases import passphrase_from
 from aggregator.publishing.keys import key_file, read_key, write_key
 from aggregator.publishing.signatures import signed_campaign
+from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.reader import processors
 from aggregator.reports.storage.locking import try_lock
 from protocol.batches.report import ID_BYTES
@@ -250,6 +251,7 @@ class CollectorFolder:
         files: Sequence[str | Path],
         out: Path,
         progress: Progress | None = None,
+        enrolled: Enrolled | None = None,
     ) -> Sent:
         """``hearsay collector check``: check the leader's shares of one period, and write the request for the helper.
 
@@ -260,6 +262,7 @@ class CollectorFolder:
             files: batch files.
             out: the request.
             progress: called with (steps done, steps in all): first of reading files, then of checking reports.
+            enrolled: the ids of a closed fleet; reports with other ids are refused.
 
         Raises:
             InputError: ``not_this_collector``: this collector does not lead the campaign; unreadable files.
@@ -272,6 +275,7 @@ class CollectorFolder:
             if row is None:
                 self._check_period(task.campaign, period)
             reports.read(files, progress)
+            reports.keep(enrolled)
             if row is None:
                 return self._request(task, period, reports, out, progress)
             sent = self._ids_sent(task, row)

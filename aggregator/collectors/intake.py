@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import numpy as np
+
 from aggregator.collectors.verification import Shares
 from aggregator.common.files import storage_errors
 from aggregator.reports.decoding.content import Content, FileShortenedError, piecewise_digest
+from aggregator.reports.intake.enrolment import REASON, Enrolled
 from aggregator.reports.intake.sources import SHORTENED_REASON, Unreadable, read_source
 from protocol.batches.batch import Damage, read_batches
 from protocol.batches.report import decode_report
@@ -104,6 +107,15 @@ class Reports:
             if progress is not None:
                 progress(number, len(files))
         self.refused["report_conflict"] = sum(place == _CONFLICT for place in self._places.values())
+
+    def keep(self, enrolled: Enrolled | None) -> None:
+        """Refuse all reports but those of a closed fleet's devices; none for None, an open fleet."""
+        if enrolled is None or not self._places:
+            return
+        ids = list(self._places)
+        known = enrolled.has(self._period, np.frombuffer(b"".join(ids), ">u8").astype(np.uint64))
+        self._places = {each: self._places[each] for each, is_known in zip(ids, known, strict=True) if is_known}
+        self.refused[REASON] += len(ids) - len(self._places)
 
     def ids(self) -> list[bytes]:
         """Return the ids of the reports that can count, in rising order."""
