@@ -18,6 +18,7 @@ that a command without them starts at once. The functions of each command:
     campaign           make_campaign, end_campaign
     nodes              make_node_list, add_nodes, remove_nodes, renew_nodes, make_node_campaign; Masking, for --masked
     masked             Dealer
+    collector          CollectorFolder; make_shared_campaign
     show               protocol.documents.envelope.read_envelope, then protocol.documents.payload.read_payload
     verify             verify
     guarantee          guarantee_sheet
@@ -48,6 +49,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aggregator.collectors.campaigns import make_shared_campaign
+    from aggregator.collectors.collector import CollectorFolder
     from aggregator.common.tables import read_table
     from aggregator.curator.budget import BudgetFile
     from aggregator.curator.fitting import fit_records
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetFile",
+    "CollectorFolder",
     "Dealer",
     "Masking",
     "Model",
@@ -108,6 +112,7 @@ __all__ = [
     "make_model",
     "make_node_campaign",
     "make_node_list",
+    "make_shared_campaign",
     "merge_files",
     "new_fleet",
     "open_store",
@@ -133,6 +138,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "aggregator.collectors.campaigns": ("make_shared_campaign",),
+    "aggregator.collectors.collector": ("CollectorFolder",),
     "aggregator.common.tables": ("read_table",),
     "aggregator.curator.binning": ("bin_records",),
     "aggregator.curator.budget": ("BudgetFile",),

@@ -113,14 +113,14 @@ def make(folder):
     (folder / "s.toml").write_text(SCHEMA)
     (folder / "r.csv").write_text("ill,cough\nyes,strong\nno,none\n")
     (folder / "inbox").mkdir()
-    clock = dict(clock=lambda: NOW + 2 * DAY)
+    clock = {"clock": lambda: NOW + 2 * DAY}
     with (
         CollectorFolder.create(folder / "leader", "hospital", "a@h", **clock) as leader,
         CollectorFolder.create(folder / "helper", "university", "b@u", **clock) as helper,
     ):
         for name in ("c", "other"):
             (folder / "ward.pair").write_bytes(leader.pair_with((folder / "helper" / "collector.pub").read_bytes()))
-            stated = dict(epsilon="2", pair=folder / "ward.pair", min_batch_size=BATCH)
+            stated = {"epsilon": "2", "pair": folder / "ward.pair", "min_batch_size": BATCH}
             called = "ward" if name == "c" else name
             made = make_shared_campaign(folder / "work", folder / "s.toml", now=NOW, name=called, **stated)
             made.save(folder / f"{name}.hsc")
