@@ -1,4 +1,4 @@
-"""A budget file, a dealer and a store of summaries keep every promise whatever happens to a call to the kernel.
+"""Folders of budgets, dealers, collectors and summaries keep every promise whatever happens to a call to the kernel.
 
 A call is the last one, is refused, is done in part, or loses power. The acts are those of ``support.faults``;
 ``edge_sdk/test_killed.py`` explains the faults.
@@ -7,7 +7,7 @@ A call is the last one, is refused, is done in part, or loses power. The acts ar
 from __future__ import annotations
 
 import pytest
-from support.faults import curator, dealers, summaries
+from support.faults import collectors, curator, dealers, summaries
 from support.faults.shim import DEEP, OPTIONS, SEEDS, TURNS, break_scenario, found_out
 
 pytestmark = pytest.mark.slow
@@ -18,9 +18,10 @@ ACTS = [
     *((name, OPTIONS) for name in curator.SCENARIOS),
     *((name, OPTIONS if DEEP else KILLS) for name in (dealers.SCENARIOS if DEEP else ["dealer release"])),
     *((name, KILLS) for name in summaries.SCENARIOS),
+    *((name, (*SEEDS, "--ways", "kill", "restart")) for name in collectors.SCENARIOS),
 ]
 SLOWLY_FOUND = {"dealer with less synchronisation", "dealer without journal", "dealer with fresh boxes"}
-MISTAKES = {**curator.MUTATIONS, **dealers.MUTATIONS, **summaries.MUTATIONS}
+MISTAKES = {**curator.MUTATIONS, **dealers.MUTATIONS, **summaries.MUTATIONS, **collectors.MUTATIONS}
 
 
 @pytest.mark.parametrize(("name", "options"), ACTS, ids=[name for name, _ in ACTS])

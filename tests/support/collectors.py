@@ -86,11 +86,11 @@ def cells_of(campaign: Campaign, number: int) -> list[int]:
 class Two:
     """Both collectors of one campaign, and the files between them, in one folder."""
 
-    def __init__(self, folder: Path, *, smallest: int = 2, **options: Any) -> None:
+    def __init__(self, folder: Path, *, smallest: int = 2, make: bool = True, **options: Any) -> None:
         self.folder = folder
         self.raw = shared_file(min_batch_size=smallest, **options)
         self.campaign = parse_campaign(read_envelope(self.raw, "campaign").payload)
-        for name, seed, one in zip(("leader", "helper"), SEEDS, COLLECTORS, strict=True):
+        for name, seed, one in zip(("leader", "helper"), SEEDS, COLLECTORS, strict=True) if make else ():
             CollectorFolder.create(folder / name, one.name, one.contact, entropy=constant(seed)).close()
 
     def open(self, name: str, *, noise: int | None = None, at: int = LATER) -> CollectorFolder:

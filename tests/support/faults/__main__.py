@@ -21,6 +21,7 @@ MODULES = {
     "budget": "curator",
     "summaries": "summaries",
     "dealer": "dealers",
+    "collector": "collectors",
 }
 """First word of the name of a scenario or mutation → module. All other names are a device's.
 
