@@ -280,7 +280,7 @@ class CollectorFolder:
                 return self._request(task, period, reports, out, progress)
             sent = self._ids_sent(task, row)
             late = Counter(batch_released=sum(identifier not in sent for identifier in reports.ids()))
-            self._hand_out(row, out)
+            self._hand_out_again(row, out)
             return Sent(period, row.reports, dict(+(row.refusals + late)), True)
 
     def answer(
@@ -318,7 +318,7 @@ class CollectorFolder:
                 raise PolicyError(
                     "period_released", "another request was answered for this period; nothing is released"
                 )
-            self._hand_out(row, out)
+            self._hand_out_again(row, out)
             return Sent(head.period, row.reports, dict(row.refusals), True)
 
     def finish(self, campaign: bytes, trusted: bytes, answer: Path, out: Path) -> Total:
@@ -417,6 +417,12 @@ class CollectorFolder:
     def _record(self, row: PeriodRow) -> None:
         with self._journal.transaction():
             self._journal.put("periods", row._replace(made_at=int(self._clock())))
+
+    def _hand_out_again(self, row: PeriodRow, out: Path) -> None:
+        """Hand out what had left. The row is written anew: its last flush may have failed, and would not be repeated."""
+        with self._journal.transaction():
+            self._journal.put("periods", row)
+        self._hand_out(row, out)
 
     def _hand_out(self, row: PeriodRow, out: Path) -> None:
         """Copy the file that left for a period, which is in this folder."""
