@@ -419,7 +419,7 @@ class CollectorFolder:
             self._journal.put("periods", row._replace(made_at=int(self._clock())))
 
     def _hand_out_again(self, row: PeriodRow, out: Path) -> None:
-        """Hand out what had left. The row is written anew: its last flush may have failed, and would not be repeated."""
+        """Hand out what had left. Its row is written anew first: if its last flush failed, that is not repeated."""
         with self._journal.transaction():
             self._journal.put("periods", row)
         self._hand_out(row, out)
