@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from aggregator.cli.output import (
     write_file,
 )
 from aggregator.common.facts import Fact
-from aggregator.common.files import read_file
+from aggregator.common.files import PRIVATE, read_file
 from aggregator.common.periods import parse_start, shown
 from aggregator.models.postprocess.methods import DEFAULT
 from protocol.documents.envelope import SIZE_LIMITS
@@ -272,6 +273,42 @@ def finish(folder: Path, campaign: Path, said: Path, trusted: Path, output: Path
             Fact("accepted", total.accepted),
             Fact("numbers", len(total.numbers)),
             Fact("refused", dict(total.refused), _counts(total.refused)),
+        ]
+    )
+
+
+@collector.command()
+@FOLDER
+@CAMPAIGN
+@click.argument("reports", metavar="REPORTS.hsr…", type=PATH, nargs=-1, required=True)
+@TRUST
+@click.option("--period", metavar="P", required=True, help="Date or number of a period.")
+@options.output
+@options.passphrase
+@options.force
+@options.json
+def export(folder: Path, campaign: Path, reports: tuple[Path, ...], trusted: Path, period: str, output: Path) -> None:
+    """Write this collector's own shares of a period as JSON, for another program of the draft to check.
+
+    The form is that of the test vectors of draft-irtf-cfrg-vdaf-20. The file holds the verify key and shares, so keep
+    it as secret as COLLECTOR, and never give it to the other collector: the shares of both are the records.
+
+    \b
+    Example:
+      hearsay collector export leader c.hsc inbox/*.hsr --trust root.hst --period 2026-11-01 -o shares.json
+    """  # noqa: D301
+    check_files(output, inputs=[campaign, trusted, *reports])
+    with _opened(folder) as opened, working("computing"):
+        raw, root, found = _documents(campaign, trusted)
+        first = parse_start(period).first(found.time_precision)
+        made = opened.export(raw, root, first, reports)
+    write_file(output, json.dumps(made.document, indent=1).encode() + b"\n", mode=PRIVATE)
+    say(
+        [
+            Fact("file", str(output)),
+            Fact("period", first, shown(first, found.time_precision)),
+            Fact("reports", len(made.document["reports"])),
+            Fact("refused", made.refused, _counts(made.refused)),
         ]
     )
 

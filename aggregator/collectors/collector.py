@@ -40,6 +40,7 @@ from aggregator.collectors.exchange import (
     rows_of,
     write_file,
 )
+from aggregator.collectors.exported import Exported, exported
 from aggregator.collectors.helping import Judge
 from aggregator.collectors.intake import Reports, Task
 from aggregator.collectors.journal import Journal, PeriodRow, packed_refusals
@@ -353,6 +354,23 @@ class CollectorFolder:
             self._path(row, KEPT).unlink(missing_ok=True)
         write_output(out, row.total, force=True)
         return read_total(row.total, task.campaign)
+
+    def export(self, campaign: bytes, trusted: bytes, period: int, files: Sequence[str | Path]) -> Exported:
+        """``hearsay collector export``: return this collector's own shares of a period, for another program to check.
+
+        Args:
+            campaign: the signed campaign.
+            trusted: the trust root.
+            period: number of the period.
+            files: batch files.
+
+        Raises:
+            InputError: ``not_this_collector``; unreadable files.
+        """
+        task = self._task(campaign, trusted)
+        with self._alone(), Reports(task.campaign, period, self._periods) as reports:
+            reports.read(files)
+            return exported(task, period, reports)
 
     def periods(self) -> list[PeriodRow]:
         """Return the rows of all periods for which something left, by campaign and period."""

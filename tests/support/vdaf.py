@@ -5,29 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from aggregator.collectors.dap import MULTIHOT, MultihotCountVec, bits_of, weights
 from protocol.shared.circuits import Bits, Blocks
 from protocol.shared.field import FIELD64
 from protocol.shared.prio3 import Prio3
-from protocol.shared.proofs import Circuit
+from protocol.shared.proofs import Circuit, dot
 
 FOLDER = Path(__file__).parents[1] / "protocol" / "shared" / "vdaf"
 FILES = sorted(path.name for path in FOLDER.glob("Prio3*.json"))
-
-
-def weights(largest):
-    """The weights of bits whose sums are exactly the numbers from 0 to ``largest``."""
-    bits = largest.bit_length()
-    return [2**bit for bit in range(bits - 1)] + [largest - (2 ** (bits - 1) - 1)]
-
-
-def bits_of(number, largest):
-    *low, last = weights(largest)
-    high = int(number > sum(low))
-    return [(number - high * last) >> bit & 1 for bit in range(len(low))] + [high]
-
-
-def dot(left, right):
-    return sum(one * other for one, other in zip(left, right, strict=True))
 
 
 class Count(Circuit):
@@ -83,27 +68,6 @@ class SumVec(Bits):
         return [bit for number in numbers for bit in bits_of(number, self.largest)]
 
 
-class MultihotCountVec(Bits):
-    """Zeros and ones, of which at most ``most`` are ones."""
-
-    def __init__(self, length, most, chunk):
-        super().__init__(length + most.bit_length(), chunk)
-        self.outputs, self.most, self.results = length, most, 2
-
-    def evaluated(self, call, vector, joint, shares):
-        said = dot(weights(self.most), vector[self.outputs :])
-        return [
-            *super().evaluated(call, vector, joint, shares),
-            (sum(vector[: self.outputs]) - said) % self.field.modulus,
-        ]
-
-    def released(self, vector):
-        return list(vector[: self.outputs])
-
-    def encoded(self, bits):
-        return [*map(int, bits), *bits_of(sum(bits), self.most)]
-
-
 def of_file(name):
     """The contents of a file of test vectors, and its variant of Prio3."""
     data = json.loads((FOLDER / name).read_text())
@@ -114,7 +78,7 @@ def of_file(name):
         "Sum": lambda: (2, Sum(data["max_measurement"])),
         "SumVec": lambda: (3, SumVec(length, data["max_measurement"], chunk)),
         "Histogram": lambda: (4, Blocks([length], chunk)),
-        "MultihotCountVec": lambda: (5, MultihotCountVec(length, data.get("max_weight"), chunk)),
+        "MultihotCountVec": lambda: (MULTIHOT, MultihotCountVec(length, data.get("max_weight"), chunk)),
     }[kind]()
     return data, Prio3(algorithm, circuit, data["shares"])
 
