@@ -13,8 +13,9 @@ import pytest
 from support.commands import unknown_options
 
 from aggregator import Model, open_store
+from aggregator.collectors.collector import CollectorFolder
 from edge_sdk import Device, Node
-from protocol.errors import InputError
+from protocol.errors import InputError, StorageError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -112,12 +113,24 @@ def test_five_clinics_learn_from_a_total_that_the_dealer_released(tmp_path, monk
             assert node.status().spent_micro == spent
 
 
+@pytest.mark.slow
+def test_two_collectors_make_a_total_from_which_a_model_learns(tmp_path):
+    """In 11 runs the accuracy was 92.5 to 94.6 %; saying "no" always gets 60 % right."""
+    folder = tmp_path / "ward"
+    text = printed_by("shared", folder)
+    assert text.startswith("the leader sent 300 reports, the helper accepted 300\n")
+    assert float(re.search(r"of no device: ([\d.]+)%", text)[1]) > 75
+    with pytest.raises(StorageError, match="collector_exists"):
+        CollectorFolder.create(folder / "leader", "x", "y")
+
+
 @pytest.mark.parametrize(
     ("example", "steps"),
     [
         ("quickstart", "ask answer learn use"),
         ("nodes", "admit install ask summarise learn use"),
         ("masked", "admit install ask deal encrypt collect release learn use"),
+        ("shared", "found ask answer collect learn use"),
         ("sensor", "design ask Sensor.run learn classify"),
     ],
 )
@@ -130,7 +143,7 @@ def test_a_readme_names_what_is_there(example, steps):
 
 
 def test_every_example_is_tested_here_or_in_a_file_of_its_own():
-    tested = {"gossip", "masked", "mechanisms", "nodes", "quickstart", "sensor"}
+    tested = {"gossip", "masked", "mechanisms", "nodes", "quickstart", "sensor", "shared"}
     of_their_own = {name for name in ("loop", "mqtt") if (Path(__file__).parent / f"test_{name}.py").exists()}
     assert {path.name for path in EXAMPLES.iterdir()} == tested | of_their_own
 
