@@ -312,7 +312,7 @@ class Policy(NamedTuple):
             if one.key not in self.collectors:
                 yield (
                     f"{quoted(one.name)} would get a share of the record, and whoever has both shares sees the record; "
-                    f"whoever accepts this collector adds its key {one.key.hex()} to collectors"
+                    f"whoever accepts this collector adds its key {one.key.hex()} to the list collectors"
                 )
 
     def most_delta(self, campaign: Campaign) -> int:

@@ -45,7 +45,17 @@ CAMPAIGN = click.argument("campaign", metavar="C.hsc", type=PATH)
 TRUST = click.option(
     "--trust", "trusted", type=PATH, required=True, help="Trust root that must have signed the campaign."
 )
+REPORTS = click.argument(
+    "reports", metavar="REPORTS…", nargs=-1, required=True, callback=lambda *given: _found(given[2])
+)
 _ROLES = ("leader", "helper")
+
+
+def _found(names: tuple[str, ...]) -> tuple[Path, ...]:
+    """Return the report files that are given, and those in given folders."""
+    from aggregator.reports.intake.finding import find_files
+
+    return tuple(map(Path, find_files(names).files))
 
 
 @click.group()
@@ -62,7 +72,7 @@ def collector() -> None:
       hearsay collector new helper --name "University" --contact b@uni.example
       hearsay collector pair leader helper/collector.pub -o ward.pair
       hearsay collector campaign ward.toml --workspace work --epsilon 1 --pair ward.pair -o c.hsc
-      hearsay collector check leader c.hsc inbox/*.hsr --trust root.hst --period 2026-11-01 -o ask.hsx
+      hearsay collector check leader c.hsc inbox --trust root.hst --period 2026-11-01 -o ask.hsx
       hearsay collector answer helper c.hsc ask.hsx --trust root.hst -o said.hsx
       hearsay collector finish leader c.hsc said.hsx --trust root.hst -o ward.hsz
       hearsay ingest c.hsc ward.hsz --store totals --trust root.hst
@@ -180,7 +190,7 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
 @collector.command()
 @FOLDER
 @CAMPAIGN
-@click.argument("reports", metavar="REPORTS.hsr…", type=PATH, nargs=-1, required=True)
+@REPORTS
 @TRUST
 @click.option("--period", metavar="P", required=True, help="Date or number of a period that has ended.")
 @options.enrolment
@@ -199,15 +209,15 @@ def check(
 ) -> None:
     """Leader: check the shares of one period's reports, and write the request for the helper.
 
-    A period is sent once. Wait until all reports that you hope for are there: later ones count as batch_released. The
-    same call again writes the same file.
+    REPORTS are files or folders. A period is sent once. Wait until all reports that you hope for are there: later ones
+    count as batch_released. The same call again writes the same file.
 
     In a closed fleet give --enrolled IDS.hsi (hearsay fleet ids) or --fleet LIST.hsf: only listed devices count then,
     and the others are refused as id_not_enrolled.
 
     \b
     Example:
-      hearsay collector check leader c.hsc inbox/*.hsr --trust root.hst --period 2026-11-01 -o ask.hsx
+      hearsay collector check leader c.hsc inbox --trust root.hst --period 2026-11-01 -o ask.hsx
     """  # noqa: D301
     check_files(output, inputs=[campaign, trusted, *reports])
     with _opened(folder) as opened, working("checking shares"):
@@ -280,7 +290,7 @@ def finish(folder: Path, campaign: Path, said: Path, trusted: Path, output: Path
 @collector.command()
 @FOLDER
 @CAMPAIGN
-@click.argument("reports", metavar="REPORTS.hsr…", type=PATH, nargs=-1, required=True)
+@REPORTS
 @TRUST
 @click.option("--period", metavar="P", required=True, help="Date or number of a period.")
 @options.output
@@ -295,7 +305,7 @@ def export(folder: Path, campaign: Path, reports: tuple[Path, ...], trusted: Pat
 
     \b
     Example:
-      hearsay collector export leader c.hsc inbox/*.hsr --trust root.hst --period 2026-11-01 -o shares.json
+      hearsay collector export leader c.hsc inbox --trust root.hst --period 2026-11-01 -o shares.json
     """  # noqa: D301
     check_files(output, inputs=[campaign, trusted, *reports])
     with _opened(folder) as opened, working("computing"):
