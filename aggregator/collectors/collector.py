@@ -40,12 +40,12 @@ from aggregator.collectors.exchange import (
     rows_of,
     write_file,
 )
-from aggregator.collectors.exported import Exported, exported
 from aggregator.collectors.helping import Judge
 from aggregator.collectors.intake import Reports, Task
 from aggregator.collectors.journal import Journal, PeriodRow, packed_refusals
 from aggregator.collectors.leading import check_all, kept_length, total_of
 from aggregator.collectors.noise import noisy
+from aggregator.collectors.others import Exported, exported
 from aggregator.collectors.total import Total, read_total, sign_total
 from aggregator.common.files import PRIVATE, open_output, read_file, storage_errors, sync_folder, write_output
 from aggregator.common.journals import Keeper, machine_mark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from aggregator.collectors.dap import MULTIHOT, MultihotCountVec, bits_of, weights
+from aggregator.collectors.others import MULTIHOT, MultihotCountVec, bits_of, weights
 from protocol.shared.circuits import Bits, Blocks
 from protocol.shared.field import FIELD64
 from protocol.shared.prio3 import Prio3

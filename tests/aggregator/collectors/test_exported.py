@@ -13,7 +13,7 @@ from support.commands import run
 from support.vdaf import of_file
 
 from aggregator import create_workspace
-from aggregator.collectors.dap import context_of_task, task_shards, task_variant
+from aggregator.collectors.others import context_of_task, task_shards, task_variant
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.errors import DocumentError, InputError
