@@ -351,6 +351,8 @@ class CollectorFolder:
                 total = self._total(task, row, b"".join(verdicts), end)
                 row = row._replace(total=sign_total(total, task.own), refused=packed_refusals(Counter(total.refused)))
                 self._record(row)
+            else:
+                self._write_anew(row)
             self._path(row, KEPT).unlink(missing_ok=True)
         write_output(out, row.total, force=True)
         return read_total(row.total, task.campaign)
@@ -437,10 +439,14 @@ class CollectorFolder:
             self._journal.put("periods", row._replace(made_at=int(self._clock())))
 
     def _hand_out_again(self, row: PeriodRow, out: Path) -> None:
-        """Hand out what had left. Its row is written anew first: if its last flush failed, that is not repeated."""
+        """Hand out what had left."""
+        self._write_anew(row)
+        self._hand_out(row, out)
+
+    def _write_anew(self, row: PeriodRow) -> None:
+        """Write a period's row again before its file leaves again, since its last flush may have failed."""
         with self._journal.transaction():
             self._journal.put("periods", row)
-        self._hand_out(row, out)
 
     def _hand_out(self, row: PeriodRow, out: Path) -> None:
         """Copy the file that left for a period, which is in this folder."""
