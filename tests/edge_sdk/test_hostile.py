@@ -27,9 +27,11 @@ from vectors.runner import load_all
 from edge_sdk import Device, Policy
 from edge_sdk.sync import sync
 from protocol import canonical
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import PAYLOAD_TYPES, SIZE_LIMITS, keyid, read_envelope, seal
 from protocol.documents.payload import Header
 from protocol.documents.trust import Role, Root
+from protocol.errors import HearsayError
 from protocol.features import Categorical
 from protocol.questions import CHANGE_FEATURES
 from protocol.schema import Label, build_schema
@@ -353,9 +355,20 @@ def handed(role: str, data: str) -> tuple[str, Any]:
     return DOORS[role], [raw] if role == "root" else raw
 
 
+def named_collectors(case):
+    """The keys of the collectors that a vector's good campaigns name: the owner allows them."""
+    found = []
+    for data in (case["data"], *(data for _, data, _ in case["before"])):
+        with contextlib.suppress(HearsayError):
+            shared = parse_campaign(read_envelope(bytes.fromhex(data), "campaign").payload).shared
+            found += [] if shared is None else [one.key for one in shared.collectors]
+    return tuple(found)
+
+
 @pytest.mark.parametrize(("name", "case"), DOCUMENTS, ids=[name for name, _ in DOCUMENTS])
 def test_a_device_says_of_every_vector_what_the_vector_says(name, case):
-    now, policy = [0], PERMISSIVE._replace(node_adjacency=CHANGE_FEATURES)
+    now = [0]
+    policy = PERMISSIVE._replace(node_adjacency=CHANGE_FEATURES, collectors=named_collectors(case))
     with Device.open(None, trust=bytes.fromhex(case["root"]), clock=lambda: now[0], policy=policy) as device:
         for role, data, clock in case["before"]:
             now[0] = clock

@@ -11,7 +11,7 @@ from support.commands import invoke, told
 from support.failures import reason
 from support.two_features import people
 
-from aggregator.collectors import collector
+from aggregator.collectors import collector, leading
 from aggregator.collectors.draws import SharedNoise
 from aggregator.planning.feature_selection.from_pilot import design
 from aggregator.publishing.schemas.schema_file import SchemaFile
@@ -87,7 +87,8 @@ ADDED = 1
 
 def test_both_engines_count_the_same_cells(table, monkeypatch):
     """Real devices, files and collectors lose, invent and misplace nothing, and each collector adds its noise once."""
-    monkeypatch.setattr(collector, "noisy", lambda _campaign, sums, _seed: [each + ADDED for each in sums])
+    for module in (collector, leading):  # the helper's noise, and the leader's
+        monkeypatch.setattr(module, "noisy", lambda _campaign, sums, _seed: [each + ADDED for each in sums])
     monkeypatch.setattr(SharedNoise, "draw", lambda _noise, _blocks, cells, _rng: np.full(cells, 2 * ADDED))
     for settings in ({"folds": 2}, {"ask": "width,odor", "delta": "0.00001"}, {"reduce": "pca:1", "drop": ("odor",)}):
         one, devices = totals(monkeypatch, table, engine="device", **settings)

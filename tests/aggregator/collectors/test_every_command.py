@@ -74,13 +74,14 @@ CALLS: dict[str, dict[str, str | None]] = {
     "renew": {"--workspace work": None},
     "campaign": {"--end ward --workspace work -o end.hsc": None},
     "masked request": {"--store totals -o q.hsq": "not_a_store"},
-    "collector check": {f"leader c.hsc inbox --period 1 {TRUST} -o a.hsx": "is_folder"},
+    "collector check": {f"leader c.hsc inbox --period 1 {TRUST} -o a.hsx": "batch_too_small"},
     "collector show": {"leader": None, "helper": None},
 }
 # Commands that take neither a shared campaign nor what follows from it, or whose own tests give them one.
 OTHERS = """
 budget adopt, budget assign, budget new, budget show, collector adopt, collector answer, collector campaign,
-collector finish, collector new, collector pair, demo, design, fit, fleet ids, fleet new, fleet replace, fleet revoke,
+collector export, collector finish, collector new, collector pair, demo, design, fit, fleet ids, fleet new,
+fleet replace, fleet revoke,
 init, key new, key protect, masked adopt, masked decrypt, masked new, masked rekey, masked release, masked setup,
 masked show, nodes add, nodes campaign, nodes new, nodes remove, nodes renew, nodes show, plan, projection, refine,
 rehearse, schema, serve, sign, simulate, table, trust add-key, trust discard, trust gather, trust renew, trust resign,
