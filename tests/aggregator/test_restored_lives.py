@@ -88,7 +88,7 @@ class _NeverBegun:
         return -1
 
 
-PLAIN_REMOVE = databases.remove_marks
+PLAIN_REMOVE, PLAIN_KEEPER = databases.remove_marks, journal.Journal.keeper
 MISTAKES = {
     "a journal that is one change old passes, as after a kill": (DealerLife, [
         (databases, "remove_marks", lambda ledger, marks: PLAIN_REMOVE(ledger, marks[1:])),
@@ -102,7 +102,8 @@ MISTAKES = {
         (module, "serial_after_adoption", _next_serial) for module in (dealer, issuing)
     ]),
     "periods stay open after an adoption": (DealerLife, [
-        (dealer, "parsed_campaign", lambda _: _NeverBegun), (journal.Journal, "adopted_at", lambda _: 0)
+        (dealer, "parsed_campaign", lambda _: _NeverBegun),
+        (journal.Journal, "keeper", lambda self: PLAIN_KEEPER(self)._replace(adopted_at=0)),
     ]),
     "released before recorded": (DealerLife, [(journal.Journal, "add_release", lambda *_: None)]),
     "budget without a mark": (CuratorLife, [(budget.BudgetFile, "check_original", lambda *_: None)]),
