@@ -182,14 +182,16 @@ def _campaign(found: Campaign) -> dict[str, object]:
         "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period"
     }
     mechanisms = ", ".join(sorted({question.mechanism.name for question in found.questions}))
-    noise: dict[str, object] = {"ε per answer": format_micro(found.epsilon_per_answer_micro), "mechanisms": mechanisms}
+    each: dict[str, object] = {"ε per answer": format_micro(found.epsilon_per_answer_micro)}
+    noise: dict[str, object] = {"mechanisms": mechanisms}
     if found.shared is not None:
-        asked, noise = shared_facts(found), {}
+        asked, each, noise = shared_facts(found), {}, {}
     return {
         **about,
         **asked,
         "period": lasting(found.time_precision),
         "ε total": f"{format_micro(found.epsilon_micro)} per device and period",
+        **each,
         "ε over its life": f"{format_micro(found.epsilon_micro * most)} in {counted(most, 'period')}",
         **noise,
         "report": f"{found.layout.record_length} bytes, layout {found.layout.kind}",
