@@ -334,7 +334,8 @@ class CollectorFolder:
         Raises:
             DocumentError: ``collector_fault``: the answer is for other reports than this collector sent, or its sums
                 can not be; nothing is released. Also ``malformed``, ``share_unreadable``, ``unrecognized_campaign``.
-            PolicyError: ``period_refused``: nothing was sent for the period.
+            PolicyError: ``period_refused``: nothing was sent for the period, or it began before this copy was adopted,
+                which does not know its total.
         """
         task = self._task(campaign, trusted, LEADER)
         with self._alone(), self._reading(answer, ANSWER, task) as reader:
@@ -343,6 +344,7 @@ class CollectorFolder:
             if row is None:
                 raise PolicyError("period_refused", "this collector has sent no request for that period")
             if not row.total:
+                self._check_period(task.campaign, head.period)
                 if head.reports != row.reports:
                     raise fault("it is for another number of reports")
                 circuit = task.prio3.circuit

@@ -275,6 +275,20 @@ def test_a_copy_or_a_restored_backup_releases_nothing_and_an_adopted_one_only_la
     assert reason_of(PolicyError, act) == "period_refused"
 
 
+def test_a_backup_of_a_leader_that_waits_for_an_answer_makes_no_second_total_of_the_period(tmp_path):
+    """The backup knows the request, and not the total that left since: its noise would be drawn again."""
+    two = Two(tmp_path)
+    two.check(two.honest(range(4)))
+    shutil.copytree(tmp_path / "leader", tmp_path / "backup")
+    two.answer()
+    two.finish()
+    shutil.rmtree(tmp_path / "leader")
+    shutil.move(tmp_path / "backup", tmp_path / "leader")
+    CollectorFolder.adopt(tmp_path / "leader", clock=lambda: LATER).close()
+    assert reason_of(PolicyError, two.finish, out="second", noise=9) == "period_refused"
+    assert not (tmp_path / "second").exists()
+
+
 @pytest.mark.parametrize("name", ["leader", "helper"])
 def test_a_lost_or_changed_file_of_the_folder_is_damage_and_releases_nothing(tmp_path, name):
     two = Two(tmp_path)
