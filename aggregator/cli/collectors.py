@@ -33,7 +33,7 @@ from aggregator.common.files import PRIVATE, read_file
 from aggregator.common.periods import parse_start, shown
 from aggregator.models.postprocess.methods import DEFAULT
 from protocol.documents.envelope import SIZE_LIMITS
-from protocol.documents.shared_terms import NOISES, shared_subjects
+from protocol.documents.shared_terms import NOISES, ROLES, shared_subjects
 from protocol.epsilon import format_micro, format_pico
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ TRUST = click.option(
 REPORTS = click.argument(
     "reports", metavar="REPORTS…", nargs=-1, required=True, callback=lambda *given: _found(given[2])
 )
-_ROLES = ("leader", "helper")
 
 
 def _found(names: tuple[str, ...]) -> tuple[Path, ...]:
@@ -131,7 +130,7 @@ def pair(folder: Path, other: Path, output: Path) -> None:
     write_file(output, raw)
     found = read_pair(raw)
     facts = [Fact("file", str(output))]
-    for role, one in zip(_ROLES, found.collectors, strict=True):
+    for role, one in zip(ROLES, found.collectors, strict=True):
         facts += [Fact(role, one.name), Fact(f"{role}_key", one.key, one.key.hex())]
     say(facts)
 
@@ -172,7 +171,7 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
     shared = made.campaign.shared
     assert shared is not None
     facts = [Fact(*pair) for pair in signed_facts(made.campaign, output).items()]
-    for role, one in zip(_ROLES, shared.collectors, strict=True):
+    for role, one in zip(ROLES, shared.collectors, strict=True):
         facts += [Fact(role, one.name), Fact(f"{role}_key", one.key, one.key.hex())]
     deviation = variance_of(made.campaign) ** 0.5
     facts += [
@@ -361,7 +360,7 @@ def show(folder: Path) -> None:
         {
             "campaign": row.campaign,
             "period": row.period,
-            "role": _ROLES[row.role],
+            "role": ROLES[row.role],
             "reports": row.reports,
             "finished": bool(row.total),
             "made_at": row.made_at,
@@ -379,7 +378,7 @@ def show(folder: Path) -> None:
                 (
                     row.campaign.hex()[:16],
                     row.period,
-                    _ROLES[row.role],
+                    ROLES[row.role],
                     row.reports,
                     "yes" if row.total else "",
                     when(row.made_at),

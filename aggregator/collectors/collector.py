@@ -14,7 +14,6 @@ totals could be one device's record.
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import tempfile
 import time
@@ -47,7 +46,14 @@ from aggregator.collectors.leading import check_all, kept_length, total_of
 from aggregator.collectors.noise import noisy
 from aggregator.collectors.others import Exported, exported
 from aggregator.collectors.total import Total, read_total, sign_total
-from aggregator.common.files import PRIVATE, open_output, read_file, storage_errors, sync_folder, write_output
+from aggregator.common.files import (
+    PRIVATE,
+    new_folder,
+    open_output,
+    read_file,
+    storage_errors,
+    write_output,
+)
 from aggregator.common.journals import Keeper, machine_mark
 from aggregator.common.passphrases import passphrase_from
 from aggregator.publishing.keys import key_file, read_key, write_key
@@ -150,18 +156,11 @@ class CollectorFolder:
         pair.read_public(raw)
         secret = passphrase.encode() if isinstance(passphrase, str) else passphrase
         kept = key_file(ROLE, signer, secret, entropy=entropy)
-        hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-        try:
-            with storage_errors(f"'{path}' could not be written"):
-                hidden.mkdir(mode=0o700)
-                (hidden / PERIODS).mkdir(mode=0o700)
-                write_key(hidden / KEY_FILE, kept)
-                write_output(hidden / PUBLIC_FILE, raw)
-                Journal.create(hidden / JOURNAL_FILE, Keeper(signer.public, machine_mark(MACHINE_TAG), 0, int(clock())))
-                hidden.rename(path)
-                sync_folder(path.parent)
-        finally:
-            shutil.rmtree(hidden, ignore_errors=True)
+        with new_folder(path, f"'{path}' could not be written") as hidden:
+            (hidden / PERIODS).mkdir(mode=0o700)
+            write_key(hidden / KEY_FILE, kept)
+            write_output(hidden / PUBLIC_FILE, raw)
+            Journal.create(hidden / JOURNAL_FILE, Keeper(signer.public, machine_mark(MACHINE_TAG), 0, int(clock())))
         return cls.open(path, passphrase, clock=clock, entropy=entropy)
 
     @classmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -202,6 +203,24 @@ def _move(temporary: Path, path: Path, *, force: bool) -> None:
             if os.path.lexists(path):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
     temporary.replace(path)
+
+
+@contextmanager
+def new_folder(path: Path, what: str, *, mode: int = 0o700) -> Iterator[Path]:
+    """Context manager that gives a hidden folder to fill; afterwards it is at ``path``, complete or not at all.
+
+    ``what`` is the beginning of an error's text, for example "the folder can not be made". Errors of the system become
+    ``StorageError``.
+    """
+    hidden = path.parent / f".{path.name[:40]}.{secrets.token_hex(4)}.tmp"
+    try:
+        with storage_errors(what):
+            hidden.mkdir(mode=mode)
+            yield hidden
+            hidden.rename(path)
+            sync_folder(path.absolute().parent)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def sync_folder(path: Path) -> None:

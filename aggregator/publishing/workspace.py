@@ -20,15 +20,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from aggregator.common.files import read_file, storage_errors, sync_folder, write_output
+from aggregator.common.files import new_folder, read_file, storage_errors, sync_folder, write_output
 from aggregator.common.notebooks import facts, table
 from aggregator.common.passphrases import passphrase_from
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_workspace_key, write_key
@@ -402,21 +400,15 @@ def create_workspace(
 
 def _create_folder(path: Path, keys: list[KeyFile], root: bytes) -> None:
     """Fill a hidden folder beside the path of the workspace, then rename the folder to that path."""
-    hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        with storage_errors(f"'{path}' could not be written"):
-            hidden.mkdir(mode=0o755)
-            (hidden / "keys").mkdir(mode=0o700)
-            for folder in _FOLDERS:
-                (hidden / folder).mkdir(mode=0o755)
-            for key in keys:
-                write_key(hidden / "keys" / f"{key.role}.key", key)
-            for place in (hidden / "roots" / "1.hst", hidden / "root.hst"):
-                write_output(place, root)
-            write_output(hidden / "history.json", history_bytes([]))
-            hidden.rename(path)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+    with new_folder(path, f"'{path}' could not be written", mode=0o755) as hidden:
+        (hidden / "keys").mkdir(mode=0o700)
+        for folder in _FOLDERS:
+            (hidden / folder).mkdir(mode=0o755)
+        for key in keys:
+            write_key(hidden / "keys" / f"{key.role}.key", key)
+        for place in (hidden / "roots" / "1.hst", hidden / "root.hst"):
+            write_output(place, root)
+        write_output(hidden / "history.json", history_bytes([]))
 
 
 def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | str | None = None) -> Workspace:

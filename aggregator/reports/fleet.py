@@ -11,8 +11,6 @@ docs/formats.md, sections 2 (ids) and 8 (files).
 from __future__ import annotations
 
 import os
-import secrets as tokens
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
@@ -26,7 +24,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.common.files import read_file, storage_errors, sync_folder
+from aggregator.common.files import new_folder, read_file
 from aggregator.common.sealing import STANDARD, Cost, check_sealed, open_secret, seal_secret
 from protocol import canonical
 from protocol.batches.report import ID_BYTES, ID_PREFIX
@@ -154,21 +152,14 @@ def write_roster(
     if not out.absolute().parent.is_dir():
         raise InputError("output_invalid", f"'{out}' is in a folder that does not exist")
     sealed = list_bytes(roster, passphrase, entropy=entropy, cost=cost)
-    hidden = out.parent / f".{out.name[:40]}.{tokens.token_hex(4)}.tmp"
-    try:
-        with storage_errors(f"'{out}' could not be made"):
-            hidden.mkdir(mode=0o700)
-            (hidden / DEVICES).mkdir(mode=0o700)
-            for given in roster.provisionings():
-                if devices is not None and given.device not in devices:
-                    continue
-                _write_private(hidden / DEVICES / _file_name(given.device), build_provisioning(given))
-            _write_private(hidden / LIST_FILE, sealed)
-            os.sync()  # one flush of all files is faster than a flush of each
-            hidden.rename(out)
-            sync_folder(out.absolute().parent)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+    with new_folder(out, f"'{out}' could not be made") as hidden:
+        (hidden / DEVICES).mkdir(mode=0o700)
+        for given in roster.provisionings():
+            if devices is not None and given.device not in devices:
+                continue
+            _write_private(hidden / DEVICES / _file_name(given.device), build_provisioning(given))
+        _write_private(hidden / LIST_FILE, sealed)
+        os.sync()  # one flush of all files is faster than a flush of each
 
 
 def _write_private(path: Path, data: bytes) -> None:

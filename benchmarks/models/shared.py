@@ -25,11 +25,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from aggregator.publishing.schemas.schema_file import equal_width_edges
+from aggregator.planning.power_analysis.study import with_bins
 from benchmarks.shared.reference import BINS, categorical_data, mixed_data, training_rows
 from benchmarks.shared.study import Job, Study, TableRow, arguments, run, single, spread
-from protocol.features import Feature, Numeric
-from protocol.schema import Schema, build_schema
 from simulation.collectors import SharedTrust
 from simulation.curator import CentralTrust
 from simulation.design import Design, Division
@@ -86,7 +84,7 @@ class Data(NamedTuple):
             frame, schema = categorical_data(name)
             return cls(frame, Design(schema), Division(test_share=TEST_SHARE))
         frame, schema = mixed_data(name)
-        schema, first = in_bins(schema, BINS.get(name, 10)), training_rows(name)
+        schema, first = with_bins(schema, BINS.get(name, 10)), training_rows(name)
         if first is None:
             return cls(frame, Design(schema), Division(test_share=TEST_SHARE))
         return cls(frame.iloc[:first], Design(schema), Division(test=frame.iloc[first:]))
@@ -98,24 +96,6 @@ class Data(NamedTuple):
         trust = kind(chosen, self.design, chosen.devices or self.division.learners(len(self.frame)))
         _, trials = Simulation(chosen, self.frame, self.design, self.division, trust).run()
         return [trial.accuracy for trial in trials]
-
-
-def in_bins(schema: Schema, bins: int) -> Schema:
-    """Return the schema with so many bins of equal width for every number."""
-    features: list[Feature] = [
-        Numeric(
-            feature.name,
-            feature.low,
-            feature.high,
-            equal_width_edges(feature.name, feature.low, feature.high, bins),
-            feature.unlisted,
-            feature.substitute,
-        )
-        if isinstance(feature, Numeric)
-        else feature
-        for feature in schema.features
-    ]
-    return build_schema(schema.label, features)
 
 
 def jobs(options: argparse.Namespace) -> Iterator[Job]:

@@ -29,6 +29,8 @@ NOISES = (LAPLACE, GAUSSIAN)
 """What each collector adds to its sums: discrete Laplace noise (δ = 0), or discrete Gaussian noise."""
 LEADER, HELPER = 0, 1
 """Numbers of the two collectors. The leader publishes the total."""
+ROLES = ("leader", "helper")
+"""What the two are called, by number."""
 KEY_BYTES = 32
 SALT_BYTES = 32
 MAX_CELLS = 2048

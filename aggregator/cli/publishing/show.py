@@ -27,7 +27,7 @@ from protocol.documents import campaign, model, trust
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import Envelope, keyid, read_envelope, role_of
 from protocol.documents.payload import Header, quoted, read_payload
-from protocol.documents.shared_terms import shared_subjects
+from protocol.documents.shared_terms import ROLES, shared_subjects
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import DocumentError, InputError
 from protocol.features import Grouped, Numeric
@@ -198,10 +198,6 @@ def _campaign(found: Campaign) -> dict[str, object]:
         "least batch": found.min_batch_size,
         "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.to_dict().items())),
     }
-
-
-ROLES = ("leader", "helper")
-"""What the two collectors of a shared campaign are called."""
 
 
 def shared_facts(found: Campaign) -> dict[str, object]:

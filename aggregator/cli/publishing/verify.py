@@ -12,7 +12,7 @@ from aggregator.cli import options
 from aggregator.cli.nodes.describe import print_node_sheet, verify_of_dealer, verify_summaries
 from aggregator.cli.options import PATH
 from aggregator.cli.output import KINDS, as_json, print_json, print_table, say, warn, when, wrong_usage
-from aggregator.cli.publishing.show import MAX_FILE_BYTES, ROLES, shared_facts, uncompressed
+from aggregator.cli.publishing.show import MAX_FILE_BYTES, shared_facts, uncompressed
 from aggregator.cli.totals import verify_total
 from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import NodeSheet, node_sheet, warning_of
@@ -22,6 +22,7 @@ from protocol.batches import batch
 from protocol.documents import campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.documents.payload import Header, read_payload
+from protocol.documents.shared_terms import ROLES
 from protocol.epsilon import PrivacyLoss, format_micro, format_pico
 from protocol.errors import DocumentError, InputError
 

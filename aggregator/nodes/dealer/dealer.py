@@ -14,15 +14,13 @@ can hand one in chooses the period's set within the rules (docs/decisions/masked
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from aggregator.common.files import read_file, storage_errors, sync_folder, write_output
+from aggregator.common.files import new_folder, read_file, write_output
 from aggregator.common.passphrases import passphrase_from
 from aggregator.nodes.campaigns.dealer_file import DealerPublic, public_bytes, read_dealer
 from aggregator.nodes.dealer.issuing import (
@@ -284,17 +282,10 @@ def _create_folder(
     signer = SigningKey.from_seed(entropy(KEY_BYTES))
     kept = key_file(ROLE, signer, passphrase, entropy=entropy)
     public = public_bytes(signer, new_modulus() if modulus is None else modulus)
-    hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        with storage_errors(f"'{path}' could not be written"):
-            hidden.mkdir(mode=0o700)
-            write_key(hidden / KEY_FILE, kept)
-            write_output(hidden / PUBLIC_FILE, public)
-            create_journal(hidden / JOURNAL_FILE, signer.public, machine_mark(), made_at)
-            hidden.rename(path)
-            sync_folder(path.parent)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+    with new_folder(path, f"'{path}' could not be written") as hidden:
+        write_key(hidden / KEY_FILE, kept)
+        write_output(hidden / PUBLIC_FILE, public)
+        create_journal(hidden / JOURNAL_FILE, signer.public, machine_mark(), made_at)
 
 
 def _read_public(path: Path) -> DealerPublic:

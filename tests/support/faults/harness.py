@@ -16,6 +16,7 @@ import shutil
 import signal
 import sqlite3
 import traceback
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from hashlib import sha256
 from types import MappingProxyType
@@ -70,7 +71,7 @@ class Mistake(NamedTuple):
     spoil: Callable[[], None]
 
 
-class FolderLife:
+class FolderLife(ABC):
     """A tool that works in a folder. The public methods without arguments are the steps that scenarios name.
 
     Attributes:
@@ -103,7 +104,7 @@ class FolderLife:
         for step in steps:
             getattr(self, step)()
 
-    @classmethod
+    @classmethod  # noqa: B027 - most lives have nothing to load
     def warm_up(cls) -> None:
         """Load late imports and caches before the first fork."""
 
@@ -112,9 +113,9 @@ class FolderLife:
         del tree
         return set()
 
+    @abstractmethod
     def summary(self) -> dict[str, object]:
         """What must be equal after an unbroken act, and after a broken and repeated one; JSON values."""
-        raise NotImplementedError
 
     def promises(self, when: str, scenario: Scenario) -> list[str]:
         """The promises that are broken now."""
