@@ -20,6 +20,7 @@ from aggregator.cli.output import (
     print_facts,
     print_json,
     print_table,
+    progress,
     say,
     signed_facts,
     warn,
@@ -219,11 +220,11 @@ def check(
       hearsay collector check leader c.hsc inbox --trust root.hst --period 2026-11-01 -o ask.hsx
     """  # noqa: D301
     check_files(output, inputs=[campaign, trusted, *reports])
-    with _opened(folder) as opened, working("checking shares"):
+    with _opened(folder) as opened, progress("checking shares", 1) as bar:
         raw, root, found = _documents(campaign, trusted)
         ids = enrolled_ids(found, enrolled, lists)
         first = parse_start(period).first(found.time_precision)
-        sent = opened.check(raw, root, first, reports, output, enrolled=ids)
+        sent = opened.check(raw, root, first, reports, output, bar, ids)
     _say(sent, found, output)
 
 
@@ -247,9 +248,9 @@ def answer(folder: Path, campaign: Path, request: Path, trusted: Path, output: P
       hearsay collector answer helper c.hsc ask.hsx --trust root.hst -o said.hsx
     """  # noqa: D301
     check_files(output, inputs=[campaign, trusted, request])
-    with _opened(folder) as opened, working("checking shares"):
+    with _opened(folder) as opened, progress("checking shares", 1) as bar:
         raw, root, found = _documents(campaign, trusted)
-        sent = opened.answer(raw, root, request, output)
+        sent = opened.answer(raw, root, request, output, bar)
     _say(sent, found, output)
 
 

@@ -544,7 +544,16 @@ def _noted(parts: Iterable[bytes], digest: Digest) -> Iterator[bytes]:
 
 
 def _counting(progress: Progress | None, of: int) -> Callable[[int], None]:
-    return lambda done: None if progress is None else progress(done, of)
+    """Return a function that is told how many more steps are done, and passes on how many are done of all."""
+    counted = 0
+
+    def count(more: int) -> None:
+        nonlocal counted
+        counted += more
+        if progress is not None:
+            progress(counted, of)
+
+    return count
 
 
 def _digest(path: Path) -> bytes:

@@ -82,7 +82,7 @@ class Judge:
         self._sums = np.zeros(task.prio3.circuit.outputs, object)
 
     def read(self, parts: Iterable[bytes], threads: int, done: Callable[[int], None]) -> None:
-        """Judge all rows with some threads; ``done`` is told how many were judged.
+        """Judge all rows with some threads; ``done`` is told how many more were judged.
 
         Raises:
             DocumentError: ``collector_fault``: ids are not in rising order, so one could count twice.

@@ -81,7 +81,7 @@ def check_all(
         reports: the reports.
         files: where the rows go: those for the helper, and those that the leader keeps, both by id.
         threads: number of threads.
-        done: told how many reports were checked.
+        done: told how many more reports were checked.
 
     Returns:
         The number of rows, and reason → number of reports without a row.

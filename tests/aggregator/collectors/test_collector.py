@@ -86,6 +86,19 @@ def test_all_hostile_reports_of_many_at_once_in_any_order_and_some_files(tmp_pat
     assert (found.accepted, found.numbers) == (30, two.expected(range(30)))
 
 
+def test_progress_rises_to_all_reports_at_both_collectors(tmp_path, monkeypatch):
+    monkeypatch.setattr("aggregator.collectors.leading.AT_ONCE", 3)
+    monkeypatch.setattr("aggregator.collectors.helping.AT_ONCE", 4)
+    two, told = Two(tmp_path), []
+    request, said = tmp_path / "request", tmp_path / "answer"
+    with two.open("leader") as leader, two.open("helper") as helper:
+        leader.check(two.raw, ROOT, PERIOD, [two.honest(range(10))], request, lambda *done: told.append(done))
+        assert told == [(1, 1), (3, 10), (6, 10), (9, 10), (10, 10)]
+        told.clear()
+        helper.answer(two.raw, ROOT, request, said, lambda *done: told.append(done))
+        assert told == [(4, 10), (8, 10), (10, 10)]
+
+
 def test_real_devices_share_their_records_and_only_of_the_period_asked_for(tmp_path):
     two, policy = Two(tmp_path), Policy.of(epsilon_per_period="2", collectors=ALLOWED)
     files = []
