@@ -2,13 +2,17 @@
 
     pip install coverage
     python tests/mutation/mutants.py map                      # which test runs which line: some 15 minutes
-    python tests/mutation/mutants.py run --count 1000         # some seconds per mutant and processor
+    python tests/mutation/mutants.py run --count 1000         # a second or two per mutant and processor
     python tests/mutation/mutants.py run --again BEFORE.jsonl # those that other tests found, in functions of equal code
     python tests/mutation/mutants.py compare BEFORE.jsonl build/mutants/found.jsonl
 
 A *mutant* is the product with one changed operator, number, condition or call. A test finds it if the test fails. Only
 tests that run the changed line are tried, the quick ones first, so a mutant that survives is one that none of these
-tests can tell from the product. What runs in processes of its own (commands of a shell, clusters) is not changed.
+tests can tell from the product. Neither what runs in processes of its own (commands of a shell, clusters) nor what a
+module computes while it is imported is changed.
+
+``--again`` needs no map: it tries the test that found the mutant before; if that test is gone or passes, the tests of
+its name, of its file, and of the files that name the function.
 
 Equal seeds and equal sources give equal mutants. A mutant is named by its module, its function, the digest of the
 function's code without docstrings, and its number in the function: so the mutants of one tree are found in a later one.
@@ -18,10 +22,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
+import gc
 import hashlib
 import importlib
-import importlib.abc
-import importlib.util
 import json
 import os
 import random
@@ -31,6 +35,7 @@ import subprocess
 import sys
 import time
 import traceback
+import types
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -140,29 +145,48 @@ def mutated(source, mutant):
     return ast.fix_missing_locations(tree), node.lineno, mutate(node)
 
 
-class Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
-    """Loads one module with its mutant, and no stored bytecode of it."""
+class Loaded:
+    """The product and all tests that are not slow, loaded once: each mutant then takes a copy of the process alone."""
 
-    def __init__(self, mutant):
-        self.mutant, self.path = mutant, str(path_of(mutant.module))
+    def __init__(self):
+        self.tests = []
+        pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", "-m", "not slow"], [self])
+        self.functions, self.caches = defaultdict(list), []
+        for found in gc.get_objects():
+            if isinstance(found, types.FunctionType):
+                self.functions[_name(found.__code__)].append(found)
+            elif isinstance(found, functools._lru_cache_wrapper):
+                self.caches.append(found)
+        gc.freeze()
 
-    def find_spec(self, name, path=None, target=None):
-        if name == self.mutant.module:
-            return importlib.util.spec_from_file_location(name, self.path, loader=self)
-        return None
+    def pytest_collection_finish(self, session):
+        self.tests = [item.nodeid for item in session.items]
 
-    def get_filename(self, _):
-        return self.path
+    def change(self, mutant):
+        """Give the functions of a mutant their changed code, and forget what was remembered."""
+        path = path_of(mutant.module)
+        importlib.import_module(mutant.module)
+        tree, _, _ = mutated(path.read_bytes(), mutant)
+        codes, changed = [compile(tree, str(path), "exec", dont_inherit=True)], 0
+        while codes:
+            code = codes.pop()
+            codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+            if code.co_qualname == mutant.function:
+                for function in self.functions[_name(code)] or _live(_name(code)):
+                    function.__code__, changed = code, changed + 1
+        for cache in self.caches:
+            cache.cache_clear()
+        return changed
 
-    def get_data(self, path):
-        return Path(path).read_bytes()
 
-    def path_stats(self, _):
-        raise OSError("no bytecode is stored")
+def _name(code):
+    return code.co_filename, code.co_qualname, code.co_firstlineno
 
-    def source_to_code(self, data, path, *, _optimize=-1):
-        tree, _, _ = mutated(data, self.mutant)
-        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+
+def _live(name):
+    """The functions of a module that was loaded late."""
+    found = [each for each in gc.get_objects() if isinstance(each, types.FunctionType)]
+    return [each for each in found if _name(each.__code__) == name]
 
 
 class Recorder:
@@ -227,18 +251,18 @@ def mutants():
 
 
 def found_again(file):
-    """The mutants of a file of results that tests found, as far as their functions have the same code here."""
+    """Mutant → (the same mutant in a file of results, the test that found it), for functions of the same code here."""
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    wanted = [Mutant(**one["mutant"]) for one in lines if one["found"].startswith("found")]
+    wanted = {Mutant(**one["mutant"]): one["by"] for one in lines if one["found"].startswith("found")}
     known = defaultdict(list)
     for mutant in mutants():
         known[mutant.function.rsplit(".", 1)[-1], mutant.code, mutant.number].append(mutant)
     again = {}
-    for mutant in wanted:
+    for mutant, by in wanted.items():
         alike = known[mutant.function.rsplit(".", 1)[-1], mutant.code, mutant.number]
         same = [one for one in alike if one.module == mutant.module] or alike
         if same:
-            again[same[0]] = mutant
+            again[same[0]] = mutant, by
     print(f"{len(wanted)} were found; {len(again)} of them stand in functions whose code is the same here")
     return again
 
@@ -254,38 +278,59 @@ class Finder:
             self.path.write_text(report.nodeid)
 
 
-def tried(mutant, known):
-    """Run the tests of one mutant in a process of its own; returns what became of it."""
-    changed = Changed(mutant)
-    path = os.path.relpath(changed.path, ROOT)
-    _, line, done = mutated(Path(changed.path).read_bytes(), mutant)
-    seconds = known["seconds"]
-    tests = sorted(set(known["ran"].get(path, {}).get(str(line), ())), key=seconds.get)[:MOST_TESTS]
-    result = {"mutant": asdict(mutant), "line": line, "done": done, "tests": len(tests), "by": ""}
-    if not tests:
-        return {**result, "found": "no test runs the line"}
+def tests_of(mutant, known, loaded, before):
+    """The tests to try, as lists: each list only if the tests of the lists before it pass."""
+    if before is None:
+        path = os.path.relpath(path_of(mutant.module), ROOT)
+        _, line, _ = mutated(path_of(mutant.module).read_bytes(), mutant)
+        run = set(known["ran"].get(path, {}).get(str(line), ())) & set(loaded.tests)
+        return [sorted(run, key=known["seconds"].get)[:MOST_TESTS]]
+    file, _, name = before.partition("::")
+    name, base = name.partition("[")[0], mutant.function.rsplit(".", 1)[-1]
+    naming = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py") if base in path.read_text()
+    }
+    same = [test for test in loaded.tests if test.partition("::")[2].partition("[")[0] == name]
+    of_file = [test for test in loaded.tests if test.startswith(f"{file}::")]
+    of_others = [test for test in loaded.tests if test.partition("::")[0] in naming]
+    exact = [before] if before in loaded.tests else []
+    return [tests for tests in (exact, same[:MOST_TESTS], of_file, of_others) if tests]
+
+
+def tried(mutant, known, loaded, before=None):
+    """Run the tests of one mutant in processes of its own; returns what became of it."""
+    _, line, done = mutated(path_of(mutant.module).read_bytes(), mutant)
+    result = {"mutant": asdict(mutant), "line": line, "done": done, "by": "", "found": "no test runs the line"}
+    for tests in tests_of(mutant, known, loaded, before):
+        result = {**result, "tests": len(tests), **_tried(mutant, loaded, tests)} if tests else result
+        if result["found"].startswith("found"):
+            break
+    return result
+
+
+def _tried(mutant, loaded, tests):
     finder = FOLDER / f"by-{os.getpid()}.txt"
     finder.unlink(missing_ok=True)
     begun, child = time.monotonic(), os.fork()
     if child == 0:
-        _in_child(changed, tests, finder)
+        _in_child(mutant, loaded, tests, finder)
     while time.monotonic() < begun + WAITING:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             by = finder.read_text() if finder.exists() else ""
-            return {**result, "by": by, "found": _outcome(os.waitstatus_to_exitcode(status))}
+            return {"by": by, "found": _outcome(os.waitstatus_to_exitcode(status))}
         time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return {**result, "found": "found (time)"}
+    return {"found": "found (time)"}
 
 
 def _outcome(status):
     return "found (time)" if -status in {signal.SIGXCPU, signal.SIGKILL} else OUTCOMES.get(status, "found")
 
 
-def _in_child(changed, tests, finder):
-    """Load the product with its mutant, run the tests, and end the process with pytest's status."""
+def _in_child(mutant, loaded, tests, finder):
+    """Change the product, run the tests, and end the process with pytest's status."""
     status = NO_RUN
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
     with open(FOLDER / f"child-{os.getppid()}.txt", "w") as said:  # noqa: PTH123 - its descriptor is needed
@@ -293,8 +338,8 @@ def _in_child(changed, tests, finder):
         os.dup2(said.fileno(), 2)
         try:
             os.setpgid(0, 0)
-            sys.meta_path.insert(0, changed)
-            status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests], [Finder(finder)]))
+            if loaded.change(mutant):
+                status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests], [Finder(finder)]))
         except BaseException:  # noqa: BLE001 - nothing of a child may go on in its parent's code
             traceback.print_exc()
         finally:
@@ -304,22 +349,22 @@ def _in_child(changed, tests, finder):
 
 
 def run(count, seed, jobs, before):
-    """Try mutants in a number of processes, each of which has the libraries loaded, and write a line for each."""
-    for library in ("numpy", "pandas", "pyarrow.parquet"):
-        importlib.import_module(library)  # Once, before the processes part; nothing of the product.
+    """Try mutants in a number of processes, each of which has the product and the tests loaded, a line for each."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-    known = json.loads((FOLDER / "map.json").read_text())
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    known = {} if before else json.loads((FOLDER / "map.json").read_text())
     again = found_again(before) if before else {}
     these = list(again) if before else random.Random(seed).sample(list(mutants()), count)
+    loaded = Loaded()
     children = []
     for job in range(jobs):
         child = os.fork()
         if child == 0:
             with (FOLDER / f"found-{job}.jsonl").open("w") as out:
                 for mutant in these[job::jobs]:
-                    result = tried(mutant, known)
-                    named = {"was": asdict(again[mutant])} if mutant in again else {}
-                    print(json.dumps({**result, **named}), file=out, flush=True)
+                    was, by = again.get(mutant, (None, None))
+                    named = {"was": asdict(was)} if was else {}
+                    print(json.dumps({**tried(mutant, known, loaded, by), **named}), file=out, flush=True)
             os._exit(0)
         children.append(child)
     for child in children:
