@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import errno
 import json
-from collections import Counter
 from datetime import UTC, datetime
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -243,24 +241,6 @@ def test_parquet_and_csv_say_what_the_reports_say(tmp_path, mechanism):
     assert {row["proven"] for row in rows} == {"true"}
     begins = datetime.fromtimestamp(int(rows[0]["period"]) * DAY, UTC)
     assert rows[0]["start"] == f"{begins:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def test_other_engines_count_what_the_tally_counts(tmp_path):
-    records = reports(range(60), CAMPAIGN)
-    lie = bytearray(records[5])
-    lie[17] ^= 1
-    damaged = batch(CAMPAIGN, [*records[:20], bytes(lie)])[:-1]
-    store = stores.stored(tmp_path, RAW, batch(CAMPAIGN, records[10:]), damaged, now=LATER)
-    tally = store.tally()
-    export(store, tmp_path / "o.parquet", PARQUET, scope=Scope())
-    export(store, tmp_path / "o.csv", CSV, scope=Scope())
-    for source in (f"read_parquet('{tmp_path}/o.parquet')", f"read_csv('{tmp_path}/o.csv')"):
-        rows = duckdb.sql(f"select question, answer, count(*) from {source} group by all").fetchall()
-        counts = Counter({(question, answer): number for question, answer, number in rows})
-        for question, cells in enumerate(tally.counts):
-            assert [counts[question, answer] for answer in range(len(cells))] == list(cells)
-        distinct = duckdb.sql(f"select count(distinct id), count(*) from {source}").fetchall()
-        assert distinct == [(sum(tally.n), sum(tally.n))]
 
 
 def test_all_records_are_those_of_the_store_repeats_and_conflicts_included(tmp_path):

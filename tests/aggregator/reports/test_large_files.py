@@ -5,8 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -97,55 +95,36 @@ def test_one_large_file_is_written_in_parts_of_bounded_size(tmp_path, monkeypatc
     assert made.tally_report().reports == 250
 
 
-SHORTENING = """
-import os, sys
-from aggregator.reports.decoding import decode
-from aggregator.reports.decoding import content as large_file
-from aggregator.reports.decoding.decode import Decoder
-from aggregator.reports.intake import reader, sources
-from aggregator.operations.report_store import open_store
-
-store, large, small, where, now = sys.argv[1:]
-sources.MAPPED_BYTES = reader._BLOCK = reader._SMALL_BYTES = large_file._BLOCK_BYTES = 1000
-module, name = {
-    "finding": (decode, "count_adjacent"),
-    "digesting": (decode, "piecewise_digest"), "judging": (Decoder, "judge"),
-}[where]
-original, calls = getattr(module, name), []
-
-def shortening(*arguments, **named):
-    calls.append(1)
-    if len(calls) == (2 if where == "judging" else 1):
-        os.truncate(large, 200)
-    return original(*arguments, **named)
-
-setattr(module, name, shortening)
-found = open_store(store)
-found.workers = 1
-print(found.ingest([large, small], now=int(now)))
-"""
-
-
 @pytest.mark.parametrize(
-    "where", ["finding", *(pytest.param(where, marks=pytest.mark.slow) for where in ("digesting", "judging"))]
+    ("owner", "name", "call"), [(decode, "count_adjacent", 1), (decode, "piecewise_digest", 1), (Decoder, "judge", 2)]
 )
-def test_a_file_that_becomes_shorter_while_it_is_read_ends_no_process(tmp_path, where):
+def test_a_file_that_becomes_shorter_while_it_is_read_ends_no_process(tmp_path, monkeypatch, owner, name, call):
     """A map would: the process then ends by SIGBUS, and nothing of the other files is stored."""
     large, small = write(tmp_path / "large.hsr", range(1100)), write(tmp_path / "small.hsr", range(2000, 2005))
     made = store.create_store(tmp_path / "s", RAW)
-    command = [sys.executable, "-c", SHORTENING, made.path, large, small, where, str(NOW)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if where == "judging":  # after some of it was written
-        assert "input_shortened: " in run.stderr.splitlines()[-1]
-        assert made.tally_report().reports == 0
-    else:
-        assert run.returncode == 0, run.stderr
-        assert "reason='file_shortened'" in run.stdout
-        assert made.tally_report().reports == 5
+    made.workers = 1
+    original, calls = getattr(owner, name), []
+
+    def shortening(*arguments, **named):
+        calls.append(1)
+        if len(calls) == call:
+            os.truncate(large, 200)
+        return original(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        for place, limit in ((sources, "MAPPED_BYTES"), (reader, "_BLOCK"), (reader, "_SMALL_BYTES"),
+                             (large_file, "_BLOCK_BYTES")):  # fmt: skip
+            patch.setattr(place, limit, 1000)
+        patch.setattr(owner, name, shortening)
+        if name == "judge":  # after some of it was written
+            with pytest.raises(store.StorageError, match=r"^input_shortened"):
+                made.ingest([large, small], now=NOW)
+        else:
+            assert [bad.reason for bad in made.ingest([large, small], now=NOW).unreadable] == ["file_shortened"]
+    assert made.tally_report().reports == (0 if name == "judge" else 5)
     write(large, range(1100))
     made.ingest([large, small], now=NOW)
-    assert made.tally_report().reports == 1105
-    assert made.tally_report().rejected == {}
+    assert (made.tally_report().reports, made.tally_report().rejected) == (1105, {})
 
 
 def test_a_file_that_is_shorter_than_it_was_is_named(tmp_path, monkeypatch):

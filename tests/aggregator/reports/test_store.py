@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import shutil
-from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -15,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.failures import refusal
+from support.failures import failure, refusal
 from support.publisher import DAY, NOW, Publisher
 from support.reports import CAMPAIGN, CAMPAIGNS, RAW, RAWS, batch, counts_of, moved, opened, report
 from support.sources import Cut
-from support.stores import check_whole, edit_manifest, reports, stored
+from support.stores import Broken, check_whole, edit_manifest, reports, stored
 
 import aggregator
 from aggregator.operations.report_store import create_store, open_store
@@ -28,7 +27,6 @@ from aggregator.reports.intake import sources
 from aggregator.reports.storage import input_index as inputs
 from aggregator.reports.storage import locking as durable
 from aggregator.reports.storage import parts as compaction
-from aggregator.reports.storage import parts as writing
 from aggregator.reports.storage import quarantine
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import MAX_GENERATION, read_manifest
@@ -466,38 +464,6 @@ def test_waiting_ends_when_the_other_is_done(tmp_path):
 # --- crashes ---
 
 
-STEPS = ("replace", "mkdir", "unlink")
-
-
-def failing(monkeypatch, at: int, error: OSError | type[Cut]) -> list[str]:
-    """Make the operating system's ``at``-th step fail. Return the list of steps, which grows as steps are made.
-
-    After a crash no further step succeeds; after another failure all further steps do.
-    """
-    made_steps: list[str] = []
-
-    def wrap(name, original, counts=lambda *_: True):
-        def step(*args, **kwargs):
-            if not counts(*args):
-                return original(*args, **kwargs)
-            made_steps.append(name)
-            if len(made_steps) == at or (len(made_steps) > at and error is Cut):
-                raise error() if error is Cut else error
-            return original(*args, **kwargs)
-
-        return step
-
-    for name in STEPS:
-        monkeypatch.setattr(Path, name, wrap(name, getattr(Path, name)))
-    monkeypatch.setattr(Path, "open", wrap("open", Path.open, lambda _, mode="r", *__: "w" in mode))
-    monkeypatch.setattr(os, "open", wrap("create", os.open, lambda _, flags, *__: flags & os.O_EXCL))
-    monkeypatch.setattr(
-        writing._OpenPart, "write", wrap("write", writing._OpenPart.write, lambda sink, _: not sink.closed)
-    )
-    monkeypatch.setattr(os, "fsync", wrap("fsync", os.fsync))
-    return made_steps
-
-
 def filled(folder: Path) -> tuple[Path, Path]:
     """A store with one ingested file and orphans in its folder, and a second file to ingest."""
     first = write(folder, "first.hsr", batch(CAMPAIGN, reports(range(40))))
@@ -510,80 +476,60 @@ def filled(folder: Path) -> tuple[Path, Path]:
     return folder / "template", second
 
 
-@contextmanager
-def full_unless_past(at: int, steps: list[str]):
-    """A step without free space fails with the reason ``disk_full``, and is never skipped."""
-    refusals = []
-    try:
-        yield
-    except StorageError as refusal:
-        refusals.append(refusal.reason)
-    assert refusals == (["disk_full"] if len(steps) >= at else [])
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["crash", pytest.param("full", marks=pytest.mark.slow)])
-def test_an_ingest_that_ends_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize("error", [Cut(), OSError(errno.ENOSPC, "no space")], ids=["crash", "full"])
+def test_an_ingest_that_ends_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, error):
+    """A step without free space fails with the reason ``disk_full``, and is never skipped."""
     template, second = filled(tmp_path)
     old = open_store(template).tally().to_bytes()
     shutil.copytree(template, tmp_path / "whole")
     whole = open_store(tmp_path / "whole")
     whole.ingest([second], now=NOW)
     expected = whole.tally_report()
-    new = expected.tally.to_bytes()
     outcomes = []
-    for at in range(1, 1000):
+    for at in count(1):
         shutil.copytree(template, tmp_path / f"s{at}")
         made_store = open_store(tmp_path / f"s{at}")
-        error = Cut if kind == "crash" else OSError(errno.ENOSPC, "no space")
-        with monkeypatch.context() as patch:
-            steps = failing(patch, at, error)
-            with suppress(Cut) if kind == "crash" else full_unless_past(at, steps):
-                made_store.ingest([second], now=NOW)
-        if len(steps) < at:
+        with Broken(at, error) as broken:
+            found = failure(made_store.ingest, [second], now=NOW)
+        if len(broken.steps) < at:
             break
+        assert isinstance(error, Cut) or found.reason == "disk_full"
         outcomes.append(made_store.tally().to_bytes())
-        committed = outcomes[-1] == new
-        summary = made_store.ingest([second], now=NOW)
-        assert summary.files_repeated == int(committed)
-        found = made_store.tally_report()
-        assert found.tally.to_bytes() == new
-        assert found.rejected == expected.rejected
+        committed = outcomes[-1] == expected.tally.to_bytes()
+        assert made_store.ingest([second], now=NOW).files_repeated == int(committed)
+        assert made_store.tally_report() == expected
         check_whole(made_store)
         shutil.rmtree(made_store.path)
-    assert set(outcomes) == {old, new}
-    assert outcomes == sorted(outcomes, key=lambda tally: tally == new), "once committed, always committed"
+    assert set(outcomes) == {old, expected.tally.to_bytes()}
+    assert outcomes == sorted(outcomes, key=lambda tally: tally != old), "once committed, always committed"
     assert len(outcomes) > 40
 
 
-def test_a_store_whose_making_was_interrupted_is_made_by_the_next_attempt(tmp_path, monkeypatch):
-    for at in range(1, 100):
-        with monkeypatch.context() as patch:
-            steps = failing(patch, at, Cut)
-            with suppress(Cut):
-                create_store(tmp_path / f"s{at}", RAW)
+def test_a_store_whose_making_was_interrupted_is_made_by_the_next_attempt(tmp_path):
+    for at in count(1):
+        with Broken(at, Cut()) as broken:
+            create_store(tmp_path / f"s{at}", RAW)
         assert create_store(tmp_path / f"s{at}", RAW).campaign.id == CAMPAIGN.id
-        if len(steps) < at:
+        if len(broken.steps) < at:
             break
     assert at > 5
-
-
-def test_other_trouble_of_the_disk_is_io_failed(tmp_path, monkeypatch, made_store):
-    path = write(tmp_path, "a", batch(CAMPAIGN, reports(range(3))))
-    failing(monkeypatch, 3, OSError(errno.EIO, "Input/output error"))
-    with pytest.raises(StorageError, match=r"^io_failed: .*Input/output error"):
-        made_store.ingest([path], now=NOW)
 
 
 def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
     """Order: each part and its folder, the index of input files, the manifest; each file's content and name."""
     made_store = create_store(tmp_path / "s", RAW, buckets=2)
     path = write(tmp_path, "a", batch(CAMPAIGN, reports(range(9))))
+    with (
+        Broken(3, OSError(errno.EIO, "Input/output error")),
+        pytest.raises(StorageError, match=r"^io_failed: .*Input/"),
+    ):
+        made_store.ingest([path], now=NOW)
     flushed = []
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda number: flushed.append(Path(f"/proc/self/fd/{number}").readlink()))
-        steps = failing(patch, 10_000, Cut)
-        made_store.ingest([path], now=NOW)
+        with Broken(0, Cut()) as watched:
+            made_store.ingest([path], now=NOW)
     manifest = read_manifest(made_store.path)
     names = [path.relative_to(made_store.path).as_posix() for path in flushed]
     for part in manifest.parts:
@@ -592,7 +538,7 @@ def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
     index = "inputs/00000001.parquet"
     assert names[-5:] == [f"{index}.tmp", "inputs", "manifest.json.tmp", ".", "lock"]
     assert {*manifest.paths()} == {part.path for part in manifest.parts} | {index}
-    assert steps[-4:] == ["fsync", "replace", "fsync", "fsync"], "the last one is that of the lock file"
+    assert watched.steps[-4:] == ["fsync", "replace", "fsync", "fsync"], "the last one is that of the lock file"
 
 
 # --- estimates ---

@@ -20,12 +20,12 @@ from support.fleets import records, sealed
 from support.publisher import DAY, NOW, Publisher
 from support.reports import opened
 from support.sources import Cut
+from support.stores import Broken
 
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.operations.retry import retry as judge_again
 from aggregator.reports.storage import parts as compaction
 from aggregator.reports.storage.manifest import read_manifest
-from aggregator.reports.storage.parts import _OpenPart
 from aggregator.reports.tally.scope import Scope
 from protocol.errors import StorageError
 from protocol.features import Categorical
@@ -50,35 +50,6 @@ def reports(numbers):
     first_four = low + numbers * 7_919_777 % (high - low)
     ids = (first_four.astype(np.uint64) << np.uint64(32)) | (numbers.astype(np.uint64) * np.uint64(0x9E3779B1))
     return records(CAMPAIGN, ids, FIRST + numbers % PERIODS, QUESTION, numbers)
-
-
-class crashing:  # noqa: N801 - used as a with
-    """Crash at the operating system's ``at``-th step. The attribute ``happened`` tells whether the crash happened."""
-
-    def __init__(self, at):
-        self.at, self.steps, self.happened = at, 0, False
-
-    def _wrap(self, original, counts=lambda *_: True):
-        def step(*args, **kwargs):
-            self.steps += bool(counts(*args))
-            if self.steps >= self.at and counts(*args):
-                self.happened = True
-                raise Cut
-            return original(*args, **kwargs)
-
-        return step
-
-    def __enter__(self):
-        self._patch = pytest.MonkeyPatch()
-        for name in ("replace", "mkdir", "unlink"):
-            self._patch.setattr(Path, name, self._wrap(getattr(Path, name)))
-        self._patch.setattr(os, "fsync", self._wrap(os.fsync))
-        self._patch.setattr(_OpenPart, "write", self._wrap(_OpenPart.write, lambda sink, _: not sink.closed))
-        return self
-
-    def __exit__(self, kind, error, traceback):
-        self._patch.undo()
-        return kind is Cut
 
 
 class Operator(RuleBasedStateMachine):
@@ -155,10 +126,10 @@ class Operator(RuleBasedStateMachine):
     def ingest_and_crash(self, sets, at, data):
         paths = [self._file(numbers, 0) for numbers in sets] + self._known_files(data)
         generation = read_manifest(self.store.path).generation
-        with crashing(at) as crash:
+        with Broken(at, Cut()) as crash:
             self.store.ingest(paths, now=self.now)
         self.store = open_store(self.store.path)
-        if read_manifest(self.store.path).generation > generation or not crash.happened:
+        if read_manifest(self.store.path).generation > generation or len(crash.steps) < at:
             self._taken(paths)
         else:  # their records in the quarantine may be lost; retry then tells which files to ingest again
             contents = {path.read_bytes() for path in paths}
@@ -178,15 +149,15 @@ class Operator(RuleBasedStateMachine):
         self.store.ingest(self.doubtful, now=self.now)
         self._taken(self.doubtful.copy())
         generation = read_manifest(self.store.path).generation
-        with crashing(at) as crash:
+        with Broken(at, Cut()) as crash:
             judge_again(self.store, now=self.now)
         self.store = open_store(self.store.path)
-        if read_manifest(self.store.path).generation > generation or not crash.happened:
+        if read_manifest(self.store.path).generation > generation or len(crash.steps) < at:
             self._judged()
 
     @rule(before=st.integers(0, PERIODS), at=st.integers(1, 60))
     def forget_and_crash(self, before, at):
-        with crashing(at):
+        with Broken(at, Cut()):
             self.store.forget(FIRST + min(before, self.day), now=self.now)
         self.store = open_store(self.store.path)
         found = read_manifest(self.store.path).first_period

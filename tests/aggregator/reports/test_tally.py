@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from hashlib import sha256
 
 import numpy as np
@@ -13,12 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.failures import refusal
-from support.fleets import honest, sealed
 from support.publisher import DAY, NOW
-from support.reports import CAMPAIGN, CAMPAIGNS, PERIOD, RAW, RAWS, batch, moved, opened
+from support.reports import CAMPAIGN, CAMPAIGNS, RAWS, batch, moved, opened
 from support.stores import reports, stored
 
-from aggregator.operations.report_store import create_store
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.decoding.decode import decode_batches
 from aggregator.reports.storage.manifest import read_manifest
@@ -28,7 +26,6 @@ from aggregator.reports.tally.duplicates import IdSet, Lots, Members, repeated_r
 from aggregator.reports.tally.scope import EVERYTHING, Scope
 from aggregator.reports.tally.tally import Tally, count, settle
 from protocol import canonical
-from protocol.batches.batch import TRAILER_BYTES
 from protocol.errors import StorageError
 
 UNARY = CAMPAIGNS["oue"]
@@ -251,72 +248,3 @@ def test_a_temporary_file_that_was_cut_is_noticed():
         lots._file.truncate(1000)
         with pytest.raises(StorageError, match="shorter"):
             list(lots)
-
-
-REPORTS, REPEATS, DAMAGED, CONFLICTS = 1_000_000, 50_000, 10_000, 1_000
-
-
-def tallied(records):
-    """n and counts if all of these records are counted."""
-    sizes = [question.mechanism.answers for question in CAMPAIGN.questions]
-    n = np.bincount(records["question"], minlength=len(sizes))
-    counts = [
-        np.bincount(records["value"][records["question"] == question], minlength=size)
-        for question, size in enumerate(sizes)
-    ]
-    return tuple(n.tolist()), tuple(tuple(cells.tolist()) for cells in counts)
-
-
-def fleet():
-    """Records, and files with these records, with repeats in other files, conflicts and truncated batches."""
-    made = honest(CAMPAIGN, REPORTS, PERIOD, 1)
-    assert len(np.unique(made["id"])) == REPORTS
-    rng = np.random.default_rng(2)
-    order = rng.permutation(REPORTS)
-    repeats, lies = order[:REPEATS], order[REPEATS : REPEATS + CONFLICTS]
-    other = made[lies].copy()
-    sizes = np.array([question.mechanism.answers for question in CAMPAIGN.questions])
-    other["value"] = (other["value"] + 1) % sizes[other["question"]]
-    unproven = order[-DAMAGED:]
-    whole = np.setdiff1d(np.arange(REPORTS), unproven, assume_unique=True)
-    files = [sealed(CAMPAIGN, made[part]) for part in np.array_split(whole, 7)]
-    files += [sealed(CAMPAIGN, made[part])[:-TRAILER_BYTES] for part in np.array_split(unproven, 5)]
-    files += [sealed(CAMPAIGN, made[part]) for part in np.array_split(repeats, 50)]
-    files += [sealed(CAMPAIGN, other)]
-    counted = np.delete(made, lies)
-    return counted, files
-
-
-@pytest.mark.slow
-def test_a_million_reports_have_the_counts_that_are_known_beforehand_in_any_split(tmp_path):
-    counted, files = fleet()
-    paths = []
-    for number, data in enumerate(files):
-        paths.append(tmp_path / f"{number:03d}.hsr")
-        paths[-1].write_bytes(data)
-    joined = tmp_path / "joined.hsr"
-    joined.write_bytes(b"".join(reversed(files)))
-    one = create_store(tmp_path / "one", RAW)
-    summary = one.ingest(paths, now=NOW)
-    assert (summary.proven, summary.unproven) == (REPORTS - DAMAGED + REPEATS + CONFLICTS, DAMAGED)
-    assert summary.rejected == {}
-    found = one.tally_report()
-    assert (found.tally.n, found.tally.counts) == tallied(counted)
-    assert found.reports == REPORTS - CONFLICTS
-    assert (found.unproven, found.superseded) == (DAMAGED, 0)
-    assert found.rejected == {"report_replayed": REPEATS, "report_conflict": 2 * CONFLICTS}
-    assert one.tally_report(Scope(proven_only=True)).reports == REPORTS - CONFLICTS - DAMAGED
-
-    other = create_store(tmp_path / "other", RAW, buckets=2)
-    other.memory_bytes = 1 << 20  # each bucket in partitions
-    other.workers = 1
-    for start in range(0, len(paths), 13):
-        other.ingest(paths[::-1][start : start + 13], now=NOW)
-    other.ingest(paths, now=NOW)
-    assert other.tally_report() == found
-
-    third = create_store(tmp_path / "third", RAW, buckets=64)
-    third.ingest([joined], now=NOW)
-    last = third.tally_report()
-    assert last.tally.to_bytes() == found.tally.to_bytes()
-    assert Counter(last.rejected) == Counter(found.rejected)
