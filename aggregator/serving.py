@@ -364,6 +364,9 @@ class TreeServer(http.server.ThreadingHTTPServer):
     ) -> None:
         """Listen. Requests are answered from ``serve_forever`` on.
 
+        Raises InputError ``not_a_tree``: the folder is no published folder. Raises StorageError ``io_failed``: the
+        server can not listen on the address.
+
         Args:
             tree: a folder made by ``hearsay publish --to``.
             host, port: address to listen on; port 0 chooses a free port.
@@ -374,10 +377,6 @@ class TreeServer(http.server.ThreadingHTTPServer):
             problem: called with a sentence for the operator if this machine keeps an upload from being stored.
             seconds: longest life of a connection, to about half a second.
             daily: called when the server begins, and every 24 hours from then on.
-
-        Raises:
-            InputError: ``not_a_tree``: the folder is no published folder.
-            StorageError: ``io_failed``: the server can not listen on the address.
         """
         self.tree = Path(tree)
         if not (self.tree / "roots" / "1.hst").is_file():

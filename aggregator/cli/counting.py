@@ -39,10 +39,8 @@ def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
 def workers_of(cluster: str | None) -> Iterator[Executor | None]:
     """Open a context that connects to the cluster at the address ``cluster`` and gives its workers; None gives None.
 
-    A warning is printed for a ``tcp://`` address, since its connection is not encrypted.
-
-    Raises:
-        InputError, StorageError: those of :func:`aggregator.reports.cluster.open_cluster`.
+    A warning is printed for a ``tcp://`` address, since its connection is not encrypted. Raises the errors of
+    :func:`aggregator.reports.cluster.open_cluster`.
     """
     if cluster is None:
         yield None
@@ -114,8 +112,7 @@ def _counted(
 def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[JoinedStatistics, list[bytes]]:
     """Count one store or several, and join the statistics of several. Return them with every campaign's file.
 
-    Raises:
-        InputError, StorageError: those of :func:`count_each` and :func:`aggregator.operations.models.together`.
+    Raises the errors of :func:`count_each` and :func:`aggregator.operations.models.together`.
     """
     from aggregator.operations.models import together
 

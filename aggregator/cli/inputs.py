@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 def open_model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
     """Load a model file or, with a workspace, also a name, NAME@VERSION or id.
 
-    Its signature is checked if a trust root or a workspace is given.
-
-    Raises:
-        InputError: ``trust_ambiguous``: root and workspace are given.
-        InputError, DocumentError, StorageError: the model or workspace can not be read, or the root does not accept it.
+    Its signature is checked if a trust root or a workspace is given. Raises InputError ``trust_ambiguous``: root and
+    workspace are given. Raises InputError, DocumentError, StorageError: the model or workspace can not be read, or the
+    root does not accept it.
     """
     from aggregator.models.scoring import Model
     from aggregator.publishing.naming import document_bytes
@@ -125,13 +123,12 @@ recursive_option = click.option("--recursive", is_flag=True, help="Read folders 
 def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, ...] | None = None) -> list[str]:
     """Expand the file arguments of a command to names of files and URLs. Notes tell how many files are left out.
 
+    Raises InputError ``too_large``: the list on standard input is too long.
+
     Args:
         names: files, folders, patterns and URLs; ``-`` for a list of names on standard input.
         recursive: whether folders in folders are read.
         suffixes: ends of the names of the files that are taken from folders; None for those of report files.
-
-    Raises:
-        InputError: ``too_large``: the list on standard input is too long.
     """
     from aggregator.reports.intake.finding import SUFFIXES, find_files, read_names
 
@@ -169,8 +166,7 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
 def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
     """Read fleet lists, whose passphrase must be one; without a passphrase file the user is asked for it once.
 
-    Raises:
-        InputError, StorageError: those of :func:`aggregator.reports.fleet.read_roster`.
+    Raises the errors of :func:`aggregator.reports.fleet.read_roster`.
     """
     if not lists:
         return []
@@ -183,13 +179,12 @@ def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
 def enrolled_ids(campaign: Campaign, enrolled: Path | None, lists: tuple[Path, ...]) -> Enrolled | None:
     """Return the report ids of a campaign's enrolled devices, or None if the command names neither ids nor lists.
 
+    Raises InputError ``enrolment_ambiguous``: both are given; or a file can not be read, or is of another campaign.
+
     Args:
         campaign: the campaign of the reports.
         enrolled: file of ids, from ``--enrolled``; None without it.
         lists: fleet lists, from ``--fleet``; empty without it.
-
-    Raises:
-        InputError: ``enrolment_ambiguous``: both are given; or a file can not be read, or is of another campaign.
     """
     if enrolled is not None and lists:
         raise InputError("enrolment_ambiguous", "give --enrolled or --fleet, not both")

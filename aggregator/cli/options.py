@@ -407,10 +407,8 @@ def new_passphrase(what: str = "", option: str = "passphrase_file") -> bytes | N
     """Read or ask for a passphrase for new secrets. The result is None only with ``--no-passphrase``.
 
     Without that option every new secret is encrypted, even if no variable names a passphrase file (decision 47).
-    ``option`` is the :func:`shared` option that names the passphrase's file.
-
-    Raises:
-        InputError: those of the function that :func:`existing_passphrase` returns.
+    ``option`` is the :func:`shared` option that names the passphrase's file. Raises the errors of the function that
+    :func:`existing_passphrase` returns.
     """
     if setting("no_passphrase"):
         return None

@@ -23,8 +23,7 @@ _PERIODS = 31
 def total_shown(raw: bytes) -> Facts:
     """Return what a file of a total says, without a check of its signature.
 
-    Raises:
-        DocumentError: it can not be read.
+    Raises DocumentError: it can not be read.
     """
     from aggregator.collectors.total import ROLE, parse_total
 
@@ -93,15 +92,14 @@ def verify_total(raw: bytes, role: str, state: TrustState, campaign_file: Path, 
 def ingest_totals(campaign_bytes: bytes, names: tuple[str, ...], store: Path, *, recursive: bool) -> None:
     """Take in files of totals, and print the numbers.
 
+    Raises InputError ``campaign_shared``: there is no total, or a file has reports of devices. Raises the errors of
+    :class:`aggregator.collectors.totals.TotalStore`.
+
     Args:
         campaign_bytes: the checked campaign file, of a shared campaign.
         names: files, folders, patterns, or ``-``.
         store: folder of the store, which is made if there is none.
         recursive: whether folders in folders are read.
-
-    Raises:
-        InputError: ``campaign_shared``: there is no total, or a file has reports of devices.
-        InputError, DocumentError, StorageError: those of :class:`aggregator.collectors.totals.TotalStore`.
     """
     from aggregator.collectors.totals import TOTALS, ingest_totals
     from aggregator.reports.storage.manifest import TO_COLLECTORS

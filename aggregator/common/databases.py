@@ -181,10 +181,7 @@ class Ledger(Database, ABC):
         When the block has ended, its changes are on the disk. A process that is killed in the block leaves the ledger
         as before or after the change, and one mark too many. If the last flush, or the removal of the old mark, fails,
         the changes may stay although an error is raised. With ``adopting`` this file becomes the only valid one,
-        whatever mark it names.
-
-        Raises:
-            StorageError: ``NAME_copied``: this is a copy, or an older file that was restored.
+        whatever mark it names. Raises StorageError ``NAME_copied``: this is a copy, or an older file that was restored.
         """
         with self._changes():
             if not adopting:

@@ -103,11 +103,9 @@ def _check_kind(path: Path) -> None:
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path]) -> None:
     """Check the output paths of a command before any work is done, and before any privacy budget is spent.
 
-    An output must not be one of the ``inputs`` that the command reads, not even with ``force``.
-
-    Raises:
-        InputError: the errors of :func:`check_output`; ``output_invalid`` also if two outputs are one file, or an
-            output is an input or its SQLite journal, directly or through links.
+    An output must not be one of the ``inputs`` that the command reads, not even with ``force``. Raises InputError: the
+    errors of :func:`check_output`; ``output_invalid`` also if two outputs are one file, or an output is an input or its
+    SQLite journal, directly or through links.
     """
     for number, path in enumerate(outputs):
         if any(_same_file(path, other) or _is_journal(path, other) for other in inputs):
@@ -155,10 +153,8 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
 
     At the end of the block the file is flushed to the disk and moved to ``path``. If the block raises, what was at
     ``path`` is unchanged, unless only the last flush, that of the folder, failed. An ``OSError`` of the block becomes a
-    ``StorageError``. ``mode`` is :data:`ORDINARY` or :data:`PRIVATE`.
-
-    Raises:
-        InputError: the errors of :func:`check_output`.
+    ``StorageError``. ``mode`` is :data:`ORDINARY` or :data:`PRIVATE`. Raises InputError: the errors of
+    :func:`check_output`.
     """
     check_output(path, force=force)
     temporary = None
@@ -235,9 +231,8 @@ def sync_folder(path: Path) -> None:
 def read_file(path: str | Path, most: int) -> bytes:
     """Return the bytes of a file of at most ``most`` bytes.
 
-    Raises:
-        InputError: ``file_not_found``; ``unreadable``: a folder, no permission, or a path with a zero byte;
-            ``too_large``.
+    Raises InputError: ``file_not_found``; ``unreadable``: a folder, no permission, or a path with a zero byte;
+    ``too_large``.
     """
     path = Path(path)
     problem = ("unreadable", f"'{path}' is not a file that can be read")

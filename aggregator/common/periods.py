@@ -75,10 +75,8 @@ def parse_span(text: str) -> Span:
     """Parse a range of periods: ``A..B``, ``A..``, ``..B``, ``..`` or ``A``, which is ``A..A``. Both ends are included.
 
     A and B are periods' numbers, days or minutes, in the forms of :func:`parse_start`. An end that is left out is open.
-
-    Raises:
-        InputError: ``periods_invalid``: the text has none of these forms, or A comes after B and both are numbers or
-            both are dates.
+    Raises InputError ``periods_invalid``: the text has none of these forms, or A comes after B and both are numbers or
+    both are dates.
     """
     first, dots, last = text.partition("..")
     start = parse_start(first) if first or not dots else None
@@ -92,11 +90,8 @@ def parse_span(text: str) -> Span:
 def parse_start(text: str) -> Moment:
     """Parse one end of a range: a period's number, a day ``2026-11-22``, or a minute ``2026-11-22T06:00``, UTC.
 
-    A space may replace the T, and a Z may follow the minutes.
-
-    Raises:
-        InputError: ``periods_invalid``: the text has none of these forms, or is no day of the calendar, a year before
-            1970, or a number above :data:`LAST_PERIOD`.
+    A space may replace the T, and a Z may follow the minutes. Raises InputError ``periods_invalid``: the text has none
+    of these forms, or is no day of the calendar, a year before 1970, or a number above :data:`LAST_PERIOD`.
     """
     if _NUMBER.fullmatch(text) and int(text) <= LAST_PERIOD:
         return Moment(int(text))

@@ -40,11 +40,8 @@ def seal_secret(
 ) -> bytes:
     """Encrypt a secret under a passphrase, in the format of this module. ``entropy(n)`` returns n random bytes.
 
-    Run by the keeper of keys or enrolment secrets.
-
-    Raises:
-        InputError: ``passphrase_missing``: the passphrase is empty.
-        StorageError: ``memory_short``: there is not enough memory to derive a key.
+    Run by the keeper of keys or enrolment secrets. Raises InputError ``passphrase_missing``: the passphrase is empty.
+    Raises StorageError ``memory_short``: there is not enough memory to derive a key.
     """
     if not passphrase:
         raise InputError("passphrase_missing", "the passphrase is empty")

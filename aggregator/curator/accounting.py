@@ -63,10 +63,8 @@ def divide(epsilon_micro: int, subjects: Sequence[Subject], classes: int, adjace
       the sensitivity of vector j; w_j, what a unit of noise variance adds to the score: 1 for class counts, A² for a
       table of A values, 3 for a sum, 4.5 for a sum of squares (k equal classes, uniform numbers).
 
-    A vector of sensitivity 0 gets 0. ``epsilon_micro``: the total; ``classes``: k.
-
-    Raises:
-        InputError: ``epsilon_invalid``: a vector's ε is less than a millionth.
+    A vector of sensitivity 0 gets 0. ``epsilon_micro``: the total; ``classes``: k. Raises InputError
+    ``epsilon_invalid``: a vector's ε is less than a millionth.
     """
     sensitive = [SENSITIVITIES[one.kind, one.power][adjacency] > 0 for one in subjects]
     owners = [(one.kind == CLASS, one.feature) for one in subjects]
@@ -193,9 +191,8 @@ def total(epsilon_micro: int, delta: Fraction, concentrated_delta: Fraction | No
 def checked(cost: Cost) -> Cost:
     """Return a query's cost with δ and ρ rounded up to multiples of 10^−30, after a check.
 
-    Raises:
-        InputError: ``epsilon_invalid``: ε is no integer from 1 to below :data:`MAX_MICRO` millionths;
-            ``delta_invalid``: δ is not from 0 to below 1, or ρ is not positive and below :data:`MAX_RHO`.
+    Raises InputError: ``epsilon_invalid``: ε is no integer from 1 to below :data:`MAX_MICRO` millionths;
+    ``delta_invalid``: δ is not from 0 to below 1, or ρ is not positive and below :data:`MAX_RHO`.
     """
     _check_epsilon(cost.epsilon_micro)
     delta, rho = _rounded_up(cost.delta), None if cost.rho is None else _rounded_up(cost.rho)

@@ -142,6 +142,9 @@ class BudgetFile(Ledger):
     ) -> Self:
         """Make a budget file that only its owner can read, and open it.
 
+        Raises InputError ``name_invalid``, ``adjacency_unknown``, ``output_exists``, ``output_invalid``; and those of
+        :func:`aggregator.curator.accounting.total`.
+
         Args:
             path, name: path and name of the new budget.
             epsilon_micro, delta: ε in millionths and δ of all queries together.
@@ -149,10 +152,6 @@ class BudgetFile(Ledger):
             concentrated_delta: the part of ``delta`` that is reserved for concentrated accounting; None for half.
             random_bytes: ``random_bytes(n)`` returns n random bytes, for the key of the digests.
             clock: returns seconds since 1970.
-
-        Raises:
-            InputError: ``name_invalid``, ``adjacency_unknown``, ``output_exists``, ``output_invalid``; and those of
-                :func:`aggregator.curator.accounting.total`.
         """
         if not is_text(name):
             raise InputError("name_invalid", "the budget's name is empty, too long, or does not print")
@@ -168,9 +167,8 @@ class BudgetFile(Ledger):
     def open(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> Self:
         """Open the budget file at ``path``, and check it. ``clock`` returns seconds since 1970.
 
-        Raises:
-            InputError: ``file_not_found``, ``unreadable``.
-            StorageError: ``budget_damaged``, ``budget_newer``, ``budget_busy``.
+        Raises InputError ``file_not_found``, ``unreadable``. Raises StorageError ``budget_damaged``, ``budget_newer``,
+        ``budget_busy``.
         """
         opened = cls(Path(path), clock)
         try:
@@ -208,9 +206,8 @@ class BudgetFile(Ledger):
     def transaction(self, *, adopting: bool = False) -> Iterator[None]:
         """Run the body of ``with`` as one transaction of the file (:class:`aggregator.common.databases.Ledger`).
 
-        Raises:
-            StorageError: ``budget_copied``; ``budget_lost``: the file was removed or replaced since it was opened;
-                ``io_failed``: also for a file that can only be read.
+        Raises StorageError: ``budget_copied``; ``budget_lost``: the file was removed or replaced since it was opened;
+        ``io_failed``: also for a file that can only be read.
         """
         if self.read_only:
             raise StorageError("io_failed", "the budget file can only be read, so nothing can be spent or assigned")
@@ -287,10 +284,8 @@ class BudgetFile(Ledger):
     def assign(self, digest: bytes, note: str = "") -> bool:
         """Assign records to this budget: the owner says that they are about the people whom this budget protects.
 
-        Return False if the records were assigned already. In both cases the assignment is on the disk.
-
-        Raises:
-            InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: no digest.
+        Return False if the records were assigned already. In both cases the assignment is on the disk. Raises
+        InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: no digest.
         """
         if not _is_note(note):
             raise InputError("name_invalid", "the note about the records is too long, or does not print")

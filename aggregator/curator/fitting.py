@@ -99,9 +99,7 @@ def fit(records: Records, terms: FitTerms, seed: bytes) -> CentralFit:
     """Release noisy statistics of records. Neither pays nor signs: the caller must record :func:`cost_of_fit` first.
 
     ``terms`` were fixed before the records were seen; ``seed`` is 32 new secret random bytes, used for this fit alone.
-
-    Raises:
-        InputError: the reasons of :func:`cost_of_fit`; ``seed_invalid``.
+    Raises InputError: the reasons of :func:`cost_of_fit`; ``seed_invalid``.
     """
     cost = cost_of_fit(records.schema, terms)
     statistics = method_of(terms.method).release(records, terms, Stream(seed, TAG))

@@ -273,15 +273,14 @@ def law(name: str) -> Law:
 def calibrate(name: str, epsilon: Fraction, delta: Fraction = Fraction(0), beta: Fraction | None = None) -> Calibration:
     """Return the constants k and β of a noise whose release is (``epsilon``, ``delta``)-differentially private.
 
+    Raises InputError: ``noise_unknown``; ``noise_unfit``: the noise needs δ > 0; ``beta_invalid``: β alone costs all of
+    ε; ``epsilon_invalid``: ε or δ is outside its range.
+
     Args:
         name: ``cauchy``, ``gamma4`` (any fraction above 1 for the 4), ``student-t``, ``laplace``, ``gaussian`` or
             ``laplace-log-normal``. The last three need δ > 0; the first three do not use δ and cost none.
         epsilon, delta: the budget of this one release.
         beta: β of the smooth sensitivity. For None it takes about half of ε.
-
-    Raises:
-        InputError: ``noise_unknown``; ``noise_unfit``: the noise needs δ > 0; ``beta_invalid``: β alone costs all of
-            ε; ``epsilon_invalid``: ε or δ is outside its range.
     """
     return calibrated(law(name), epsilon, delta, beta)
 
@@ -290,10 +289,8 @@ def calibrate_to_rho(name: str, rho: Fraction, delta: Fraction, beta: Fraction |
     """Return the constants k and β of a noise whose release is ρ-zero-concentrated differentially private.
 
     Laws of pure privacy get ε = √(2ρ). Of Laplace-log-normal noise many pairs (ε, δ) follow from ρ: the result states
-    that of ``delta`` > 0.
-
-    Raises:
-        InputError: ``noise_unfit``: the law has no ρ, or ``delta`` is 0; and those of :func:`calibrate`.
+    that of ``delta`` > 0. Raises InputError ``noise_unfit``: the law has no ρ, or ``delta`` is 0; and those of
+    :func:`calibrate`.
     """
     check_budget(rho, delta)
     found = law(name)
@@ -310,9 +307,8 @@ def calibrate_to_rho(name: str, rho: Fraction, delta: Fraction, beta: Fraction |
 def published(name: str, epsilon: Fraction, delta: Fraction = Fraction(0)) -> Calibration:
     """Return the constants that Nissim, Raskhodnikova and Smith published. They give more noise than :func:`calibrate`.
 
-    Raises:
-        InputError: ``noise_unfit``: the paper has no constants for this noise, or its constants do not give (ε, δ); and
-            those of :func:`calibrate`.
+    Raises InputError ``noise_unfit``: the paper has no constants for this noise, or its constants do not give (ε, δ);
+    and those of :func:`calibrate`.
     """
     check_budget(epsilon, delta)
     found = law(name)

@@ -118,9 +118,8 @@ class PrivateProjection(NamedTuple):
 def cost_of_projection(schema: Schema, terms: ProjectionTerms) -> Cost:
     """Return the cost of a private projection. No record is read.
 
-    Raises:
-        InputError: ``no_numbers``, ``bounds_invalid``, ``bins_invalid``, ``delta_invalid``; the reasons of
-            :func:`aggregator.models.reduction.check_directions` and :func:`noise_of`.
+    Raises InputError ``no_numbers``, ``bounds_invalid``, ``bins_invalid``, ``delta_invalid``; the reasons of
+    :func:`aggregator.models.reduction.check_directions` and :func:`noise_of`.
     """
     inputs = numeric_inputs(schema)
     check_directions(len(inputs), terms.method, terms.components, terms.ridge)
@@ -308,10 +307,7 @@ def noise_of(terms: MomentTerms) -> MomentNoise:
 
     ε is divided ∝ Δ^(2/3), ρ of Gaussian noise ∝ Δ₂ (Δ, Δ₂: a vector's L1 and L2 sensitivities), which minimises the
     sum of the variances of one entry per vector. With δ > 0 the noise is Gaussian if the sums of products then get
-    less.
-
-    Raises:
-        InputError: ``epsilon_invalid``, ε is too small to be divided; ``adjacency_unknown``.
+    less. Raises InputError: ``epsilon_invalid``, ε is too small to be divided; ``adjacency_unknown``.
     """
     first, squares = _sensitivities(terms)
     pure = _laplace(first, terms)

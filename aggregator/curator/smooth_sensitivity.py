@@ -95,10 +95,8 @@ def smooth_sensitivity_of_mean(data: BoundedValues, beta: Fraction, trim: int = 
 
         A(t) = max over 0 ≤ l ≤ t+1 of (x_(n−m+1+t−l) − x_(m+1−l))/(n − 2m)
 
-    with x_(i) = low for i < 1 and high for i > n.
-
-    Raises:
-        InputError: the error of :func:`trimmed_mean`; ``beta_invalid``: β is outside 2⁻³⁰ … 64.
+    with x_(i) = low for i < 1 and high for i > n. Raises InputError: the error of :func:`trimmed_mean`;
+    ``beta_invalid``: β is outside 2⁻³⁰ … 64.
     """
     _check_trim(data.n, trim)
     inner = inner_beta(beta)
@@ -112,10 +110,8 @@ def smooth_sensitivity_of_mean(data: BoundedValues, beta: Fraction, trim: int = 
 def smooth_sensitivity_of_variance(data: BoundedValues, beta: Fraction) -> SmoothSensitivity:
     """Return the smooth sensitivity of :func:`variance`, in O(n log n + (1/β) log n).
 
-    The search needs no t above 1 + ln 4/β, since A(1) is at least a quarter of the global sensitivity.
-
-    Raises:
-        InputError: the error of :func:`variance`; ``beta_invalid``: β is outside 2⁻³⁰ … 64.
+    The search needs no t above 1 + ln 4/β, since A(1) is at least a quarter of the global sensitivity. Raises
+    InputError: the error of :func:`variance`; ``beta_invalid``: β is outside 2⁻³⁰ … 64.
     """
     _check_two(data.n)
     inner = float(inner_beta(beta))

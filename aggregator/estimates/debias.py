@@ -99,10 +99,7 @@ def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Estimates:
     """Return unbiased estimates from one question's counts. Run by the aggregator.
 
     ``n``: number of answers; without any, every estimate is 0 with infinite variance. ``counts``: the K integers of
-    :func:`support_counts`.
-
-    Raises:
-        InputError: ``mechanism_unknown``: the mechanism's family has no registered estimator.
+    :func:`support_counts`. Raises InputError ``mechanism_unknown``: the mechanism's family has no registered estimator.
     """
     del n, counts
     raise InputError("mechanism_unknown", f"there is no estimator for answers of '{mechanism.name}'")

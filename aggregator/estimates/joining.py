@@ -274,9 +274,7 @@ def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> Que
     """Return one estimate from several estimates of the same shares or means, by the formulas of :func:`join`.
 
     Estimates without answers are left out, unless none has any. ``disjoint``: no device answered for two of them.
-
-    Raises:
-        InputError: ``not_joinable``: a mechanism states no variance.
+    Raises InputError ``not_joinable``: a mechanism states no variance.
     """
     parts = [one for one in given if one.n] or given[:1]
     if len(parts) == 1:
@@ -410,11 +408,9 @@ def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], 
 def of_features(statistics: Statistics, names: Collection[str]) -> Statistics:
     """Return the statistics of the observed features ``names`` and of the classes, for a model of these features only.
 
-    Questions about other features still count in the estimated shares of the classes.
-
-    Raises:
-        InputError: ``ask_invalid``: no name, or one that the statistics do not have; ``not_fittable``: a question is
-            about several features at once.
+    Questions about other features still count in the estimated shares of the classes. Raises InputError:
+    ``ask_invalid``: no name, or one that the statistics do not have; ``not_fittable``: a question is about several
+    features at once.
     """
     observed = [feature.name for feature in statistics.schema.observed]
     unknown = sorted(set(names) - set(observed))

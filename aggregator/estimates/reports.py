@@ -164,6 +164,9 @@ def estimate(
 ) -> Statistics:
     """Return unbiased estimates from a tally of reports. Run by the aggregator.
 
+    Raises InputError: ``other_campaign``: the tally counts answers to another campaign; ``mechanism_unknown``: a
+    question's answers have no estimator.
+
     Args:
         campaign: questions and mechanisms, with the integer parameters of the devices.
         tally: the counts.
@@ -171,10 +174,6 @@ def estimate(
             another device, which is right for one period only.
         rejected, unproven, superseded, periods, proven_only: attributes of the returned source (:class:`Reports`).
         with_intervals: False sets the ends of all intervals to NaN, which saves time; a fit needs no intervals.
-
-    Raises:
-        InputError: ``other_campaign``: the tally counts answers to another campaign;
-            ``mechanism_unknown``: a question's answers have no estimator.
     """
     if tally.campaign != campaign.id:
         raise InputError("other_campaign", "the tally counts answers to another campaign")

@@ -165,7 +165,9 @@ def of_tables(
 ) -> Statistics:
     """Return statistics of counts that another program released: an enclave, a survey, a system of private counts.
 
-    Run by whoever has the tables. Models, cards and pages are made from the result as from all statistics.
+    Run by whoever has the tables. Models, cards and pages are made from the result as from all statistics. Raises
+    InputError ``argument_invalid``: a table is missing, unknown, of another shape, or holds a number that is not
+    finite; there is no record; or the trust is not stated.
 
     Args:
         schema: label and features; the codes of the tables are those of its features.
@@ -176,10 +178,6 @@ def of_tables(
         threats: what the privacy does not protect from, in words; the model's card shows it as ``threats``.
         postprocess: how probabilities are made of the estimates.
         entries: further entries of a model's card, such as ``epsilon_total`` and ``delta`` as texts.
-
-    Raises:
-        InputError: ``argument_invalid``: a table is missing, unknown, of another shape, or holds a number that is not
-            finite; there is no record; or the trust is not stated.
     """
     classes = len(schema.label.classes)
     subjects = summed_subjects(schema, "discrete")

@@ -22,10 +22,8 @@ def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
         P(C_j) = (N_j + 1) / (N + k),   P(F = a | C_j) = (N_{a,j} + 1) / (N_j + A)
 
     k: number of classes; A: number of values; N: number of rows, N_j of class j, N_{a,j} of class j with value a. A row
-    without a label counts as the label's substitute.
-
-    Raises:
-        InputError: ``label_missing``; and the errors of :func:`aggregator.models.encoding.observe`.
+    without a label counts as the label's substitute. Raises InputError: ``label_missing``; and the errors of
+    :func:`aggregator.models.encoding.observe`.
     """
     labels = label_codes(frame, schema.label, substitute=True)
     return plain_model(observe(frame, schema), labels, schema)
@@ -53,8 +51,7 @@ def _log_prior(labels: Integers, schema: Schema) -> Floats:
 def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
     """Return a model that always predicts the most frequent class. Rows without a label count as its substitute.
 
-    Raises:
-        InputError: the errors of :func:`aggregator.models.encoding.label_codes`.
+    Raises InputError: the errors of :func:`aggregator.models.encoding.label_codes`.
     """
     labels = label_codes(frame, schema.label, substitute=True)
     uninformative = [np.zeros((feature.size, len(schema.label.classes))) for feature in schema.observed]
@@ -64,8 +61,7 @@ def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
 def fit_plain_family(frame: pd.DataFrame, schema: Schema, fit: Fit) -> Model:
     """Return Naive Bayes without privacy in the family, and with the variance floor, of ``fit``.
 
-    Raises:
-        InputError: the errors of :func:`fit_plain`.
+    Raises InputError: the errors of :func:`fit_plain`.
     """
     if fit.family == DISCRETE:
         return fit_plain(frame, schema)

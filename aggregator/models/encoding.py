@@ -77,11 +77,8 @@ class EncodedFrame(NamedTuple):
 def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Return codes and numbers of every row for scoring, equal to :meth:`protocol.schema.Schema.recognise`.
 
-    Cells without a listed value or number count as missing, and so does a feature without a column.
-
-    Raises:
-        InputError: ``columns_missing``: no feature has a column; ``duplicate_column``; ``digits_lost``: see
-            :func:`label_codes`.
+    Cells without a listed value or number count as missing, and so does a feature without a column. Raises InputError:
+    ``columns_missing``: no feature has a column; ``duplicate_column``; ``digits_lost``: see :func:`label_codes`.
     """
     return _project(schema, _encode_known(frame, schema), MISSING)
 
@@ -89,10 +86,8 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Return codes and numbers of every row as a device reports them (:meth:`protocol.schema.Schema.observe`).
 
-    A missing value has its own code or its substitute. A feature without a column is missing in every row.
-
-    Raises:
-        InputError: the errors of :func:`recognise`; ``value_refused``: the schema refuses values that are not listed.
+    A missing value has its own code or its substitute. A feature without a column is missing in every row. Raises
+    InputError: the errors of :func:`recognise`; ``value_refused``: the schema refuses values that are not listed.
     """
     return _project(schema, _reported(frame, schema), None)
 
@@ -216,8 +211,7 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
 def feature_codes(column: pd.Series, feature: Feature) -> Integers:
     """Return the code of each cell of a column, the index of value or bin, else :data:`MISSING`: (rows,) int64.
 
-    Raises:
-        InputError: ``digits_lost``: the column holds floats so large that integers lost digits which matter here.
+    Raises InputError ``digits_lost``: the column holds floats so large that integers lost digits which matter here.
     """
     if isinstance(feature, Numeric):
         return _bins(feature_numbers(column, feature), feature)

@@ -59,11 +59,9 @@ def fit(statistics: Statistics, postprocess: str = DEFAULT) -> Parameters:
         m1 = E[x·[y = c]],  m2 = E[x²·[y = c]],  mean = m1/P(c),  variance = m2/P(c) − mean²
 
     with P(number present, c) for P(c) if that was asked. Moments are clipped to their range, and the variance has the
-    campaign's floor. A number without answers has mean 0 and variance 1/3, or that floor if it is larger.
-
-    Raises:
-        InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the question about a feature's
-            values or, with ``paper``, the question about the class alone.
+    campaign's floor. A number without answers has mean 0 and variance 1/3, or that floor if it is larger. Raises
+    InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the question about a feature's values or,
+    with ``paper``, the question about the class alone.
     """
     observed = range(len(statistics.schema.observed))
     numeric = statistics.schema.numeric if statistics.fit.family in NORMAL_FAMILIES else ()

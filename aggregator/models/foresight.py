@@ -274,10 +274,8 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     The accuracy is known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of
     the accuracy at most :data:`WIDEST_ACCURACY`. Nothing is known if a curator's noise has no variance (Cauchy), or if
     the tables have more than :data:`MOST_CELLS` entries; under a robust rule, the interval of the largest class is not
-    known either. The statistics' id seeds the simulation, so the same statistics give the same numbers.
-
-    Raises:
-        InputError: ``postprocess_unknown``; ``not_fittable``: the campaign lacks a question that the model needs.
+    known either. The statistics' id seeds the simulation, so the same statistics give the same numbers. Raises
+    InputError: ``postprocess_unknown``; ``not_fittable``: the campaign lacks a question that the model needs.
     """
     prior = simplex_prior(statistics)
     largest = int(prior.argmax())

@@ -193,8 +193,7 @@ class Accuracy(NamedTuple):
 def accuracy_of(found: QuestionEstimate) -> Accuracy:
     """Return a model's accuracy from the estimate of an outcome question with at least one answer.
 
-    Raises:
-        InputError: ``mechanism_unknown``: the answers' mechanism has no estimator for groups of values.
+    Raises InputError ``mechanism_unknown``: the answers' mechanism has no estimator for groups of values.
     """
     if found.right is None:
         raise InputError("mechanism_unknown", "the answers' mechanism has no estimator of the right predictions' share")

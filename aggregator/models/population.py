@@ -62,8 +62,7 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
 def read_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
     """Check and convert as :func:`check_pilot`, but allow any number of classes, so that no error tells the classes.
 
-    Raises:
-        InputError: ``columns_missing``, ``value_invalid``.
+    Raises InputError ``columns_missing``, ``value_invalid``.
     """
     names = [feature.name for feature in schema.features if isinstance(feature, Numeric)]
     absent = [name for name in names if name not in table.columns]
@@ -119,8 +118,7 @@ class Population(NamedTuple):
     def of_frame(cls, frame: pd.DataFrame, schema: Schema) -> Population:
         """Return the records of a typed table (:func:`aggregator.common.tables.typed`), read by a schema.
 
-        Raises:
-            InputError: the errors of :func:`aggregator.models.encoding.observe` and ``label_codes``.
+        Raises InputError: the errors of :func:`aggregator.models.encoding.observe` and ``label_codes``.
         """
         return cls(
             observe(frame, schema),

@@ -82,11 +82,9 @@ def numeric_inputs(schema: Schema) -> tuple[int, ...]:
 def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], Integers]:
     """Return the indices of the n numeric features, and the numbers scaled to integers: shape (rows, n) int64.
 
-    A missing number counts as its feature's substitute, else it is :data:`aggregator.models.encoding.NO_NUMBER`.
-
-    Raises:
-        InputError: ``no_numbers``: the schema has no numeric feature; ``pilot_incomplete``: every row lacks a number
-            without a substitute; and the errors of :func:`aggregator.models.encoding.observe`.
+    A missing number counts as its feature's substitute, else it is :data:`aggregator.models.encoding.NO_NUMBER`. Raises
+    InputError: ``no_numbers``: the schema has no numeric feature; ``pilot_incomplete``: every row lacks a number
+    without a substitute; and the errors of :func:`aggregator.models.encoding.observe`.
     """
     inputs = numeric_inputs(schema)
     numbers = observe(frame, schema._replace(projection=None)).numbers[:, list(inputs)]
@@ -99,11 +97,9 @@ def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], 
 def fit_directions(x: Floats, labels: Integers, method: str, components: int, ridge: float) -> Directions:
     """Return the directions of PCA or DCA from the records of a pilot, by :func:`directions_of`.
 
-    ``x``: shape (rows, n) float64, inputs in [−1, 1]. ``labels``: shape (rows,) int64, class codes; DCA only.
-
-    Raises:
-        InputError: the errors of :func:`check_directions` and :func:`directions_of`; ``pilot_too_small``, not more
-            rows than inputs; for DCA ``one_class``, fewer than two classes.
+    ``x``: shape (rows, n) float64, inputs in [−1, 1]. ``labels``: shape (rows,) int64, class codes; DCA only. Raises
+    InputError: the errors of :func:`check_directions` and :func:`directions_of`; ``pilot_too_small``, not more rows
+    than inputs; for DCA ``one_class``, fewer than two classes.
     """
     rows, n = x.shape
     check_directions(n, method, components, ridge)
@@ -130,14 +126,13 @@ def check_directions(n: int, method: str, components: int, ridge: float) -> None
 def directions_of(moments: Moments, method: str, components: int, ridge: float) -> Directions:
     """Return K directions. PCA: eigenvectors of S̄. DCA: the W that maximises tr(WᵀS_B W) with Wᵀ(S̄ + ρI)W = I.
 
+    Raises InputError ``scatter_singular``, for DCA: S̄ + ρI has no inverse.
+
     Args:
         moments: exact or noisy moments of n inputs: S̄ is ``total``, S_B ``between``; both are positive semidefinite.
         method: ``pca`` or ``dca``.
         components: K, at most n. Of k classes, at most k − 1 directions of DCA tell the classes apart.
         ridge: ρ ≥ 0, in units of variance; used by DCA only.
-
-    Raises:
-        InputError: ``scatter_singular``, for DCA: S̄ + ρI has no inverse.
     """
     mean, total, between = moments
     if method == "dca":
@@ -236,16 +231,15 @@ def with_projection(
 ) -> Schema:
     """Return the schema with an integer projection of its numeric features. No record is needed.
 
+    Raises InputError: ``projection_overflow``, the bounds are too narrow; ``projection_invalid``; ``schema_invalid``, a
+    component has too many values for one question.
+
     Args:
         schema: a schema without a projection; all numeric features are inputs, n of them.
         method: beginning of the components' names: ``pca`` gives ``pca1``, ``pca2`` and so on.
         directions: K directions of n inputs.
         bounds: the real outputs that the integer outputs −S and S represent: two arrays of shape (K,) float64.
         edges: inner edges of the bins of each component, in integer outputs.
-
-    Raises:
-        InputError: ``projection_overflow``, the bounds are too narrow; ``projection_invalid``; ``schema_invalid``, a
-            component has too many values for one question.
     """
     inputs = numeric_inputs(schema)
     matrix, offsets, shift = _integers(directions, *bounds)

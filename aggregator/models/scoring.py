@@ -78,11 +78,8 @@ class Model:
     def load(cls, path: str | Path, trust: str | Path | bytes, *, clock: Callable[[], float] = time.time) -> Model:
         """Verify a model file (``path``, ``.hsm``) and return the model in it.
 
-        ``trust``: the ``.hst`` file with the trusted keys, or its bytes.
-
-        Raises:
-            InputError: the file can not be read; ``argument_invalid``, an argument of another type.
-            DocumentError: the errors of :meth:`verified`.
+        ``trust``: the ``.hst`` file with the trusted keys, or its bytes. Raises InputError: the file can not be read;
+        ``argument_invalid``, an argument of another type. Raises DocumentError: the errors of :meth:`verified`.
         """
         _check_type(path, (str, PathLike), "the model is given as the path of a file")
         _check_type(trust, (str, PathLike, bytes), "trust is given as the path of the trust root or as its bytes")
@@ -93,9 +90,8 @@ class Model:
     def verified(cls, raw: bytes, root: bytes, *, clock: Callable[[], float] = time.time) -> Model:
         """Verify the bytes of a model file by those of a file of trusted keys (``root``), and return the model.
 
-        Raises:
-            DocumentError: ``bad_signature``, ``expired`` and the other reasons of
-                :func:`protocol.documents.trust.verify`; ``invalid_model``.
+        Raises DocumentError: ``bad_signature``, ``expired`` and the other reasons of
+        :func:`protocol.documents.trust.verify`; ``invalid_model``.
         """
         now = int(clock())
         verdict = verify(pin(root, now), raw, "model", now, UNDERSTOOD)
@@ -144,10 +140,8 @@ class Model:
 
         A feature without a column is missing in every row. The terms are added in the order of the features, in double
         precision, as devices do. Only the logarithm of a normal distribution's variance may differ in the last bit.
-
-        Raises:
-            InputError: ``argument_invalid``, ``frame`` is no DataFrame; and the errors of
-                :func:`aggregator.models.encoding.recognise`.
+        Raises InputError ``argument_invalid``, ``frame`` is no DataFrame; and the errors of
+        :func:`aggregator.models.encoding.recognise`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         return self.scores_of(recognise(frame, self.schema))
@@ -174,9 +168,7 @@ class Model:
         A prediction is made for every row, as on a device: absent columns and unknown cells count as missing, and
         numbers outside the bounds as the nearer bound. Call this method before :meth:`predict`, which does not warn of
         a column with another name, unit, coding or decimal mark. The label's column is checked too, if there is one.
-
-        Raises:
-            InputError: ``duplicate_column``, ``argument_invalid``: see :meth:`scores`.
+        Raises InputError ``duplicate_column``, ``argument_invalid``: see :meth:`scores`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
@@ -206,10 +198,8 @@ class Model:
 
         ``labels``, shape (rows,), are the true classes; by default the label column of the frame. They are read by the
         devices' rules, so the integer 1 is the class "1"; scikit-learn's metrics compare texts, and count a label that
-        is no class as wrong.
-
-        Raises:
-            InputError: ``argument_invalid``, not one label for each record; and the errors of :meth:`accuracy`.
+        is no class as wrong. Raises InputError ``argument_invalid``, not one label for each record; and the errors of
+        :meth:`accuracy`.
         """
         if labels is None:
             return self.accuracy(frame)
@@ -225,8 +215,7 @@ class Model:
     def accuracy(self, frame: pd.DataFrame) -> float:
         """Return the share of right predictions among the rows whose label column has one of the model's classes.
 
-        Raises:
-            InputError: ``label_missing``; ``no_labels``: no row has such a class; and the errors of :meth:`scores`.
+        Raises InputError: ``label_missing``; ``no_labels``: no row has such a class; and the errors of :meth:`scores`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
@@ -289,11 +278,9 @@ def predict_file(
 ) -> Predictions:
     """Classify every record of a CSV file, plain or ``.gz``, and return the predictions.
 
-    ``proba``: also return the probability of every class. ``missing``: texts of a missing value.
-
-    Raises:
-        InputError: ``columns_missing``: no feature has a column; or the file can not be read as a table
-            (:func:`aggregator.common.tables.read_table` lists the reasons).
+    ``proba``: also return the probability of every class. ``missing``: texts of a missing value. Raises InputError
+    ``columns_missing``: no feature has a column; or the file can not be read as a table
+    (:func:`aggregator.common.tables.read_table` lists the reasons).
     """
     table = read_table(path)
     records = typed(table, model.schema, missing)

@@ -231,10 +231,8 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
     Markov chains begin at the published model. b and e move by Hamiltonian steps, τ at the same e and at the same τ·e
     (Yu, Meng 2011). The τ of all features of a kind have one distribution from a Dirichlet process of concentration
     :data:`CONCENTRATION`, around one with probability :data:`NOTHING` at the smallest τ. So many features with small
-    differences count as a signal, and a single one may be chance.
-
-    Raises:
-        InputError: ``not_fittable``: there is no question about the values of a feature.
+    differences count as a signal, and a single one may be chance. Raises InputError ``not_fittable``: there is no
+    question about the values of a feature.
     """
     schema = statistics.schema
     numbers = list(schema.numeric) if statistics.fit.family in NORMAL_FAMILIES else []

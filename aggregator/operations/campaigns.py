@@ -158,10 +158,8 @@ def plan_campaign(schema: SchemaFile | Schema | str | Path, **stated: Any) -> Pl
 def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:
     """Sign a planned campaign as the next version of its name, and record it in the workspace.
 
-    What ``hearsay design`` or ``refine`` decided is kept beside it, for the cards of its models.
-
-    Raises:
-        InputError, DocumentError, StorageError: as of :func:`aggregator.publishing.campaigns.publish_campaign`.
+    What ``hearsay design`` or ``refine`` decided is kept beside it, for the cards of its models. Raises InputError,
+    DocumentError, StorageError: as of :func:`aggregator.publishing.campaigns.publish_campaign`.
     """
     signer = opened(workspace)
     made = _signed(signer, publish_campaign(signer, planned.schema, planned.terms, present(now)), now)
@@ -190,9 +188,8 @@ def make_campaign(
 def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | None = None) -> SignedCampaign:
     """``hearsay campaign --end``: sign the last version of the campaign with this name or id, which ends it.
 
-    Raises:
-        InputError: ``campaign_unknown``: there is no such campaign; ``campaign_ended``: it has ended already.
-        InputError, DocumentError, StorageError: the version can not be signed or recorded.
+    Raises InputError: ``campaign_unknown``: there is no such campaign; ``campaign_ended``: it has ended already. Raises
+    InputError, DocumentError, StorageError: the version can not be signed or recorded.
     """
     signer = opened(workspace)
     return _signed(signer, endings.end_campaign(signer, name, present(now)), now)

@@ -173,14 +173,13 @@ def together(
 ) -> JoinedStatistics:
     """Join the statistics of several stores as those of one population. Those of one store are returned unchanged.
 
+    Raises InputError: the reasons of :func:`aggregator.estimates.joining.join`.
+
     Args:
         parts: statistics of each store, at least one.
         one_population, disjoint: the analyst's declarations about several stores
             (:func:`aggregator.estimates.joining.join`).
         postprocess: name of the post-processing; by default that of the campaign issued last.
-
-    Raises:
-        InputError: the reasons of :func:`aggregator.estimates.joining.join`.
     """
     if len(parts) == 1:
         return JoinedStatistics(parts[0], None)
@@ -202,6 +201,9 @@ def sign_model(
 ) -> SignedModel:
     """Fit, sign and record a model of statistics.
 
+    Raises InputError, PolicyError, DocumentError, StorageError ``terms_invalid``: ``days`` is no whole number, or less
+    than 1; or as of :func:`aggregator.publishing.models.publish_model`.
+
     Args:
         workspace: the workspace that signed the campaign.
         statistics: statistics of one source, or of several joined ones.
@@ -209,10 +211,6 @@ def sign_model(
         postprocess, name: of the model; by default those of the campaign.
         days: lifetime of the model, in days.
         now: seconds since 1970; None means the present time.
-
-    Raises:
-        InputError, PolicyError, DocumentError, StorageError: ``terms_invalid``: ``days`` is no whole number, or less
-            than 1; or as of :func:`aggregator.publishing.models.publish_model`.
     """
     signer = opened(workspace)
     raw = publish_model(

@@ -146,10 +146,8 @@ class Store:
     def changing(self) -> Iterator[Manifest]:
         """Context manager that holds the store's lock during its block, and returns the manifest.
 
-        Files that a crash left are removed first. An ``OSError`` of the block becomes a ``StorageError``.
-
-        Raises:
-            StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``.
+        Files that a crash left are removed first. An ``OSError`` of the block becomes a ``StorageError``. Raises
+        StorageError ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``.
         """
         with (
             storage_errors(f"the store at '{self.path}' can not be written"),
@@ -162,9 +160,8 @@ class Store:
     def commit(self, manifest: Manifest) -> None:
         """Replace the store's manifest, and remove files that it no longer names, inside :meth:`changing`.
 
-        Raises:
-            StorageError: ``store_damaged``: a named file is missing, or the manifest was replaced too often.
-            OSError: the disk failed. The manifest may have been replaced before.
+        Raises StorageError ``store_damaged``: a named file is missing, or the manifest was replaced too often. Raises
+        OSError: the disk failed. The manifest may have been replaced before.
         """
         write_manifest(self.path, manifest)
         note_generation(self.path, manifest.generation)
@@ -306,11 +303,8 @@ class Store:
 
         A partition is a part of the store with all records of each of its ids. Results come in any order. The function,
         defined at the top of a module, runs in the store's threads or on its cluster. With ``ids_only`` it keeps only
-        the ids of a partition in memory.
-
-        Raises:
-            StorageError: on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
-            Exception: ``function`` raised it.
+        the ids of a partition in memory. Raises StorageError: on a cluster ``cluster_lost``, ``cluster_differs``,
+        ``store_not_shared``. Raises Exception: ``function`` raised it.
         """
         at_once = self.workers if self.cluster is None else self.cluster.threads_each
         width = self.campaign.layout.answer_bytes

@@ -53,6 +53,7 @@ def whiskers(
     """Draw bars with whiskers over a common axis, and return the markup of an inline SVG.
 
     Bars begin at 0, or at the end of the axis nearest to 0. Values and whiskers beyond the axis are cut at its ends.
+    Raises InputError ``plot_invalid``: no row, or an axis without length.
 
     Args:
         title: what the bars are, for readers who do not see the chart.
@@ -60,9 +61,6 @@ def whiskers(
         low, high: ends of the axis; low < high.
         unit: written after each value. ``%`` shows shares in percent.
         without: written in a row without an interval; empty where no row of the chart has one.
-
-    Raises:
-        InputError: ``plot_invalid``: no row, or an axis without length.
     """
     if not rows or not low < high:
         raise InputError("plot_invalid", "a chart needs a row, and an axis with two ends")

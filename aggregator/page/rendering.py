@@ -50,11 +50,7 @@ class Page(NamedTuple):
     foot: str
 
     def html(self) -> str:
-        """Return the text of the HTML file.
-
-        Raises:
-            InputError: ``missing_extra``: Jinja2 is not installed.
-        """
+        """Return the text of the HTML file. Raises InputError ``missing_extra``: Jinja2 is not installed."""
         sections = [
             {
                 "name": one.name,

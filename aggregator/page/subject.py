@@ -94,11 +94,9 @@ def open_stores(
 ) -> StoreSubject:
     """Open stores, check their campaigns' signatures if ``workspace`` or ``trust`` is given, and count their reports.
 
-    The arguments are those of :func:`aggregator.report`; at most one of ``workspace`` and ``trust`` is given.
-
-    Raises:
-        InputError, DocumentError, StorageError: a store can not be opened or counted, the root does not accept a
-            campaign, or the stores do not fit together.
+    The arguments are those of :func:`aggregator.report`; at most one of ``workspace`` and ``trust`` is given. Raises
+    InputError, DocumentError, StorageError: a store can not be opened or counted, the root does not accept a campaign,
+    or the stores do not fit together.
     """
     stores = tuple(_opened(each) for each in given)
     for store in stores:
@@ -118,11 +116,8 @@ def open_model(given: str | Path, workspace: Workspace | None, trust: bytes | No
     """Read a model file, or with a workspace a name, NAME@VERSION or id of a model, and check its signatures.
 
     ``workspace`` or ``trust`` says whose signatures the model must have at the time ``now``; without both none is
-    checked.
-
-    Raises:
-        InputError: ``not_reportable``: the file is another document; and the errors of :func:`.naming.document_bytes`.
-        DocumentError: the file is no valid model, or the root does not accept it.
+    checked. Raises InputError ``not_reportable``: the file is another document; and the errors of
+    :func:`.naming.document_bytes`. Raises DocumentError: the file is no valid model, or the root does not accept it.
     """
     path = Path(given)
     raw = document_bytes("model", path, workspace)
@@ -221,9 +216,8 @@ def trusted(
 ) -> tuple[Workspace | None, bytes | None]:
     """Return the open workspace or the bytes of the trust root; both None if both arguments are.
 
-    Raises:
-        InputError: ``trust_ambiguous``: both are given.
-        InputError, StorageError: the file or the workspace can not be read.
+    Raises InputError ``trust_ambiguous``: both are given. Raises InputError, StorageError: the file or the workspace
+    can not be read.
     """
     if workspace is not None and trust is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")

@@ -109,7 +109,8 @@ def renew(
     """Sign the next version of each root, node list and campaign that is about to expire, with the same lifetime.
 
     Only version and dates change. The next version of a campaign has an id of its own, and devices answer it anew. A
-    masked campaign is not renewed: its dealer's keys and sums belong to one version.
+    masked campaign is not renewed: its dealer's keys and sums belong to one version. Raises InputError, DocumentError,
+    StorageError: as :meth:`Workspace.publish`. What was signed before stays.
 
     Args:
         ahead_seconds: what ends within this time is renewed.
@@ -119,9 +120,6 @@ def renew(
 
     Returns:
         Every document of these roles that expires soon, with what was done. A problem with one does not stop the next.
-
-    Raises:
-        InputError, DocumentError, StorageError: as :meth:`Workspace.publish`. What was signed before stays.
     """
     found = sorted(
         (each for each in endings(workspace, now, ahead_seconds) if each.role in roles),
@@ -194,11 +192,9 @@ def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
     """Sign the version that ends a campaign, record it, and return its file. ``name``: see :func:`find_document`.
 
     The version has no questions and ε = 0. It expires no earlier than any other version: a device that was off for long
-    can learn of the end as long as it would still report. A later version may ask questions again.
-
-    Raises:
-        InputError: ``campaign_unknown``; ``campaign_ended``: the newest version ends the campaign already.
-        InputError, DocumentError, StorageError: as :meth:`Workspace.publish`.
+    can learn of the end as long as it would still report. A later version may ask questions again. Raises InputError:
+    ``campaign_unknown``; ``campaign_ended``: the newest version ends the campaign already. Raises the errors of
+    :meth:`Workspace.publish`.
     """
     name = find_document(workspace, "campaign", name).name
     versions = [item for item in workspace.history() if (item.role, item.name) == ("campaign", name)]

@@ -370,16 +370,15 @@ def create_workspace(
 ) -> Workspace:
     """Make a workspace with keys, a self-signed trust root and an empty history. It appears complete or not at all.
 
+    Raises StorageError ``workspace_exists``: the path is no folder, or a folder with content. Raises InputError:
+    ``output_invalid``; ``name_invalid``; ``passphrase_missing``; ``terms_invalid``.
+
     Args:
         path: a folder that does not exist, or is empty.
         name: name of the trust root. Devices accept newer roots of the same name only.
         lifetime_seconds: how long the root is valid.
         passphrase: encrypts the keys; None keeps the keys in the clear.
         entropy: returns a given number of random bytes of the operating system; tests pass another source.
-
-    Raises:
-        StorageError: ``workspace_exists``: the path is no folder, or a folder with content.
-        InputError: ``output_invalid``; ``name_invalid``; ``passphrase_missing``; ``terms_invalid``.
     """
     path = Path(path).absolute()
     passphrase = passphrase.encode() if isinstance(passphrase, str) else passphrase

@@ -384,10 +384,8 @@ def write_ids(
 ) -> int:
     """Write the marks of the ids ``found`` into the open file ``sink``. Returns the number of written marks.
 
-    ``done`` is called after each period with the number of periods written so far.
-
-    Raises:
-        InputError: ``periods_absent``: there is no period; nothing was written.
+    ``done`` is called after each period with the number of periods written so far. Raises InputError
+    ``periods_absent``: there is no period; nothing was written.
     """
     if not periods:
         raise InputError("periods_absent", "the range of periods is empty, so there are no ids")
@@ -419,11 +417,9 @@ class IdReader:
     """Reads marks of enrolled ids from a file, by period. Keeps no file open, so it can be sent to another process.
 
     The digest of the whole file is checked first, and that of a period again when its marks are read. ``about`` is the
-    header, ``digest`` the last digest in the file, which depends on all other bytes.
-
-    Raises:
-        InputError: ``file_not_found``; ``ids_invalid``: the file can not be read, holds no marks, holds ids in place
-            of marks, or was changed.
+    header, ``digest`` the last digest in the file, which depends on all other bytes. Raises InputError:
+    ``file_not_found``; ``ids_invalid``: the file can not be read, holds no marks, holds ids in place of marks, or was
+    changed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -447,10 +443,8 @@ class IdReader:
     def known(self, period: int) -> tuple[Ids, ...]:
         """Return the sorted marks of all enrolled ids of one period: for each answer of a device (devices,) uint64.
 
-        The arrays are empty if the file does not cover the period.
-
-        Raises:
-            InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was when it was opened.
+        The arrays are empty if the file does not cover the period. Raises InputError ``file_not_found``,
+        ``ids_invalid``: the file is no longer as it was when it was opened.
         """
         if period not in self.periods:
             nobody: Ids = np.empty(0, np.uint64)

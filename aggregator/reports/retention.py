@@ -37,10 +37,8 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
     """Write new files: the counts of the periods before ``before``, and the records of the other periods.
 
     Returns the manifest for the caller to write. It names the new files in place of all parts and earlier counts. Until
-    it is written the store is unchanged. ``memory_bytes`` bounds the memory for one partition's records.
-
-    Raises:
-        StorageError: ``store_damaged``.
+    it is written the store is unchanged. ``memory_bytes`` bounds the memory for one partition's records. Raises
+    StorageError ``store_damaged``.
     """
     generation = manifest.generation + 1
     counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)

@@ -22,8 +22,7 @@ _OTHERS = 0o077
 def open_budget(path: Path) -> BudgetFile:
     """Open a budget file, which the caller must close. Warn if other users than its owner can read or write it.
 
-    Raises:
-        InputError, StorageError: those of :meth:`aggregator.curator.budget.BudgetFile.open`.
+    Raises the errors of :meth:`aggregator.curator.budget.BudgetFile.open`.
     """
     opened = BudgetFile.open(path)
     if path.stat().st_mode & _OTHERS:

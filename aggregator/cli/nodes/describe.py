@@ -192,6 +192,8 @@ def _request(title: str, found: Request, more: Iterable[Fact] = ()) -> Facts:
 def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_file: Path, now: int) -> dict[str, Any]:
     """Check that the dealer of a campaign has signed a key book or release, and that its values fit the campaign.
 
+    Raises InputError, DocumentError: the campaign can not be read or is refused, is not masked, or the file is refused.
+
     Args:
         raw: bytes of the file.
         role: ``keys`` or ``release``.
@@ -201,9 +203,6 @@ def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_fi
 
     Returns:
         Facts about the key book or release, in the types of JSON.
-
-    Raises:
-        InputError, DocumentError: the campaign can not be read or is refused, is not masked, or the file is refused.
     """
     asked = campaign.parse_campaign(_accepted(state, campaign_file, "campaign", campaign.UNDERSTOOD, now))
     facts: dict[str, Any] = {"kind": KINDS[role], "verified": True, "campaign": asked.header.name}

@@ -46,6 +46,9 @@ def ingest_summaries(
 ) -> None:
     """Take in files of summaries or masked messages, and print the numbers.
 
+    Raises InputError ``unreadable``: no file can be read, or one with ``strict``. Raises InputError, DocumentError,
+    StorageError: the store can not be made or written, or the list or book is refused.
+
     Args:
         campaign_bytes: the checked campaign file, of a campaign for nodes.
         names: files, folders, patterns, URLs, or ``-``.
@@ -55,10 +58,6 @@ def ingest_summaries(
         now: the present, in seconds since 1970.
         recursive: whether folders in folders are read.
         strict: whether an unread file is an error.
-
-    Raises:
-        InputError: ``unreadable``: no file can be read, or one with ``strict``.
-        InputError, DocumentError, StorageError: the store can not be made or written, or the list or book is refused.
     """
     from aggregator.nodes.store.opening import kind_of, new_or_open
 
@@ -90,10 +89,8 @@ def _print_taken(taken: EnvelopeIngest, what: str) -> None:
 def export_summaries(store: Path, kind: str, periods: Span | None, output: Path, *, everything: bool) -> None:
     """Write the summaries (``kind`` ``hsn``) or masked messages (``hse``) of a store to one file; print their number.
 
-    With ``everything`` also those that do not count. ``periods`` is None for all.
-
-    Raises:
-        InputError, StorageError: the store holds the other kind, or can not be read or written.
+    With ``everything`` also those that do not count. ``periods`` is None for all. Raises InputError, StorageError: the
+    store holds the other kind, or can not be read or written.
     """
     from aggregator.nodes.store.opening import open_node_store
 

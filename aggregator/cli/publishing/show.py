@@ -83,8 +83,7 @@ def document(envelope: Envelope, role: str) -> Facts:
 def uncompressed(file: Path, raw: bytes) -> Content:
     """Return the content of the report file ``raw``, decompressed if needed, within the same limits as in an ingest.
 
-    Raises:
-        InputError: ``expands_too_far``, ``compression_damaged``, ``empty_file``.
+    Raises InputError ``expands_too_far``, ``compression_damaged``, ``empty_file``.
     """
     from aggregator.reports.intake.sources import Unreadable, decompressed
 

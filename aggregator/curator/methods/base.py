@@ -31,9 +31,8 @@ class Method(ABC):
     def check(self, schema: Schema, terms: FitTerms) -> None:
         """Raise an error if the method does not cover the terms. It reads no record.
 
-        Raises:
-            InputError: ``adjacency_uncovered``, ``noise_unknown``; ``no_numbers``, a normal family needs a number; the
-                reasons of :func:`aggregator.curator.terms.check_terms`.
+        Raises InputError: ``adjacency_uncovered``, ``noise_unknown``; ``no_numbers``, a normal family needs a number;
+        the reasons of :func:`aggregator.curator.terms.check_terms`.
         """
         check_terms(terms)
         if terms.adjacency not in self.adjacencies:
@@ -53,8 +52,7 @@ class Method(ABC):
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
         """Return the privacy cost of a fit. It depends on schema and terms alone, never on records.
 
-        Raises:
-            InputError: the reasons of :meth:`check`; ``epsilon_invalid``, ε is too small to be divided.
+        Raises InputError: the reasons of :meth:`check`; ``epsilon_invalid``, ε is too small to be divided.
         """
 
     def check_records(self, records: Records, terms: FitTerms) -> None:  # noqa: B027 - most methods take all records

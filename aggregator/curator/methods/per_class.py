@@ -66,9 +66,8 @@ class PerClass(Method):
     def check(self, schema: Schema, terms: FitTerms) -> None:
         """Raise an error if the method does not cover the terms, or if a number may be missing.
 
-        Raises:
-            InputError: ``substitute_needed``: a number may be missing, so the number of its values is not public; and
-                those of :meth:`aggregator.curator.methods.base.Method.check`.
+        Raises InputError ``substitute_needed``: a number may be missing, so the number of its values is not public; and
+        those of :meth:`aggregator.curator.methods.base.Method.check`.
         """
         super().check(schema, terms)
         if terms.family != DISCRETE and any(may_be_missing(schema.ungrouped[index]) for index in schema.numeric):

@@ -69,8 +69,7 @@ class Smooth(PerClass):
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
         """Return the summed costs of tables, means and variances, with the proven cost of each noise.
 
-        Raises:
-            InputError: the reasons of :meth:`check`; ``noise_unfit``: the noise needs δ > 0.
+        Raises InputError: the reasons of :meth:`check`; ``noise_unfit``: the noise needs δ > 0.
         """
         self.check(schema, terms)
         found = []
@@ -176,10 +175,7 @@ def release(
 
     f: ``statistic``; S: ``sensitivity``; ``calibration`` has k and the law of Z. The rounding is exact and
     post-processing, so no guarantee is lost. ``grid`` must not depend on the data, and ``stream`` is as secret as they
-    are.
-
-    Raises:
-        InputError: ``beta_invalid``: S is not as smooth as the noise needs; ``grid_invalid``: not positive.
+    are. Raises InputError: ``beta_invalid``: S is not as smooth as the noise needs; ``grid_invalid``: not positive.
     """
     if sensitivity.beta > calibration.beta:
         raise InputError("beta_invalid", "the smooth sensitivity was computed for a larger β than the noise allows")

@@ -41,8 +41,7 @@ class Postprocess(Protocol):
     def __call__(self, statistics: Statistics, features: Sequence[int], /) -> Tables:
         """Return P(class), and P(value | class) of the observed features with the indices ``features``, in their order.
 
-        Raises:
-            InputError: ``not_fittable``: the campaign lacks a question that the post-processing needs.
+        Raises InputError ``not_fittable``: the campaign lacks a question that the post-processing needs.
         """
 
 

@@ -35,10 +35,8 @@ def printed_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     """Return the probabilities of ``printed``: P(class) = n_c/Σn_c, and P(v | c) = m_vc/n_c of the given features.
 
     As in the paper, the fractions of a feature need not sum to 1. n_c is at least one record, m_vc at least
-    :data:`LEAST_CELL`. Each count is first divided by the number of answers to its question.
-
-    Raises:
-        InputError: ``not_fittable``: the question about the class alone, or about a feature's values, is missing.
+    :data:`LEAST_CELL`. Each count is first divided by the number of answers to its question. Raises InputError
+    ``not_fittable``: the question about the class alone, or about a feature's values, is missing.
     """
     return _fractions(statistics, features, LEAST_CELL)
 
@@ -52,10 +50,8 @@ def floored_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     """Return the probabilities of ``floored``: P(class), and P(v | c) = m_vc/Σ_v m_vc of the given features.
 
     P(c) is at least :data:`CLASSES` of its standard deviations, m_vc at least :data:`CELLS` of them and half a record,
-    so that no negative m_vc rules out a class. Values that were not asked have equal probabilities.
-
-    Raises:
-        InputError: ``not_fittable``: there is no question about the values of one of the features.
+    so that no negative m_vc rules out a class. Values that were not asked have equal probabilities. Raises InputError
+    ``not_fittable``: there is no question about the values of one of the features.
     """
     joints = [joint_table(statistics, feature) for feature in features]
     tables = [normalised(np.maximum(one.estimate, max(CELLS * one.at_zero**0.5, HALF))) for one in joints]
@@ -66,10 +62,8 @@ def printed_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats
     """Return mean S_c/n_c and variance Q_c/n_c − mean² of one number by ``printed`` or ``halves``: (k,) float64 each.
 
     The variance may be negative. If the number's presence was asked, n_c counts the records that have the number.
-    ``feature``: index of the observed feature.
-
-    Raises:
-        InputError: ``not_fittable``: the question about the class alone is missing.
+    ``feature``: index of the observed feature. Raises InputError ``not_fittable``: the question about the class alone
+    is missing.
     """
     share, place = _counted_shares(statistics), statistics.schema.numeric.index(feature)
     for found in _presence(statistics, feature):

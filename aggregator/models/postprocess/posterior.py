@@ -55,10 +55,8 @@ _LEAST = 1e-12
 def posterior_tables(statistics: Statistics, features: Sequence[int], summed: int | None = None) -> Tables:
     """Return P(class), and P(value | class) of the given observed features, by the post-processing ``posterior``.
 
-    ``summed``: F, the number of features of the model; None for all that ``statistics`` has.
-
-    Raises:
-        InputError: ``not_fittable``: there is no question about the values of one of the features.
+    ``summed``: F, the number of features of the model; None for all that ``statistics`` has. Raises InputError
+    ``not_fittable``: there is no question about the values of one of the features.
     """
     prior = posterior_prior(statistics)
     weights = shape_weights(prior, class_shares(statistics).variance)

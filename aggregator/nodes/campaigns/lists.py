@@ -85,9 +85,8 @@ def add_nodes(
 ) -> SignedList:
     """``hearsay nodes add``: sign the next version of a node list, with more nodes. Arguments: :func:`make_node_list`.
 
-    Raises:
-        InputError: ``list_unknown``; ``key_repeated``: a node is on the list already; also those of
-            :func:`make_node_list`.
+    Raises InputError: ``list_unknown``; ``key_repeated``: a node is on the list already; also those of
+    :func:`make_node_list`.
     """
     wanted, signer = _as_keys(keys), opened(workspace)
     return _sign(signer, name, lambda before: [*_listed(signer, before, name), *wanted], days, now)
@@ -98,9 +97,8 @@ def remove_nodes(
 ) -> SignedList:
     """``hearsay nodes remove``: sign the next version of a node list, without the nodes of these ids (hexadecimal).
 
-    Raises:
-        InputError: ``key_unknown``: the list has no such node; ``nodes_invalid``: no node would be left; also the
-            errors of :func:`renew_nodes`.
+    Raises InputError: ``key_unknown``: the list has no such node; ``nodes_invalid``: no node would be left; also the
+    errors of :func:`renew_nodes`.
     """
     leaving, signer = {each.lower() for each in nodes}, opened(workspace)
 
@@ -118,8 +116,7 @@ def renew_nodes(
 ) -> SignedList:
     """``hearsay nodes renew``: sign the next version of a node list, with the same nodes and another date of expiry.
 
-    Raises:
-        InputError: ``list_unknown``; ``terms_invalid``; also the errors of :meth:`Workspace.publish`.
+    Raises InputError: ``list_unknown``; ``terms_invalid``; also the errors of :meth:`Workspace.publish`.
     """
     signer = opened(workspace)
     return _sign(signer, name, lambda before: _listed(signer, before, name), days, now)
@@ -135,11 +132,8 @@ def read_node_keys(path: str | Path) -> list[bytes]:
     """Return the public keys of nodes in a file or folder, 32 bytes each, in the order of files and lines.
 
     A file has one public key on each line, as ``hearsay-edge node key`` writes it. Of a folder all files whose names
-    end in ``.key.pub`` are read.
-
-    Raises:
-        InputError: a file can not be read; ``key_invalid``: a folder without such a file, or a line that is no public
-            key; ``wrong_key``: a key is for another role.
+    end in ``.key.pub`` are read. Raises InputError: a file can not be read; ``key_invalid``: a folder without such a
+    file, or a line that is no public key; ``wrong_key``: a key is for another role.
     """
     path = Path(path)
     if path.is_dir():

@@ -130,10 +130,8 @@ class Journal(Original):
         """Open the journal at ``path``.
 
         ``machine`` is the mark of this machine; None leaves out the check whether this is where the file was made.
-
-        Raises:
-            StorageError: ``not_a_dealer``: there is no file; ``dealer_damaged``, ``dealer_newer``, ``dealer_busy``;
-                ``dealer_copied``: this is a copy, or a restored backup.
+        Raises StorageError: ``not_a_dealer``: there is no file; ``dealer_damaged``, ``dealer_newer``, ``dealer_busy``;
+        ``dealer_copied``: this is a copy, or a restored backup.
         """
         self._machine = machine
         if not path.is_file() and any((path.parent / name).exists() for name in OTHER_FILES):

@@ -116,9 +116,8 @@ class EnvelopeStore(ABC):
     def arrivals(self) -> Iterator[tuple[Arrival, str | None]]:
         """Return all kept envelopes by period, node and identity, each with the reason why it does not count, or None.
 
-        Raises:
-            InputError: ``nodes_unknown``: the store has no list of nodes.
-            StorageError: ``store_damaged``: an envelope is not the one that was taken in.
+        Raises InputError ``nodes_unknown``: the store has no list of nodes. Raises StorageError ``store_damaged``: an
+        envelope is not the one that was taken in.
         """
 
     @abstractmethod
@@ -170,11 +169,9 @@ class EnvelopeStore(ABC):
 
         After a crash or an error the store has the envelopes of some of the files; give all files again. Every given
         file is judged again, so an envelope that was too early, or whose node was not listed, may count then. ``now``
-        is in seconds since 1970. ``progress`` is called with the numbers of finished and of given files.
-
-        Raises:
-            InputError: ``nodes_unknown``: the store has no list of nodes; ``keys_unknown``: no key book.
-            StorageError: ``store_busy``, ``store_damaged``.
+        is in seconds since 1970. ``progress`` is called with the numbers of finished and of given files. Raises
+        InputError: ``nodes_unknown``: the store has no list of nodes; ``keys_unknown``: no key book. Raises
+        StorageError ``store_busy``, ``store_damaged``.
         """
         given = expand(files)
         unreadable = []

@@ -75,9 +75,8 @@ def make_envelope_store(kind: type[Kind], path: str | os.PathLike[str], campaign
 def open_envelope_store(kind: type[Kind], path: str | os.PathLike[str]) -> Kind:
     """Open an existing store of one kind. Nothing is locked, and no file stays open.
 
-    Raises:
-        InputError: ``campaign_masked``, ``campaign_not_masked``: the store is of another kind.
-        StorageError: ``not_a_store``, ``store_busy``, ``store_newer``, ``store_damaged``.
+    Raises InputError ``campaign_masked``, ``campaign_not_masked``: the store is of another kind. Raises StorageError
+    ``not_a_store``, ``store_busy``, ``store_newer``, ``store_damaged``.
     """
     raw = _campaign_in(path)
     campaign = read_campaign(raw)

@@ -170,14 +170,13 @@ def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
 def choose(population: Population, parts: Integers, file: SchemaFile, terms: DesignTerms, seed: bytes) -> PrivateDesign:
     """Choose features, groups and bins with privacy. For the curator, who must have recorded the cost before.
 
+    Raises InputError: the errors of :func:`cost_of_design`.
+
     Args:
         population: the records, read by the schema of ``file`` without groups.
         parts: (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`, :data:`MEASURED`), which must
             depend on this record alone, by a keyed hash.
         seed: 32 secret bytes from the operating system, used for this design alone.
-
-    Raises:
-        InputError: the errors of :func:`cost_of_design`.
     """
     schema = file.schema._replace(groups=())
     cost_of_design(schema, terms)
@@ -209,16 +208,15 @@ def design_records(
 ) -> PrivateDesign:
     """Pay from a budget, then choose what a campaign asks. Run by the curator.
 
+    Raises InputError: ``adjacency_differs``; the errors of :func:`cost_of_design` and of reading the records. Raises
+    PolicyError ``data_unknown``, ``budget_exceeded``.
+
     Args:
         table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
         file: the schema to start from, decided without these records; what it says in ``[ask]`` is replaced.
         budget: the open budget file, to which the records are assigned; its key also divides them into parts.
         missing: texts of a missing value.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
-
-    Raises:
-        InputError: ``adjacency_differs``; the errors of :func:`cost_of_design` and of reading the records.
-        PolicyError: ``data_unknown``, ``budget_exceeded``.
     """
     budget.check_adjacency(terms.adjacency)
     schema = file.schema._replace(groups=())

@@ -42,15 +42,14 @@ def best_of_families(
 ) -> Plan:
     """Rank the campaigns of both families. ``Plan.ranked[0].design`` is the campaign that ``auto`` means.
 
+    Raises InputError ``plan_invalid``: an option in ``fixed`` is given, or the number of devices is not; the errors of
+    :func:`aggregator.planning.power_analysis.plan.plan`.
+
     Args:
         ask: the features of ``schema`` with their groups and shares; empty for all with the schema's groups.
         coding: ``schema``, or a projection to fit on the pilot.
         fixed: values of the options that only one mechanism or family has; None for an option that is not given.
         options: further arguments of :func:`aggregator.planning.power_analysis.plan.plan`, ``epsilon`` among them.
-
-    Raises:
-        InputError: ``plan_invalid``: an option in ``fixed`` is given, or the number of devices is not; the errors of
-            :func:`aggregator.planning.power_analysis.plan.plan`.
     """
     if any(option is not None for option in fixed):
         raise InputError(

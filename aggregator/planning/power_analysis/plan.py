@@ -274,6 +274,9 @@ def plan(
 ) -> Plan:
     """Rank the ways to ask a fleet by the accuracy to expect, and say what a target needs. Run by the analyst.
 
+    Raises InputError: ``plan_invalid``: a number outside its range, or arguments that exclude each other;
+    ``pilot_too_small``; the errors of reading the files, and those of a campaign's parameters.
+
     Args:
         schema: a schema file, its path, or a schema. The table ``[ask]`` of a file says which features are asked
             about, and which share of the devices each has.
@@ -295,10 +298,6 @@ def plan(
         seed: the same seed gives the same plan.
         curves: whether accuracies for :meth:`Plan.chart` are simulated too.
         progress: called with (finished steps, steps).
-
-    Raises:
-        InputError: ``plan_invalid``: a number outside its range, or arguments that exclude each other;
-            ``pilot_too_small``; the errors of reading the files, and those of a campaign's parameters.
     """
     fleet = _checked(devices, periods, pilot, effect, target_accuracy, target_width, solve, coding)
     if not 0 <= seed < 1 << 64:

@@ -129,6 +129,9 @@ def with_bins(schema: Schema, bins: int) -> Schema:
 class Study:
     """Records of a pilot or invented ones, on which designs are tried.
 
+    Raises InputError: ``columns_missing``: the pilot has no column for a feature; ``pilot_too_small``: fewer than
+    :data:`LEAST_RECORDS` records with a class.
+
     Args:
         epsilon_micro: total ε of a device in one period, in millionths.
         pilot: typed records (:func:`aggregator.models.population.check_pilot`); None invents records.
@@ -136,10 +139,6 @@ class Study:
         seed: seed of the division into folds, and of all simulated counts.
         class_question: whether the campaigns also ask for the class alone.
         shares: as in :meth:`Design.campaign`.
-
-    Raises:
-        InputError: ``columns_missing``: the pilot has no column for a feature; ``pilot_too_small``: fewer than
-            :data:`LEAST_RECORDS` records with a class.
     """
 
     def __init__(

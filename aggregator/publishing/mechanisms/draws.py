@@ -88,14 +88,13 @@ def _moment(numbers: Integers, power: int | None) -> Integers:
 def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> NDArray[Any]:
     """Draw independent random answers of N devices. ``mechanism.answers`` is A: possible answers, or places in a row.
 
+    Raises InputError ``mechanism_incomplete``: the mechanism's family has no registered draw.
+
     Args:
         inputs: (N,) int64 for values or single numbers, (N, size) int64 for vectors of numbers.
 
     Returns:
         (N,) int64 for the layout ``SINGLE``, (N, A) bool for ``BITS``, (N, A) int64 for ``INTEGERS``.
-
-    Raises:
-        InputError: ``mechanism_incomplete``: the mechanism's family has no registered draw.
     """
     del inputs, rng
     raise InputError("mechanism_incomplete", f"there is no vectorised draw for the mechanism {mechanism.name}")

@@ -24,11 +24,8 @@ class FileShortenedError(Exception):
 class LargeFile:
     """The first ``size`` bytes of an open file, whose descriptor is closed with this object. Threads may share it.
 
-    It has what readers of batches need of ``bytes``: length, slices, ``find``.
-
-    Raises:
-        FileShortenedError: the file has fewer than ``size`` bytes. Slices and ``find`` raise it, too.
-        OSError: the disk failed.
+    It has what readers of batches need of ``bytes``: length, slices, ``find``. Raises FileShortenedError: the file has
+    fewer than ``size`` bytes. Slices and ``find`` raise it, too. Raises OSError: the disk failed.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:

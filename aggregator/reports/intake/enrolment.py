@@ -116,9 +116,8 @@ def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
 def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
     """Return whether the store belongs to a closed fleet. The first ingest into an empty store decides this.
 
-    Raises:
-        PolicyError: ``enrolment_needed``: it does, and no ids are given; ``store_open``: ids are given, and the store
-            has taken reports without.
+    Raises PolicyError: ``enrolment_needed``: it does, and no ids are given; ``store_open``: ids are given, and the
+    store has taken reports without.
     """
     if manifest.closed and enrolled is None:
         raise PolicyError("enrolment_needed", "the store is that of a closed fleet; give --enrolled or --fleet")

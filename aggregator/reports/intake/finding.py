@@ -122,10 +122,8 @@ def _divided(pattern: str) -> tuple[str, bool, str]:
 def read_names(stream: IO[bytes]) -> list[str]:
     """Read names of files: one on each line or, as ``find -print0`` writes them, each ended by a zero byte.
 
-    The names are returned unchanged: patterns and folders are not searched. Empty names are left out.
-
-    Raises:
-        InputError: ``too_large``: the list has more than 256 MiB.
+    The names are returned unchanged: patterns and folders are not searched. Empty names are left out. Raises InputError
+    ``too_large``: the list has more than 256 MiB.
     """
     raw = stream.read(MAX_LIST_BYTES + 1)
     if len(raw) > MAX_LIST_BYTES:

@@ -141,11 +141,9 @@ def read_remotely(
 ) -> None:
     """Have an executor read files, by paths and URLs, and write their new records into parts (Parquet files).
 
-    All processes of the executor see the store's folder. ``progress`` is called with a number of finished files.
-
-    Raises:
-        PolicyError: ``cluster_open``: the secrets of a fleet would be sent unencrypted.
-        InputError, StorageError: as ``Reader.read``, :func:`check_urls` and :func:`opened`; ``cluster_lost``.
+    All processes of the executor see the store's folder. ``progress`` is called with a number of finished files. Raises
+    PolicyError ``cluster_open``: the secrets of a fleet would be sent unencrypted. Raises InputError, StorageError: as
+    ``Reader.read``, :func:`check_urls` and :func:`opened`; ``cluster_lost``.
     """
     if enrolled is not None and enrolled.holds_secrets and not executor.is_private:
         problem = "a fleet list holds secrets, and tcp:// is not encrypted; use tls://, or --enrolled"
@@ -278,11 +276,9 @@ def _absolute(names: Sequence[str]) -> list[str]:
 def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
     """Return every file with the reason why it can not be read, or nothing as soon as one can be read.
 
-    The workers of ``cluster`` or this process try, before a store is made.
-
-    Raises:
-        InputError: on a cluster: ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL.
-        StorageError: on a cluster: ``cluster_lost``, ``cluster_differs``.
+    The workers of ``cluster`` or this process try, before a store is made. Raises InputError: on a cluster:
+    ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL. Raises StorageError: on a cluster:
+    ``cluster_lost``, ``cluster_differs``.
     """
     given = [os.fspath(file) for file in files]
     if cluster is None:

@@ -58,9 +58,8 @@ def check_folder(path: str | os.PathLike[str]) -> None:
 def check_urls(files: Iterable[str | os.PathLike[str]]) -> None:
     """Check that this process can read all URLs among the names ``files``. Other names are not checked.
 
-    Raises:
-        InputError: ``missing_extra``: fsspec or the library of a file system is not installed;
-            ``protocol_unknown``: fsspec knows no such file system.
+    Raises InputError: ``missing_extra``: fsspec or the library of a file system is not installed; ``protocol_unknown``:
+    fsspec knows no such file system.
     """
     matches = (_URL.match(os.fspath(file)) for file in files)
     for protocol in sorted({match[1] for match in matches if match is not None}):
@@ -212,11 +211,8 @@ def decompress(data: Content, codec: str, in_memory: int, growth: int = MOST_GRO
 
     gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members or frames form one
     content; other bytes after them are ignored. Content of more than ``in_memory`` bytes is a mapping of a temporary
-    file.
-
-    Raises:
-        OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``: no content can
-            be decompressed; others: the temporary file can not be written.
+    file. Raises OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``: no
+    content can be decompressed; others: the temporary file can not be written.
     """
     most = max(LEAST_BYTES, growth * len(data))
     with tempfile.SpooledTemporaryFile(max_size=in_memory, prefix="hearsay-") as content:
@@ -353,10 +349,8 @@ def read_source(
     """Load the content of a path or URL, decompressed, or return the reason why it can not be read.
 
     Files, but not URLs, of more than ``in_memory`` bytes, by default :data:`MAPPED_BYTES`, are read in pieces; their
-    content raises ``FileShortenedError`` if the file became shorter. ``growth`` is as for :func:`decompress`.
-
-    Raises:
-        ImportError: the file is a URL, and fsspec is not installed (:func:`check_urls`).
+    content raises ``FileShortenedError`` if the file became shorter. ``growth`` is as for :func:`decompress`. Raises
+    ImportError: the file is a URL, and fsspec is not installed (:func:`check_urls`).
     """
     in_memory = MAPPED_BYTES if in_memory is None else in_memory
     reason = "unreadable"

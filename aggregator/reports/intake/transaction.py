@@ -75,10 +75,7 @@ class IngestTransaction:
 
     Ingests and :mod:`aggregator.operations.retry` share it. ``quarantine`` keeps rejected pieces of files; None keeps
     none. The public counts are those of :class:`IngestSummary`. ``inputs`` is the index of the input files, with new
-    ones.
-
-    Raises:
-        StorageError: ``store_damaged``: the index of input files is not as it was written.
+    ones. Raises StorageError ``store_damaged``: the index of input files is not as it was written.
     """
 
     def __init__(self, folder: Path, campaign: Campaign, manifest: Manifest, quarantine: Quarantine | None) -> None:
@@ -147,9 +144,7 @@ class IngestTransaction:
         """Write the index, join small parts, and return the manifest for the caller to write; None if nothing changes.
 
         All files that the manifest names are on the disk. The quarantine is flushed, with the names of empty files.
-
-        Raises:
-            StorageError: ``store_damaged``: a part that is joined with others is not as it was written.
+        Raises StorageError ``store_damaged``: a part that is joined with others is not as it was written.
         """
         if self._quarantine is not None:
             self._quarantine.keep_empty(found.file for found in self.unreadable if found.reason == EMPTY_FILE)

@@ -382,10 +382,8 @@ def remove_orphans(folder: Path, manifest: Manifest) -> None:
     """Delete Parquet files and temporary files that the manifest does not name, for example after a crash.
 
     Folders, links and other files are kept. Nothing is deleted if a named file is missing: the manifest may be an old
-    copy.
-
-    Raises:
-        StorageError: ``store_damaged``: a file that the manifest names is missing, or a folder of the store is a link.
+    copy. Raises StorageError ``store_damaged``: a file that the manifest names is missing, or a folder of the store is
+    a link.
     """
     named = manifest.paths()
     found: set[str] = set()
@@ -421,9 +419,8 @@ def _entries(folder: Path, place: str) -> list[os.DirEntry[str]]:
 def create_folder(folder: Path, campaign: Campaign, campaign_bytes: bytes, buckets: int) -> None:
     """Make the folder of a new store, divided into ``buckets``, and missing folders above it. A store stays as it is.
 
-    Raises:
-        StorageError: ``not_a_store``: the path is a file, or a folder that holds something else; ``store_damaged``: it
-            is a store without its manifest; ``store_busy``: another process holds its lock.
+    Raises StorageError: ``not_a_store``: the path is a file, or a folder that holds something else; ``store_damaged``:
+    it is a store without its manifest; ``store_busy``: another process holds its lock.
     """
     with storage_errors(f"the store at '{folder}' can not be made"):
         if folder.exists() and not folder.is_dir():

@@ -471,10 +471,8 @@ def compact(
 
     Many small parts, with fewer records than :data:`SMALL_RECORDS`, would slow down every tally. They stay on the disk
     until the next manifest is written. ``parts`` are those of ``manifest`` and those written since. Two calls for one
-    generation need different ``name``.
-
-    Raises:
-        StorageError: ``store_damaged``: one of the small parts is not as it was written.
+    generation need different ``name``. Raises StorageError ``store_damaged``: one of the small parts is not as it was
+    written.
     """
     kept: list[Part] = []
     joined: list[Part] = []

@@ -206,10 +206,7 @@ def count_partition(
 
     The first reading counts all records and keeps only their ids. The second takes the records of repeated ids: their
     counts are subtracted, and those that :func:`settle` keeps are added. If very many ids repeat, it takes all records.
-    Records that do not fit into memory are divided in a temporary file.
-
-    Raises:
-        StorageError: ``store_damaged``.
+    Records that do not fit into memory are divided in a temporary file. Raises StorageError ``store_damaged``.
     """
     reuse_freed_memory()
     whole, ids = _Count(campaign, scope, profiled), IdSet(_expected(manifest, which), _known_bits(manifest, which))
@@ -296,10 +293,8 @@ def stored_records(
     """Yield the records in scope, partition by partition, sorted by id in each, for exports and sums over devices.
 
     ``memory_bytes`` bounds the memory for one partition. With ``everything`` the records come as stored, repeats and
-    conflicts included. Otherwise they are the reports that a tally counts: at most one per id.
-
-    Raises:
-        StorageError: ``store_damaged``.
+    conflicts included. Otherwise they are the reports that a tally counts: at most one per id. Raises StorageError
+    ``store_damaged``.
     """
     width = campaign.layout.answer_bytes
     scope = scope._replace(first=max(scope.first, manifest.first_period))

@@ -354,11 +354,9 @@ class TallyBuilder:
     ) -> None:
         """Count N answers to ``question``, (N,) uint16, whose fields are ``answer``, (N, A) uint8.
 
-        ``group``, (N,) int64, is the group of each, from 0 on; None if all are of group 0.
-
-        Raises:
-            InputError: ``question_unknown``, ``value_out_of_domain``: an answer is to no question, or not possible for
-                its question. Some answers may have been counted then.
+        ``group``, (N,) int64, is the group of each, from 0 on; None if all are of group 0. Raises InputError
+        ``question_unknown``, ``value_out_of_domain``: an answer is to no question, or not possible for its question.
+        Some answers may have been counted then.
         """
         questions, width = len(self._campaign.questions), 4 if self._campaign.layout.kind == INTEGERS else 2
         for start in range(0, len(question), BLOCK_RECORDS):
