@@ -49,14 +49,10 @@ _LEAST_ANSWERS = 100
 
 
 class Test(NamedTuple):
-    """One test of counts, and its result.
+    """One test of counts of the kind ``kind`` (a key of :data:`SHARES`), and what it found, in words (``about``).
 
-    Attributes:
-        kind: one of the keys of :data:`SHARES`.
-        about: what was found, in words.
-        p: probability that honest devices give such a count or a more extreme one; not corrected.
-        share: part of the kind's share that the test has; the parts of all tests of a kind sum to 1.
-        corrected: the corrected p-value, at most 1.
+    ``p``: probability that honest devices give such a count or a more extreme one. ``share``: the test's part of the
+    share of its kind. ``corrected``: the corrected p-value, at most 1.
     """
 
     kind: str
@@ -188,10 +184,7 @@ def _equal_strata(campaign: Campaign, n: Integers, stratum: Integers, where: lis
 
 
 def two_sided(k: Integers, n: Integers, p: Floats) -> Floats:
-    """Return two-sided p-values of numbers k under Bin(n, p): twice the smaller tail, at most 1. All of one shape.
-
-    The tail that holds the mean is at least ½, so only the other tail is computed.
-    """
+    """Return two-sided p-values of k under Bin(n, p), arrays of one shape: twice the tail without the mean, at most 1."""
     high = k >= n * p
     tail = upper_tail(np.where(high, k, n - k), n, np.where(high, p, 1 - p))
     return np.asarray(np.minimum(1.0, 2 * tail), np.float64)

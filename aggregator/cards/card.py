@@ -43,9 +43,8 @@ _KINDS = {
 def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the card of a model, apart from the expected accuracy. ``statistics``: those that were fitted.
 
-    ``chosen``: what ``hearsay design`` or ``hearsay refine`` decided, and why; None if neither chose what to ask.
-
-    Raises InputError ``postprocess_unknown``, ``not_fittable``.
+    ``chosen``: what ``hearsay design`` or ``refine`` decided; None without. Raises InputError ``postprocess_unknown``,
+    ``not_fittable``.
     """
     card = model_card(statistics, postprocess)
     campaigns = [(source.campaign, source.reports) for source in statistics.sources if source.campaign is not None]

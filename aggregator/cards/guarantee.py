@@ -122,10 +122,8 @@ class Losses(Protocol):
 class GuaranteeSheet(ABC):
     """What a campaign guarantees, whoever answers it.
 
-    Attributes:
-        privacy: for devices the exact ε of every question; for nodes the exact privacy loss of every released vector.
-        spending: what one device spends, or what one node enters in its ledger for changed records.
-        unseen: what no test of the reports can see, in sentences.
+    ``privacy``: the exact ε of every question or of every vector of numbers that nodes release. ``unseen``: what no
+    test of the reports can see, in sentences.
     """
 
     campaign: Campaign
@@ -164,16 +162,15 @@ class GuaranteeSheet(ABC):
 
 
 class Central(NamedTuple):
-    """Privacy of the shuffled reports of one period, against those who read nothing but the shuffled reports.
+    """Privacy of the shuffled reports of one period, against those who read nothing else.
 
     Attributes:
         obstacles: why no central ε is stated, in words; empty if one is stated.
         devices: number of honest devices whose reports are mixed; None if it is not stated.
-        delta: δ of the central guarantee.
         local: exact privacy loss of a device in one period.
-        epsilon: the central ε, the smaller one of numeric bound and closed form; None if there are obstacles.
+        epsilon: the central ε, with ``delta``: the smaller one of numeric bound and closed form; None with obstacles.
         by_stratum: whether ``epsilon`` is the sum over the r answers of a device, each shuffled by itself at δ/r.
-        bounds: bounds for all answers of a device together; None if there are obstacles.
+        bounds: bounds for all answers of a device together; None with obstacles.
     """
 
     obstacles: tuple[str, ...]
@@ -419,11 +416,8 @@ class ShareMove(NamedTuple):
 class NodeGuarantee(GuaranteeSheet):
     """All guarantees of a campaign for nodes whose sums are not masked.
 
-    Attributes:
-        nodes: number of nodes; None if it is not known.
-        most_claimed: the largest count that one summary can state for one value and class.
-        tables: number of tables of counts from which the share of a class is pooled.
-        reach: how far lies move a class's share, for each mean number of records.
+    ``most_claimed``: the largest count that one summary can state for one value and class. ``tables``: number of tables
+    of counts from which the share of a class is pooled. ``reach``: one entry for each mean number of records.
     """
 
     privacy: NodeSheet
@@ -471,12 +465,10 @@ class NodeGuarantee(GuaranteeSheet):
 def node_guarantee(
     found: Campaign, *, nodes: int | None = None, records: float | None = None, liars: Sequence[float] = LIARS
 ) -> NodeGuarantee:
-    """Compute the guarantee sheet of a campaign for nodes. Run by analysts, owners and auditors.
+    """Compute the guarantee sheet of a campaign for nodes. The arguments are those of :func:`guarantee_sheet`.
 
-    The arguments are those of :func:`guarantee_sheet`; ``records`` None means the parts :data:`FULLNESS` of the largest
-    allowed number. Shares of liars are rounded to whole nodes if the number of ``nodes`` is known.
-
-    Raises InputError ``argument_invalid``: a number is not positive, or a share is not between 0 and 1.
+    ``records`` None means the parts :data:`FULLNESS` of the largest allowed number. Shares of liars are rounded to
+    whole nodes if the number of ``nodes`` is known.
     """
     assert found.nodes is not None
     if (nodes is not None and nodes < 1) or (records is not None and records <= 0):
@@ -592,8 +584,6 @@ def guarantee_sheet(
     liars: Sequence[float] = LIARS,
 ) -> GuaranteeSheet:
     """Compute the guarantee sheet of a campaign for devices or nodes. Run by analysts, owners and auditors.
-
-    Of a shared campaign it is :func:`aggregator.collectors.sheet.shared_guarantee`.
 
     Args:
         payload: the payload of the campaign's file. Its signatures are not checked here.

@@ -69,7 +69,6 @@ class Bound(NamedTuple):
     """How far lies can move the estimates of one kind.
 
     Attributes:
-        estimate: which estimates, in words.
         mechanism: name of the question's mechanism; empty for the combined shares of the classes.
         one_answer: R: how far one changed answer moves a count of devices, or a sum of numbers in half ranges.
         closed, open: share β of lies → the most that a share or mean moves, in a closed and in an open fleet.
@@ -149,10 +148,8 @@ def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...],
 class Numbers(NamedTuple):
     """Lies and honest answers to one question: their numbers, or parts of all devices if that number is not known.
 
-    Attributes:
-        lies: most lies about this question in a closed fleet, where ids assign the questions.
-        honest: honest answers to this question.
-        all_lies: lies about all questions together; in an open fleet all may be about this question.
+    ``lies``: most lies about this question in a closed fleet, where ids assign the questions. ``all_lies``: lies about
+    all questions together; in an open fleet all may be about this question.
     """
 
     lies: float

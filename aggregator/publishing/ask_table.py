@@ -31,10 +31,9 @@ _LISTED_NAMES = 8
 class AskedFeature(NamedTuple):
     """How a campaign asks about one feature.
 
-    Attributes:
-        groups: the values of each group, of a category; empty if every value is asked about by itself.
-        bins: number of adjacent bins in each group, of a number; empty if every bin is asked about by itself.
-        share: weight of the questions about the feature, 1 … 10⁶. The question about the class alone has weight 1.
+    ``groups``: the values of each group, of a category; ``bins``: number of adjacent bins in each group, of a number;
+    empty if every value or bin is asked about by itself. ``share``: weight of its questions, 1 … 10⁶; that of the class
+    alone has 1.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()

@@ -58,15 +58,14 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
 class StatedTerms:
     """What a publisher states of any campaign, for devices or for nodes, as options and arguments give it.
 
+    The fields have the meaning that they have in :class:`CampaignParameters`.
+
     Attributes:
-        epsilon: total ε of a device in one period; in a campaign for nodes the ε of one summary.
-        name: name of the campaign; by default the name in the schema file.
+        name: by default the name in the schema file.
         projection: a file of ``hearsay projection``, to embed.
         ask: the argument ``given`` of :func:`aggregator.publishing.ask_table.ask_of`.
         variance_floor: in a Gaussian campaign the smallest variance of a number scaled to [−1, 1], as decimal text.
-        purpose, contact: texts for the owners of devices or nodes.
         period: seconds of a period, or text such as ``12h`` or ``1d``.
-        min_batch_size: number of reports, or of nodes, below which nothing is published.
     """
 
     epsilon: str | float
@@ -137,8 +136,7 @@ class CampaignParameters(NamedTuple):
         epsilon_micro: total ε of a device in one period, in millionths; of a node ε of one summary for adding or
             removing one record.
         mechanism: name of the mechanism that perturbs answers, or ``auto``; not read in a campaign for nodes.
-        answers: r, the number of answers per device and period. Each answer spends ⌊ε/r⌋ millionths, where ε is
-            ``epsilon_micro``.
+        answers: r, the number of answers per device and period. Each answer spends ⌊``epsilon_micro``/r⌋ millionths.
         purpose, contact: sentences for the owner of a device or node. An empty purpose becomes a standard sentence.
         period_seconds: length of a period. A device answers, and a node sends a summary, at most once per period.
         lifetime_seconds: time from signing to expiry.
@@ -148,19 +146,15 @@ class CampaignParameters(NamedTuple):
         family: ``discrete`` or ``gaussian``.
         approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once, 3 for one; None is 3.
         variance_floor_micro: smallest variance of a scaled number, in millionths.
-        split: weights of three groups of questions in a Gaussian campaign: classes and categories, first
-            moments, second moments. Without it every question has the same weight.
+        split: the argument of :func:`group_weights`; None gives every question the same weight.
         class_question: whether devices are also asked for the class alone. False only for a discrete campaign whose
             post-processing combines the classes' shares of all questions.
-        series: the series in which a device answers once, with the share of devices that this campaign asks; None for
-            a campaign of no series.
+        series: the series in which a device answers once, with the share of devices that this campaign asks, or None.
         ask: what devices are asked about; empty for all features (:mod:`aggregator.publishing.ask_table`).
         pilots: private results of pilots that the schema holds, and what they cost.
-        nodes: terms of a campaign for nodes: list, most records of a node, least ε, sensitivity. The schema then has
-            exactly the features that are summed. None for a campaign for devices.
+        nodes: terms of a campaign for nodes, or None. The schema then has exactly the features that are summed.
         masked: the terms of encrypted sums of nodes; None for sums in the clear.
-        shared: the terms of answers that two collectors share. The schema then has exactly the features that are asked
-            about. None for other campaigns.
+        shared: the terms of answers that two collectors share, or None. The schema has exactly the asked features.
     """
 
     name: str
@@ -460,17 +454,11 @@ def parse_duration(text: str) -> int:
 
 
 class EvaluationParameters(NamedTuple):
-    """The parameters of an evaluation campaign.
+    """The parameters of an evaluation campaign, with the meaning that they have in :class:`CampaignParameters`.
 
-    All fields but the first two have the meaning that they have in
-    :class:`aggregator.publishing.campaigns.CampaignParameters`.
-
-    Attributes:
-        epsilon_micro: ε of the one answer that a device gives in a period, in millionths.
-        name: name of the campaign; by default the model's name with ``-outcome``, or, for several models, the first
-            model's name with ``-comparison``.
-        weights: positive integers, one for each of several models; equal by default. A model's weight is its share of
-            the answers.
+    ``epsilon_micro``: of the one answer of a device. ``name``: by default the (first) model's name with ``-outcome``
+    or, for several models, ``-comparison``. ``weights``: shares of the answers, a positive integer for each of several
+    models; None: equal.
     """
 
     epsilon_micro: int
@@ -488,15 +476,13 @@ def publish_evaluation(
 ) -> bytes:
     """Sign a campaign that evaluates one model, or compares several, record it, and return its file.
 
-    Args:
-        workspace: the workspace that signs. Its root in force must accept the models.
-        models: the model's file, or the files of 1 to 16 models. For one model the confusion matrix is asked for.
+    ``models``: the model's file, or the files of 1 to 16 models, which the workspace's root in force must accept. For
+    one model the confusion matrix is asked for.
 
     Raises:
         InputError: ``models_invalid``: none or more than 16 models, one twice, or two of one name; ``schemas_differ``:
             the models have different labels; ``weights_invalid``; ``epsilon_invalid``; ``terms_invalid``.
-        DocumentError: a model is refused (:func:`protocol.documents.trust.verify`), or the campaign is
-            (:meth:`Workspace.publish`).
+        DocumentError: a model or the campaign is refused (:func:`protocol.documents.trust.verify`).
     """
     check_answer_micro(parameters.epsilon_micro)
     files = [models] if isinstance(models, bytes) else list(models)

@@ -109,8 +109,8 @@ def renew(
     """Sign the next version of each root, node list and campaign that is about to expire, with the same lifetime.
 
     Only version and dates change. The next version of a campaign has an id of its own, and devices answer it anew. A
-    masked campaign is not renewed: its dealer's keys and sums belong to one version. Raises InputError, DocumentError,
-    StorageError: as :meth:`Workspace.publish`. What was signed before stays.
+    masked campaign is not renewed: its dealer's keys and sums belong to one version. Raises the errors of
+    :meth:`Workspace.publish`; what was signed before stays.
 
     Args:
         ahead_seconds: what ends within this time is renewed.

@@ -39,11 +39,9 @@ def no_passphrase() -> bytes:
 class KeyFile(NamedTuple):
     """A key file that was read. An encrypted key is not opened yet. Its ``repr`` shows no secret.
 
-    Attributes:
-        role: kind of documents that the key signs: root, campaign or model; or dealer.
-        public: the public key. If the file is encrypted, it is verified only when the key is opened.
-        seed: the secret seed; None if the file is encrypted.
-        sealed: role and seed under a passphrase; empty if the file is not encrypted.
+    ``role``: what the key signs: root, campaign or model; or dealer. ``public``: of an encrypted file it is verified
+    when the key is opened. ``seed`` is None, and ``sealed`` (role and seed under a passphrase) not empty, if the file
+    is encrypted.
     """
 
     role: str

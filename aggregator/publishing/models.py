@@ -86,10 +86,10 @@ def publish_model(
         postprocess: how estimates become probabilities; by default as the statistics' ``fit`` says.
         name: name of the model; by default that of the campaign that was issued last.
         foretell: function of statistics and post-processing that returns how often the model is expected to be right,
-            for its card. It takes most of the time. None leaves it out, where the accuracy is measured anyway.
+            for its card; None leaves it out. It takes most of the time.
         card: function of the same two that returns the other facts of its card; None for :func:`model_card`.
-        rehearse: record nothing. A curator spends budget when statistics are computed, and so first finds with made-up
-            statistics what would refuse the model, such as a wrong passphrase.
+        rehearse: record nothing. A curator so finds with made-up statistics what would refuse the model before ε is
+            spent.
 
     Raises:
         PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.

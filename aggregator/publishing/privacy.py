@@ -35,13 +35,11 @@ class PrivacySheet(NamedTuple):
     """The ε that a campaign declares, and the ε that it spends.
 
     Attributes:
-        names: name of each question, for people.
         losses: exact privacy loss of one answer to each question, in the worst case.
         total: privacy loss of one device in one period: the sum, over the strata (groups of questions of which a device
             answers one), of the largest loss in the stratum.
-        declared_micro: total ε that the campaign declares, in millionths.
         answers: answers of a device in one period.
-        models: digests of the models that an evaluation names, else empty; these decide what is read of a record.
+        models: digests of the models that an evaluation names, which decide what is read of a record; else empty.
     """
 
     questions: tuple[Question, ...]

@@ -64,12 +64,9 @@ class NextRoot(NamedTuple):
 class RootChange(NamedTuple):
     """The differences between the next root and the root in force.
 
-    Attributes:
-        role: role whose keys or threshold change; None changes only the dates.
-        add: public keys to add.
-        fresh: number of keys to make in the workspace and add.
-        drop: key ids to remove, in hexadecimal; ``all`` removes every key that the role has.
-        threshold: new threshold of the role; None keeps it.
+    ``role``: whose keys or threshold change; None changes only the dates. ``add``: public keys to add. ``fresh``:
+    number of keys to make in the workspace and add. ``drop``: key ids to remove, in hexadecimal; :data:`ALL` removes
+    every key of the role. ``threshold``: the new one; None keeps it.
     """
 
     role: str | None = None
@@ -238,11 +235,9 @@ def discard(workspace: Workspace) -> int:
 def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> NextRoot | tuple[Published, Signatures]:
     """Join the signatures of copies of one document, including the workspace's own copy, in any order.
 
-    A root with enough signatures comes into force. A root that was made outside of this workspace is accepted only if
-    it is the next one, the copies hold enough signatures, and no other root is pending.
-
-    Returns:
-        For a root :class:`NextRoot`; for another document its entry in the history, and its signatures.
+    A root with enough signatures comes into force; the result is then :class:`NextRoot`, for other documents the entry
+    in the history, and the signatures. A root that was made outside of this workspace is accepted only if it is the
+    next one, the copies hold enough signatures, and no other root is pending.
 
     Raises:
         InputError: ``document_unknown``: the workspace did not make the document, or another root is pending;

@@ -217,8 +217,8 @@ class Workspace(NamedTuple):
     ) -> bytes:
         """Sign the next version of a document with every key of its role here, record it, and return its file.
 
-        If the role needs more signatures than the workspace has keys, the file is a draft. Devices refuse a draft
-        until it has enough signatures. Its version is recorded all the same.
+        If the role needs more signatures than the workspace has keys, the file is a draft, which devices refuse until
+        it has enough signatures. Its version is recorded all the same.
 
         Args:
             role: ``campaign``, ``model``, or ``nodes`` for a node list, which the campaign keys sign.
@@ -374,7 +374,6 @@ def create_workspace(
     ``output_invalid``; ``name_invalid``; ``passphrase_missing``; ``terms_invalid``.
 
     Args:
-        path: a folder that does not exist, or is empty.
         name: name of the trust root. Devices accept newer roots of the same name only.
         lifetime_seconds: how long the root is valid.
         passphrase: encrypts the keys; None keeps the keys in the clear.

@@ -66,9 +66,7 @@ def draft_schema(
     Args:
         frame: a table of text from :func:`aggregator.common.tables.read_table`.
         name: name of the campaigns made from this schema.
-        bins: bins of a numeric feature, 2 or more.
         equal_frequency: edges at the pilot's quantiles instead of bins of equal width.
-        max_values: largest number of different whole numbers of a categorical feature.
 
     Raises:
         InputError: about the table ``table_invalid``; the label ``label_missing``, ``one_class``, ``too_many_classes``;
