@@ -184,7 +184,7 @@ def _equal_strata(campaign: Campaign, n: Integers, stratum: Integers, where: lis
 
 
 def two_sided(k: Integers, n: Integers, p: Floats) -> Floats:
-    """Return two-sided p-values of k under Bin(n, p), arrays of one shape: twice the tail without the mean, at most 1."""
+    """Return two-sided p-values of arrays k under Bin(n, p): twice the tail without the mean, at most 1."""
     high = k >= n * p
     tail = upper_tail(np.where(high, k, n - k), n, np.where(high, p, 1 - p))
     return np.asarray(np.minimum(1.0, 2 * tail), np.float64)
