@@ -60,12 +60,10 @@ class Uploads:
     def store(self, name: str, body: RequestBody) -> HTTPStatus:
         """Store a batch file that only this user may read, and flush it to the disk.
 
-        The caller must have checked the ``name``. The body is read to its end for status 201 and 204.
-
-        Returns:
-            The status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another
-            content, or can not be compared; 400 the body is shorter than announced; 507 there is no room: the limit of
-            the folder, or a full disk; 503 another fault of the server, so the client may try again.
+        The caller must have checked the ``name``. The body is read to its end for status 201 and 204. The result is the
+        status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another content,
+        or can not be compared; 400 the body is shorter than announced; 507 there is no room: the limit of the folder,
+        or a full disk; 503 another fault of the server, so the client may try again.
         """
         path = self._folder / name
         if os.path.lexists(path):
@@ -202,13 +200,10 @@ _EXTENSIONS = {"roots": ("root", ".hst")} | {folder: (role, end) for role, (fold
 
 
 class Site(NamedTuple):
-    """What a server serves.
+    """What a server serves: the folder ``tree`` made by ``hearsay publish --to``, and the folder of uploaded batches.
 
-    Attributes:
-        tree: a folder made by ``hearsay publish --to``.
-        uploads: the folder of uploaded batches.
-        token: bearer token that an upload must carry; None if uploads need none.
-        log: called with method, path and status of every answer.
+    ``token``: bearer token that an upload must carry; None if uploads need none. ``log``: called with method, path and
+    status of every answer.
     """
 
     tree: Path
@@ -368,10 +363,8 @@ class TreeServer(http.server.ThreadingHTTPServer):
         server can not listen on the address.
 
         Args:
-            tree: a folder made by ``hearsay publish --to``.
+            tree, limits, token: as in :class:`Site` and :class:`Uploads`.
             host, port: address to listen on; port 0 chooses a free port.
-            token: bearer token that an upload must carry; None if uploads need none.
-            limits: limits of uploads.
             log: called with method, path and status of every answer, without the client's address. Method and path are
                 ``-`` for a malformed request, a refused connection, and an exception without an answer (500).
             problem: called with a sentence for the operator if this machine keeps an upload from being stored.

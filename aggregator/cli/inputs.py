@@ -123,12 +123,9 @@ recursive_option = click.option("--recursive", is_flag=True, help="Read folders 
 def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, ...] | None = None) -> list[str]:
     """Expand the file arguments of a command to names of files and URLs. Notes tell how many files are left out.
 
-    Raises InputError ``too_large``: the list on standard input is too long.
-
-    Args:
-        names: files, folders, patterns and URLs; ``-`` for a list of names on standard input.
-        recursive: whether folders in folders are read.
-        suffixes: ends of the names of the files that are taken from folders; None for those of report files.
+    Raises InputError ``too_large``: the list on standard input is too long. ``names``: files, folders, patterns and
+    URLs; ``-`` for a list of names on standard input. ``recursive``: whether folders in folders are read. ``suffixes``:
+    ends of the names of the files that are taken from folders; None for those of report files.
     """
     from aggregator.reports.intake.finding import SUFFIXES, find_files, read_names
 
@@ -180,11 +177,8 @@ def enrolled_ids(campaign: Campaign, enrolled: Path | None, lists: tuple[Path, .
     """Return the report ids of a campaign's enrolled devices, or None if the command names neither ids nor lists.
 
     Raises InputError ``enrolment_ambiguous``: both are given; or a file can not be read, or is of another campaign.
-
-    Args:
-        campaign: the campaign of the reports.
-        enrolled: file of ids, from ``--enrolled``; None without it.
-        lists: fleet lists, from ``--fleet``; empty without it.
+    ``campaign``: the campaign of the reports. ``enrolled``: file of ids, from ``--enrolled``; None without it.
+    ``lists``: fleet lists, from ``--fleet``; empty without it.
     """
     if enrolled is not None and lists:
         raise InputError("enrolment_ambiguous", "give --enrolled or --fleet, not both")

@@ -53,10 +53,8 @@ def machine_mark(tag: bytes) -> bytes:
 class Journal(Ledger):
     """An open journal. All methods may raise the errors of its schema.
 
-    Attributes:
-        SCHEMA: reasons and tables.
-        KEEPER: name of the table with one row, the keeper's.
-        KEYS: table → its key columns, as SQL.
+    ``SCHEMA``: reasons and tables. ``KEEPER``: name of the table with one row, the keeper's. ``KEYS``: table → its key
+    columns, as SQL.
     """
 
     SCHEMA: ClassVar[Schema]

@@ -29,11 +29,9 @@ _EXAMPLES = "for example 2026-11-01..2026-11-30 or 20758..20787"
 class Moment(NamedTuple):
     """What a user wrote as one end of a range of periods: a period's number, a day or a minute (UTC).
 
-    In all methods ``time_precision`` is the number of seconds in a period of the campaign.
-
-    Attributes:
-        number: the period's number; for a day or minute its first second, counted from 1970.
-        lasts: 0 for a period's number; for a day or minute its length in seconds.
+    In all methods ``time_precision`` is the number of seconds in a period of the campaign. ``number``: the period's
+    number; for a day or minute its first second, counted from 1970. ``lasts``: 0 for a period's number; for a day or
+    minute its length in seconds.
     """
 
     number: int

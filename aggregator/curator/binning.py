@@ -130,9 +130,8 @@ _DEEPEST = 80
 class Draw(NamedTuple):
     """The distribution of one edge: the range is cut into p intervals.
 
-    Attributes:
-        starts, lengths: shape (p,) int64: first integer of each interval, and number of its integers.
-        weights: p integers: the weight of each integer of an interval.
+    ``starts``, ``lengths``: shape (p,) int64: first integer of each interval, and number of its integers. ``weights``:
+    p integers: the weight of each integer of an interval.
     """
 
     starts: Integers

@@ -31,9 +31,7 @@ _MARGIN = Fraction(1, 10**35)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return the largest ρ whose zero-concentrated privacy gives (ε, δ), rounded down to 65 bits.
 
-    Args:
-        epsilon: ε > 0.
-        delta: δ, 0 < δ < 1.
+    ``epsilon``: ε > 0. ``delta``: δ, 0 < δ < 1.
     """
     logarithm, aim = _logarithm(delta), _decimal(epsilon)
 

@@ -274,13 +274,10 @@ def calibrate(name: str, epsilon: Fraction, delta: Fraction = Fraction(0), beta:
     """Return the constants k and β of a noise whose release is (``epsilon``, ``delta``)-differentially private.
 
     Raises InputError: ``noise_unknown``; ``noise_unfit``: the noise needs δ > 0; ``beta_invalid``: β alone costs all of
-    ε; ``epsilon_invalid``: ε or δ is outside its range.
-
-    Args:
-        name: ``cauchy``, ``gamma4`` (any fraction above 1 for the 4), ``student-t``, ``laplace``, ``gaussian`` or
-            ``laplace-log-normal``. The last three need δ > 0; the first three do not use δ and cost none.
-        epsilon, delta: the budget of this one release.
-        beta: β of the smooth sensitivity. For None it takes about half of ε.
+    ε; ``epsilon_invalid``: ε or δ is outside its range. ``name``: ``cauchy``, ``gamma4`` (any fraction above 1 for the
+    4), ``student-t``, ``laplace``, ``gaussian`` or ``laplace-log-normal``. The last three need δ > 0; the first three
+    do not use δ and cost none. ``epsilon``, ``delta``: the budget of this one release. ``beta``: β of the smooth
+    sensitivity. For None it takes about half of ε.
     """
     return calibrated(law(name), epsilon, delta, beta)
 

@@ -246,10 +246,9 @@ class MomentTerms(NamedTuple):
 class Noise(NamedTuple):
     """The noise of one vector.
 
-    Attributes:
-        sensitivity: Δ, the largest L1 distance of neighbours in the vector's integers; 0 for exact numbers.
-        epsilon_micro: ε of discrete Laplace noise in millionths; 0 if the noise is Gaussian.
-        variance: σ² of discrete Gaussian noise; 0 if the noise is Laplace.
+    ``sensitivity``: Δ, the largest L1 distance of neighbours in the vector's integers; 0 for exact numbers.
+    ``epsilon_micro``: ε of discrete Laplace noise in millionths; 0 if the noise is Gaussian. ``variance``: σ² of
+    discrete Gaussian noise; 0 if the noise is Laplace.
     """
 
     sensitivity: int

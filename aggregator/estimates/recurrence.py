@@ -30,10 +30,9 @@ HOW_KNOWN = {
 class Recurrence(NamedTuple):
     """How often the same devices answered, or an upper bound.
 
-    Attributes:
-        basis: :data:`ONCE` (one period, a series, or several periods treated as one), :data:`KNOWN` or :data:`BOUND`.
-        answers: per stratum, the number N of answers to its questions.
-        concentration: per stratum, the concentration c of its answers or an upper bound of c; 0 without answers.
+    ``basis``: :data:`ONCE` (one period, a series, or several periods treated as one), :data:`KNOWN` or :data:`BOUND`.
+    ``answers``: per stratum, the number N of answers to its questions. ``concentration``: per stratum, the
+    concentration c of its answers or an upper bound of c; 0 without answers.
     """
 
     basis: str

@@ -65,12 +65,10 @@ def compare(
         d − √((u₁ − e₁)² + (e₂ − l₂)²)   to   d + √((e₁ − l₁)² + (u₂ − e₂)²)
 
     The p-value is 2(1 − Φ(z)), z the normal quantile at which that interval begins to contain 0, interpolated between
-    :data:`QUANTILES`. Holm's method adjusts all p-values together; rows without an interval count as tests with
-    p-value 1, since whether a parameter is determined depends on the noise. The two samples are taken as independent.
-
-    Args:
-        old, new: the models. Features that only one of them has are left out (:func:`unshared`).
-        old_statistics, new_statistics: what the models were made from; without both there are no intervals.
+    :data:`QUANTILES`. Holm's method adjusts all p-values together; rows without an interval count as tests with p-value
+    1, since whether a parameter is determined depends on the noise. The two samples are taken as independent. ``old``,
+    ``new``: the models. Features that only one of them has are left out (:func:`unshared`). ``old_statistics``,
+    ``new_statistics``: what the models were made from; without both there are no intervals.
 
     Returns:
         One row per common parameter, in the order of the old model's schema. A feature whose values both campaigns

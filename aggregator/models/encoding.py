@@ -65,9 +65,8 @@ def _check_single(frame: pd.DataFrame, name: str) -> None:
 class EncodedFrame(NamedTuple):
     """The features of all records of a frame, as codes and scaled numbers.
 
-    Attributes:
-        codes: shape (rows, features) int64: value codes, or :data:`MISSING` (scoring only).
-        numbers: shape (rows, features) int64: scaled numbers u; :data:`NO_NUMBER` for categories and missing numbers.
+    ``codes``: shape (rows, features) int64: value codes, or :data:`MISSING` (scoring only). ``numbers``: shape (rows,
+    features) int64: scaled numbers u; :data:`NO_NUMBER` for categories and missing numbers.
     """
 
     codes: Integers

@@ -40,10 +40,8 @@ class NormalParameters(NamedTuple):
 class Parameters(NamedTuple):
     """Parameters of a Naive Bayes model. A class's score is log P(class) plus one logarithm per feature of the record.
 
-    Attributes:
-        log_prior: shape (k,) float64, log P(class).
-        terms: per observed feature, log P(value | class) of shape (values, k) float64, or a
-            :class:`NormalParameters` for a number of a Gaussian family.
+    ``log_prior``: shape (k,) float64, log P(class). ``terms``: per observed feature, log P(value | class) of shape
+    (values, k) float64, or a :class:`NormalParameters` for a number of a Gaussian family.
     """
 
     log_prior: Floats

@@ -252,10 +252,8 @@ def _read_recall(name: str, text: str) -> Recall:
 class _Tried(NamedTuple):
     """How the model did in F simulated fleets.
 
-    Attributes:
-        right, more: shape (F,) float64, accuracy, and accuracy minus the largest class's share.
-        recall: shape (F, k) float64, recall of every class.
-        never: shape (k,) bool, whether a class was never predicted in any fleet.
+    ``right``, ``more``: shape (F,) float64, accuracy, and accuracy minus the largest class's share. ``recall``: shape
+    (F, k) float64, recall of every class. ``never``: shape (k,) bool, whether a class was never predicted in any fleet.
     """
 
     right: Floats

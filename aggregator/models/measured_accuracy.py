@@ -72,10 +72,9 @@ class ClassRecall(NamedTuple):
 class Evaluation(NamedTuple):
     """Accuracy and confusion matrix of a model, from the ``reports`` answers to an outcome campaign.
 
-    Attributes:
-        confusion: k² entries, ordered by true class, then by predicted class.
-        populations: texts: who each of the two intervals is about, and what the second one assumes.
-        recall: one entry per class; the intervals are [0, 1] if the mechanism states no covariances.
+    ``confusion``: k² entries, ordered by true class, then by predicted class. ``populations``: texts: who each of the
+    two intervals is about, and what the second one assumes. ``recall``: one entry per class; the intervals are [0, 1]
+    if the mechanism states no covariances.
     """
 
     reports: int
@@ -327,11 +326,8 @@ def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = Fals
 
     Answers about one model, known by its digest, are pooled over the campaigns. Models with fewer than
     :data:`LEAST_ANSWERS` answers are not compared. The intervals assume that the number of answers about a model does
-    not depend on any answer.
-
-    Args:
-        parts: statistics of campaigns that compare models, at least one.
-        one_population, disjoint: the analyst's declarations, as those of :func:`aggregator.estimates.joining.join`.
+    not depend on any answer. ``parts``: statistics of campaigns that compare models, at least one. ``one_population``,
+    ``disjoint``: the analyst's declarations, as those of :func:`aggregator.estimates.joining.join`.
 
     Raises:
         InputError: ``not_an_evaluation``: a campaign does not compare models; ``argument_invalid``: there are no

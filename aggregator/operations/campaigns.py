@@ -54,10 +54,8 @@ class Planned(NamedTuple):
 
     Attributes:
         schema: the schema of all features, with its projection.
-        terms: what the campaign states, for example which features it asks about.
         why: the mechanisms that ``auto`` compared, the chosen one first; empty without ``auto``.
-        warnings: sentences for the signer.
-        notes: sentences that say which family (``discrete`` or ``gaussian``) ``auto`` chose.
+        warnings, notes: sentences for the signer; ``notes`` say which family ``auto`` chose.
         forecast: the plan by which ``auto`` chose the family; None without ``auto``.
         decision: what ``hearsay design`` or ``refine`` wrote into the schema file; empty without it, or if the campaign
             asks about other features than the file says.
@@ -77,8 +75,6 @@ class CampaignTerms(StatedTerms):
     """What the publisher of a campaign for devices states. ``hearsay campaign --help`` says more of each field.
 
     Attributes:
-        epsilon, name, projection, ask, variance_floor, purpose, contact, period, days, min_batch_size, postprocess: as
-            for every campaign (:class:`aggregator.publishing.campaigns.StatedTerms`).
         mechanism: name of the mechanism, or ``auto``.
         answers: how many answers a device gives in one period: ``one``, ``all``, ``auto`` or a number.
         family: ``discrete``, ``gaussian``, or ``auto``
@@ -109,15 +105,10 @@ class CampaignTerms(StatedTerms):
 def plan_campaign(schema: SchemaFile | Schema | str | Path, **stated: Any) -> Planned:
     """Decide the whole content of a campaign without signing it.
 
-    Args:
-        schema: a schema file, its path, or a schema, which then needs a ``name``.
-        stated: the fields of :class:`CampaignTerms`; ``epsilon`` and ``mechanism`` are required.
-
-    Raises:
-        InputError: the schema or projection file can not be read, there is no name, a term is out of its range, or
-            ``auto`` can not choose (:func:`aggregator.planning.power_analysis.families.choose_family`). Other contents
-            are checked when the campaign is signed.
-        TypeError: ``epsilon`` or ``mechanism`` is missing, or a name is unknown.
+    ``schema``: a schema file, its path, or a schema, which then needs a ``name``. ``stated``: the fields of
+    :class:`CampaignTerms`, else TypeError. Raises InputError: the schema or projection file can not be read, there is
+    no name, a term is out of its range, or ``auto`` can not choose. Other contents are checked when the campaign is
+    signed.
     """
     terms = CampaignTerms(**stated)
     subject = terms.subject(schema)
@@ -176,11 +167,8 @@ def make_campaign(
 ) -> SignedCampaign:
     """``hearsay campaign``: plan a campaign, sign it as the next version of its name, and record it.
 
-    ``stated`` are arguments of :func:`plan_campaign`; ``epsilon`` and ``mechanism`` are required.
-
-    Raises:
-        InputError, DocumentError, StorageError: the errors of :func:`plan_campaign` and :func:`sign_campaign`.
-        TypeError: ``epsilon`` or ``mechanism`` is missing, or a name in ``stated`` is unknown.
+    ``stated`` are arguments of :func:`plan_campaign`. Raises the errors of :func:`plan_campaign` and
+    :func:`sign_campaign`.
     """
     return sign_campaign(workspace, plan_campaign(schema, **stated), now=now)
 
@@ -219,9 +207,7 @@ def make_evaluation(
         epsilon: ε of the answer of a device in one period.
         name: name of the campaign; by default the (first) model's with ``-outcome``, for several ``-comparison``.
         contact, period, days, min_batch_size, series, share: arguments of :func:`plan_campaign`.
-        weights: positive integers, one for each of several models, in proportion to its share of the answers. Equal by
-            default.
-        now: seconds since 1970; None means the present time.
+        weights: shares of the answers, a positive integer for each of several models; equal by default.
 
     Raises:
         InputError: a term is out of its range; ``models_invalid``, ``schemas_differ``, ``weights_invalid``: models that
@@ -258,23 +244,12 @@ def guarantee_sheet(
     shuffled: bool = False,
     liars: Sequence[float] = (0.01, 0.05),
 ) -> GuaranteeSheet:
-    """``hearsay guarantee``: return what a campaign promises, and what lies can do.
+    """``hearsay guarantee``: return what a campaign promises, and what lies can do. Signatures are not checked.
 
-    ``to_json()`` of the sheet is what the command prints with ``--json``.
-
-    Args:
-        campaign: the campaign. Its signatures are not checked.
-        workspace: the workspace that knows the campaign's name; None if ``campaign`` is a file.
-        devices: number of devices, nodes or masked parties that answer in a period; None if it is not known.
-        records: mean number of records of a node, for a campaign for nodes.
-        delta: δ of shuffled reports of devices.
-        shuffled: whether an anonymous shuffler mixes the reports of devices before anybody reads them.
-        liars: shares of lying devices or nodes, each between 0 and 1.
-
-    Raises:
-        InputError: ``argument_invalid``: a number is out of its range, ``records`` is given for a campaign for devices,
-            or ``shuffled`` for one that is shared or that nodes answer.
-        InputError, DocumentError, StorageError: the campaign or the workspace can not be read.
+    ``to_json()`` of the sheet is what the command prints with ``--json``. ``workspace``: the one that knows the
+    campaign's name; None if ``campaign`` is a file. The other arguments, and ``argument_invalid``, are those of
+    :func:`aggregator.cards.guarantee.guarantee_sheet`; a shared campaign has ``devices`` alone. Raises InputError,
+    DocumentError, StorageError: the campaign or the workspace can not be read.
     """
     raw = document_bytes("campaign", campaign, None if workspace is None else opened(workspace))
     payload = read_envelope(raw, "campaign").payload
@@ -290,12 +265,8 @@ def verify(document: Document, trust: Document, *, newer: Sequence[Document] = (
     """``hearsay verify``: check a trust root, campaign, model or node list as a device does.
 
     Signatures, dates and every value are checked. Only the command checks summaries of nodes and files of dealers.
-
-    Args:
-        document: bytes or path of the signed file.
-        trust: bytes or path of the trust root, which is trusted without a check.
-        newer: newer roots, in any order, followed one by one from ``trust``; the last root that is reached decides.
-        now: seconds since 1970; None means the present time.
+    ``trust``: bytes or path of the trust root, which is trusted without a check. ``newer``: newer roots, in any order,
+    followed one by one from ``trust``; the last root that is reached decides.
 
     Raises:
         InputError: ``unknown_file``: it is no such document; or a file can not be read.

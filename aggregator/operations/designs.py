@@ -50,13 +50,12 @@ def design(
         schema: a schema file, its path, or a schema. The table ``[ask]`` of a file is replaced.
         epsilon: ε of the one answer of a device.
         devices: size of the fleet, 1 to 10¹⁵.
-        missing: cells of the pilot that stand for a missing value.
         seed: number from which the simulated answers are drawn.
         judge: whether the accuracies of the whole procedure and of the pilot alone are measured: most of the work.
 
     Raises:
-        InputError: ``argument_invalid``: ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema or
-            the pilot can not be read or used (:func:`aggregator.planning.feature_selection.from_pilot.design`).
+        InputError: ``argument_invalid``: ``devices`` is out of range; ``epsilon_invalid``; the schema or the pilot can
+            not be read or used (:func:`aggregator.planning.feature_selection.from_pilot.design`).
     """
     fleet = _fleet(devices, epsilon)
     file = _file(schema)
@@ -92,9 +91,9 @@ def refine(
         series: name of the series, only for the first step; later the campaigns name it.
 
     Raises:
-        InputError: ``argument_invalid``: not exactly one of stores and schema, a schema without the name of a series,
-            or ``devices`` out of range; ``epsilon_invalid``; the schema can not be read; ``refine_invalid`` and the
-            other reasons of :func:`aggregator.planning.feature_selection.from_answers.refine`.
+        InputError: ``argument_invalid``: arguments that do not go together, or ``devices`` out of range;
+            ``epsilon_invalid``; ``refine_invalid`` and the other reasons of
+            :func:`aggregator.planning.feature_selection.from_answers.refine`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
         StorageError: a store can not be opened or counted.
     """

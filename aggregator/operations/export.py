@@ -65,13 +65,10 @@ def export(
     """Write a store's reports to one file of a format of :data:`FORMATS`, in bounded memory.
 
     With ``everything`` all records are written as stored, with repeats and conflicts, instead of the reports that a
-    tally counts. ``force`` replaces an existing file. After an error what was at ``out`` is unchanged.
-
-    Raises:
-        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such format;
-            ``store_not_folder``; ``periods_absent``: the store has no report of the periods in scope;
-            ``reports_forgotten``: it has none, and some of these periods were forgotten.
-        StorageError: the errors of :func:`aggregator.operations.report_store.open_store`.
+    tally counts. ``force`` replaces an existing file. After an error what was at ``out`` is unchanged. Raises the
+    errors of :func:`aggregator.operations.report_store.open_store`, and InputError: ``output_exists``,
+    ``output_invalid``; ``argument_invalid``: there is no such format; ``periods_absent``: the store has no report of
+    the periods in scope; ``reports_forgotten``: it has none, and some of these periods were forgotten.
     """
     if format not in FORMATS:
         raise InputError("argument_invalid", f"the format is one of {', '.join(FORMATS)}")

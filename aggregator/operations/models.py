@@ -67,7 +67,6 @@ def ingest(
     Args:
         campaign: the campaign of the reports; checked as by :func:`check_campaign`.
         files: one or several names of files, folders whose report files are taken, patterns with ``*`` or ``?``, URLs.
-        store: folder of the store.
         workspace, trust: whose signatures the campaign must have; without them signatures are not checked.
         enrolled: the ids of a closed fleet; reports with other ids are refused.
         nodes: only for a campaign for nodes: the signed list of nodes, a path or bytes, checked as the campaign is.
@@ -76,7 +75,6 @@ def ingest(
             dealer. None takes the versions that the store has.
         buckets: number of buckets of a new store, a power of two.
         recursive: whether folders in a folder are searched too.
-        now: the present, in seconds since 1970; None means the present time.
         progress: called after each file with (files finished, files given).
 
     Returns:
@@ -173,13 +171,8 @@ def together(
 ) -> JoinedStatistics:
     """Join the statistics of several stores as those of one population. Those of one store are returned unchanged.
 
-    Raises InputError: the reasons of :func:`aggregator.estimates.joining.join`.
-
-    Args:
-        parts: statistics of each store, at least one.
-        one_population, disjoint: the analyst's declarations about several stores
-            (:func:`aggregator.estimates.joining.join`).
-        postprocess: name of the post-processing; by default that of the campaign issued last.
+    ``one_population``, ``disjoint``: the analyst's declarations about several stores. ``postprocess``: by default that
+    of the campaign issued last. Raises the errors of :func:`aggregator.estimates.joining.join`.
     """
     if len(parts) == 1:
         return JoinedStatistics(parts[0], None)
@@ -201,16 +194,9 @@ def sign_model(
 ) -> SignedModel:
     """Fit, sign and record a model of statistics.
 
-    Raises InputError, PolicyError, DocumentError, StorageError ``terms_invalid``: ``days`` is no whole number, or less
-    than 1; or as of :func:`aggregator.publishing.models.publish_model`.
-
-    Args:
-        workspace: the workspace that signed the campaign.
-        statistics: statistics of one source, or of several joined ones.
-        campaign: the bytes of the source's campaign file, or of all sources' files.
-        postprocess, name: of the model; by default those of the campaign.
-        days: lifetime of the model, in days.
-        now: seconds since 1970; None means the present time.
+    ``campaign``: the bytes of the source's campaign file, or of all sources' files. ``postprocess``, ``name``: by
+    default those of the campaign. ``days``: lifetime of the model. Raises InputError ``terms_invalid``: ``days`` is no
+    whole number, or less than 1; and the errors of :func:`aggregator.publishing.models.publish_model`.
     """
     signer = opened(workspace)
     raw = publish_model(
@@ -240,16 +226,9 @@ def make_model(
 ) -> SignedModel:
     """``hearsay publish``: count reports of a store, then fit, sign and record a model.
 
-    Args:
-        workspace: the workspace that signed the store's campaign, or its folder.
-        store: an open store or its folder; or several, whose statistics are joined.
-        periods, proven_only: arguments of :func:`count`.
-        one_population, disjoint: arguments of :func:`together`.
-        robust: a robust rule for those stores that have summaries of nodes; None for plain addition.
-        options: further arguments of :func:`sign_model`.
-
-    Raises:
-        InputError, PolicyError, DocumentError, StorageError: as of :func:`count`, :func:`together`, :func:`sign_model`.
+    ``store``: an open store or its folder; or several, whose statistics are joined. ``robust``: a robust rule for those
+    stores that have summaries of nodes; None for plain addition. The other arguments and all errors are those of
+    :func:`count`, :func:`together` and :func:`sign_model` (``options``).
     """
     given = [store] if isinstance(store, Store | EnvelopeStore | str | Path) else list(store)
     kept = [_opened(each) for each in given]

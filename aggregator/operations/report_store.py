@@ -106,12 +106,9 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 
 
 class Store:
-    """One campaign's reports on the disk. Made by :func:`create_store` or :func:`open_store`.
+    """One campaign's reports on the disk, in the folder ``path``. Made by :func:`create_store` or :func:`open_store`.
 
     Attributes:
-        path: its folder.
-        campaign: the campaign whose reports it holds.
-        campaign_bytes: the signed campaign file.
         lock_timeout_seconds: how long a change of the store waits for another one to end.
         workers: number of threads that read and count; by default the number of processors that this process may use.
         memory_bytes: memory for records while counting; on a cluster, on each worker.

@@ -38,11 +38,10 @@ STILL = "a rule refuses it still"
 class RetrySummary(NamedTuple):
     """The result of one retry.
 
-    Attributes:
-        tried: number of pieces (rejected records or byte ranges) that were checked again.
-        proven, unproven: numbers of records added to the store, of complete and of damaged batches.
-        repeated: number of records that the store had already, for example after a crash of an earlier retry.
-        left: numbers of pieces that were not added, by the cause, one of the sentences of this module.
+    ``tried``: number of pieces (rejected records or byte ranges) that were checked again. ``proven``, ``unproven``:
+    numbers of records added to the store, of complete and of damaged batches. ``repeated``: number of records that the
+    store had already, for example after a crash of an earlier retry. ``left``: numbers of pieces that were not added,
+    by the cause.
     """
 
     tried: int
@@ -86,12 +85,9 @@ class _Judged(NamedTuple):
 def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: str | None = None) -> RetrySummary:
     """Check the rejected records in a store's quarantine again, and add those that are good now.
 
-    Only records that were set aside for ``reason`` are checked; None checks all.
-
-    Raises:
-        PolicyError, InputError, StorageError: the errors of
-            :meth:`~aggregator.operations.report_store.Store.ingest`. If the error came after the manifest was replaced,
-            the records are added and still in the quarantine; another retry removes them there.
+    Only records that were set aside for ``reason`` are checked; None checks all. Raises the errors of
+    :meth:`~aggregator.operations.report_store.Store.ingest`. If the error came after the manifest was replaced, the
+    records are added and still in the quarantine; another retry removes them there.
     """
     with store.changing() as manifest:
         begun = manifest._replace(closed=check_enrolment(manifest, enrolled))

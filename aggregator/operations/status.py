@@ -49,14 +49,11 @@ class DayCount(NamedTuple):
 
 
 class QuestionAccuracy(NamedTuple):
-    """The accuracy of one question's estimates.
+    """The accuracy of one question's estimates, after ``n`` answers.
 
-    Attributes:
-        question: the question in words.
-        n: number of answers counted.
-        half_width: largest distance from an estimate to an end of its 95 % interval, as a share, or as a mean in units
-            of the feature's half range. None before the smallest batch is reached, or without answers.
-        devices_needed: number of further devices that the target needs; None without a target or a half width.
+    ``half_width``: largest distance from an estimate to an end of its 95 % interval, as a share, or as a mean in units
+    of the feature's half range. None before the smallest batch is reached, or without answers. ``devices_needed``:
+    number of further devices that the target needs; None without a target or a half width.
     """
 
     question: str
@@ -69,13 +66,11 @@ class Status(NamedTuple):
     """The contents of ``hearsay status``.
 
     Attributes:
-        campaign, name: id and name of the campaign.
         reports, unproven, superseded, rejected: fields of :class:`~aggregator.reports.tally.tally.TallyReport`.
         min_batch_size: number of reports before which the campaign promises to publish nothing.
         forgotten_before: first period whose reports are kept; 0 if none were removed. Removed reports are counted.
         periods, days: reports and devices by period, and by day.
         devices_at_least, devices_at_most: bounds of the number of devices over all periods; equal for one period.
-        questions: accuracy of each question, in the campaign's order.
         target: the half width that the operator asks for.
         devices_needed: number of further devices with which all questions reach the target, or None.
         time_precision: seconds in a period.
@@ -136,13 +131,10 @@ def date_of(day: int) -> str:
 
 
 def status(store: Store | str | Path, *, target: float | None = None) -> Status:
-    """Summarise a store's reports, without their estimates.
+    """Summarise a store's reports, without their estimates. Raises the errors of :meth:`.Store.tally_report`.
 
-    ``target`` is a half width of a share's interval to reach, at least :data:`LEAST_TARGET`; None for no target.
-
-    Raises:
-        InputError: ``store_not_folder``: ``store`` is a URL; ``argument_invalid``: ``target`` is too small.
-        StorageError: the errors of :meth:`aggregator.operations.report_store.Store.tally_report`.
+    ``target`` is a half width of a share's interval to reach, at least :data:`LEAST_TARGET` (else InputError
+    ``argument_invalid``); None for no target.
     """
     if target is not None and not LEAST_TARGET <= target < inf:
         raise InputError("argument_invalid", "a target is a half width of 0.000001 or more, for example 0.01")

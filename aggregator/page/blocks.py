@@ -45,9 +45,7 @@ class Table(NamedTuple):
     """A table.
 
     Attributes:
-        caption: says what the table is about.
         columns: names of the columns; the first column has the headings of the rows.
-        rows: texts of the cells.
         numeric: positions of the columns that are aligned on the right.
         more: what is left out, and the command that prints it; empty if nothing is.
         folded: whether the reader opens the table to see the rows.

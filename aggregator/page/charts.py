@@ -57,7 +57,6 @@ def whiskers(
 
     Args:
         title: what the bars are, for readers who do not see the chart.
-        rows: at least one, from top to bottom.
         low, high: ends of the axis; low < high.
         unit: written after each value. ``%`` shows shares in percent.
         without: written in a row without an interval; empty where no row of the chart has one.

@@ -33,14 +33,9 @@ MOST_SECTIONS = 9
 
 
 class Page(NamedTuple):
-    """The content of a page.
+    """The content of a page: its heading, at most :data:`MOST_SECTIONS` sections, and its last line (``foot``).
 
-    Attributes:
-        title: heading of the page.
-        standing: a text that says whether signatures were verified.
-        subtitle: one sentence below the heading.
-        sections: at most :data:`MOST_SECTIONS`.
-        foot: the last line of the page.
+    ``standing``: a text that says whether signatures were verified. ``subtitle``: one sentence below the heading.
     """
 
     title: str

@@ -37,14 +37,9 @@ VERIFIED = Paragraph(
 
 
 class Report(NamedTuple):
-    """A page.
+    """A page. ``kind``: store or model, what it is about. ``verified``: whether signatures were checked.
 
-    Attributes:
-        kind: ``store`` or ``model``.
-        title: heading of the page.
-        verified: whether signatures were checked.
-        sections: titles of the sections.
-        html: the text of the page.
+    ``title``, ``sections``: its heading, and the titles of its sections. ``html``: its text.
     """
 
     kind: str
@@ -87,8 +82,7 @@ def report(
         InputError: ``not_reportable``: a file is no model, or several models are given; ``trust_ambiguous``;
             ``other_model``: an evaluation is not of the page's model; ``schema_differs``: the schema file is not that
             of the stores' campaigns.
-        InputError, DocumentError, StorageError: a store or file can not be read, or is not signed by keys that the root
-            trusts.
+        InputError, DocumentError, StorageError: a store or file can not be read, or is not signed by trusted keys.
     """
     clock = present(now)
     listed = [given] if isinstance(given, AnyStore | str | Path) else list(given)

@@ -31,11 +31,8 @@ Given = AnyStore | str | Path
 class StoreSubject(NamedTuple):
     """Stores, and what their reports say together.
 
-    Attributes:
-        stores: the open stores.
-        statistics: statistics of all stores together; None before each has its campaign's smallest batch of reports.
-        obstacle: why there are no statistics, in words; empty if there are.
-        periods: the periods that are counted, as the caller wrote them; None for all.
+    ``statistics``: of all stores together; None before each has its campaign's smallest batch of reports. ``obstacle``:
+    why there are no statistics, in words; else empty. ``periods``: as the caller wrote them; None for all.
     """
 
     stores: tuple[AnyStore, ...]
@@ -52,12 +49,9 @@ class StoreSubject(NamedTuple):
 class ModelSubject(NamedTuple):
     """A signed model.
 
-    Attributes:
-        file: name of the file, for commands on the page.
-        digest: SHA-256 of the file's payload, which is the id of the model.
-        document: the parsed model.
-        campaigns: the campaigns that it comes from, each with its file, as far as a workspace has them.
-        card: the map in the model that says how it was made. Anybody who signs models can write anything in it.
+    ``file``: name of the file, for commands on the page. ``digest``: SHA-256 of the file's payload, the model's id.
+    ``campaigns``: those that it comes from, each with its file, as far as a workspace has them. ``card``: the map in
+    the model that says how it was made. Anybody who signs models can write anything in it.
     """
 
     file: str
@@ -70,11 +64,9 @@ class ModelSubject(NamedTuple):
 class Measured(NamedTuple):
     """What one evaluation measured.
 
-    Attributes:
-        name: name of the evaluation's campaign.
-        result: accuracy of one model, or ranking of several; None if there are not enough answers.
-        obstacle: why there is no result, in words; empty if there is one.
-        about: which models it is about, in a sentence.
+    ``name``: of the evaluation's campaign. ``result``: accuracy of one model, or ranking of several; None if there are
+    not enough answers. ``obstacle``: why there is no result; else empty. ``about``: which models it is about, in a
+    sentence.
     """
 
     name: str
@@ -145,10 +137,8 @@ def open_evaluations(
 ) -> list[Measured]:
     """Count the stores of evaluations, each for itself, and check that they evaluate what the page is ``about``.
 
-    Raises:
-        InputError: ``other_model``: an evaluation is of another model, or of a model from another campaign;
-            ``not_an_evaluation``: a store's campaign evaluates nothing.
-        InputError, DocumentError, StorageError: those of :func:`open_stores`.
+    Raises InputError: ``other_model``: an evaluation is of another model, or of a model from another campaign;
+    ``not_an_evaluation``: a store's campaign evaluates nothing. Raises the errors of :func:`open_stores`.
     """
     found = []
     for each in given:

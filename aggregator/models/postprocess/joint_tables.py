@@ -24,10 +24,8 @@ HALF = 0.5
 class Tables(NamedTuple):
     """Probabilities of a discrete Naive Bayes model, all positive, as a post-processing returns them.
 
-    Attributes:
-        prior: shape (k,) float64, P(class), sums to 1.
-        likelihood: per feature, shape (values, k) float64, P(value | class); columns sum to 1, except with the
-            post-processings ``printed`` and ``halves``.
+    ``prior``: shape (k,) float64, P(class), sums to 1. ``likelihood``: per feature, shape (values, k) float64, P(value
+    | class); columns sum to 1, except with the post-processings ``printed`` and ``halves``.
     """
 
     prior: Floats

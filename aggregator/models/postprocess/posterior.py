@@ -108,12 +108,9 @@ class _Caution(NamedTuple):
     """Limits that say how much F features are doubted. They grow with F and with r, the stakes (:func:`stakes`).
 
     If features depend on each other, Naive Bayes counts what they have in common several times, which reports of one
-    answer each do not show.
-
-    Attributes:
-        reports: m = (F/MANY)³ · r, the number of reports per cell that count for independence of feature and class.
-        zeros, other: number of standard deviations that a cell's average share must exceed for the table of
-            ``simplex``, in a feature with many zeros and in any other.
+    answer each do not show. ``reports``: m = (F/MANY)³ · r, the number of reports per cell that count for independence
+    of feature and class. ``zeros``, ``other``: number of standard deviations that a cell's average share must exceed
+    for the table of ``simplex``, in a feature with many zeros and in any other.
     """
 
     reports: float
@@ -203,9 +200,8 @@ def _towards_independence(table: Floats, prior: Floats, n: int, imagined: float)
 class Association(NamedTuple):
     """What the tables of all features together tell about the class, if the features are independent of each other.
 
-    Attributes:
-        nats: estimate with little bias; noise may make it negative.
-        sd: standard deviation of the noise of ``nats``.
+    ``nats``: estimate with little bias; noise may make it negative. ``sd``: standard deviation of the noise of
+    ``nats``.
     """
 
     nats: float
@@ -263,10 +259,8 @@ def _positive(shares: Floats) -> Floats:
 class Moments(NamedTuple):
     """First and second moments of one number x in every class c: shape (k,) float64 each.
 
-    Attributes:
-        first, second: estimated means of x·[y = c] and x²·[y = c], with y the record's class.
-        first_variance, second_variance: their variances.
-        share: P(number present, class c), positive.
+    ``first``, ``second``: estimated means of x·[y = c] and x²·[y = c], with y the record's class. ``first_variance``,
+    ``second_variance``: their variances. ``share``: P(number present, class c), positive.
     """
 
     first: Floats

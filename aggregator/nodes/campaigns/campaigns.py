@@ -65,14 +65,11 @@ NODE_FIELDS: dict[str, Any] = {
 class NodeCampaignTerms(StatedTerms):
     """What the publisher of a campaign for nodes states. ``hearsay nodes campaign --help`` says more of each field.
 
-    Further fields are those of every campaign (:class:`aggregator.publishing.campaigns.StatedTerms`).
-
     Attributes:
         epsilon: ε of one summary, for adding or removing one record. A changed record costs twice as much.
         nodes: name of the node list. Only nodes on its newest version count.
         max_records: a public limit on the records of one node, 1 to 2^40. It bounds what one node can claim.
         least_epsilon: smallest ε of a summary, for nodes whose owners want more noise; None means ``epsilon``.
-        sensitivity: ``global``, or ``smooth``.
         family: ``discrete`` or ``gaussian``; None means gaussian, or discrete for a schema without numbers.
         masking: choices for encrypted sums, of which only a set's total is decrypted; None for summaries in the clear.
     """
@@ -96,18 +93,15 @@ def make_node_campaign(
 ) -> SignedCampaign:
     """``hearsay nodes campaign``: sign the next version of a campaign for nodes, and record it in the workspace.
 
-    Args:
-        schema: a schema file, its path, or a schema, which then needs a ``name``.
-        now: the time of issue in seconds since 1970; None means the present time.
-        stated: the fields of :class:`NodeCampaignTerms`; ``epsilon``, ``nodes`` and ``max_records`` are required.
+    ``schema``: a schema file, its path, or a schema, which then needs a ``name``. ``now``: the time of issue in seconds
+    since 1970; None means the present. ``stated``: the fields of :class:`NodeCampaignTerms`, else TypeError.
 
     Raises:
         InputError: a file can not be read; ``name_invalid``, ``epsilon_invalid``, ``ask_invalid``, ``family_unknown``,
             ``no_numbers``, ``floor_invalid``, ``period_invalid``, ``terms_invalid``, ``postprocess_unknown``; also the
             errors of :func:`masked_terms`.
-        DocumentError: ``invalid_campaign``: devices and nodes would refuse a value.
-        InputError, DocumentError, StorageError: the campaign can not be signed or recorded (:meth:`Workspace.publish`).
-        TypeError: a required field is missing, or a name is unknown.
+        DocumentError: ``invalid_campaign``: devices and nodes would refuse a value; also the errors of
+            :meth:`Workspace.publish`, if the campaign can not be signed or recorded.
     """
     terms = NodeCampaignTerms(**stated)
     subject = terms.subject(schema)
@@ -181,12 +175,9 @@ def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str
     """Return the terms of a masked campaign, with the fewest bits per number in which no expected total overflows.
 
     ``schema`` has the label and features that are summed, for a model of ``family``; ``epsilon_micro`` is ε of one
-    message.
-
-    Raises:
-        InputError: ``dealer_invalid``, or the file can not be read; ``terms_invalid``: a choice is out of range, or the
-            terms for nodes have a least ε or smooth sensitivity; ``delta_invalid``; ``epsilon_invalid``: ε is too small
-            to be divided among the released vectors.
+    message. Raises InputError: ``dealer_invalid``, or the file can not be read; ``terms_invalid``: a choice is out of
+    range, or the terms for nodes have a least ε or smooth sensitivity; ``delta_invalid``; ``epsilon_invalid``: ε is too
+    small to be divided among the released vectors.
     """
     dealer = masking.dealer if isinstance(masking.dealer, DealerPublic) else read_dealer(masking.dealer)
     if nodes.sensitivity != GLOBAL or nodes.least_epsilon_micro != epsilon_micro:

@@ -28,9 +28,8 @@ _LENGTHS = {"key": KEY_BYTES, "modulus": MODULUS_BYTES, "signature": SIGNATURE_B
 class DealerPublic(NamedTuple):
     """What everybody may know of a dealer.
 
-    Attributes:
-        key: Ed25519 public key, 32 bytes. It verifies key books and releases.
-        modulus: N, 2048 bits, of which nobody kept the prime divisors.
+    ``key``: Ed25519 public key, 32 bytes, which verifies key books and releases. ``modulus``: N, 2048 bits, of which
+    nobody kept the prime divisors.
     """
 
     key: bytes

@@ -54,12 +54,9 @@ def make_node_list(
 ) -> SignedList:
     """``hearsay nodes new``: sign the first version of a node list, and record it in the workspace.
 
-    ``keys`` are public keys of the nodes: 32 bytes each, or files and folders (:func:`read_node_keys`).
-
-    Raises:
-        InputError: ``list_exists``; ``name_invalid``; ``terms_invalid``; also the errors of :func:`read_node_keys` and
-            :func:`check_node_keys`.
-        InputError, DocumentError, StorageError: the list can not be signed or recorded (:meth:`Workspace.publish`).
+    ``keys`` are public keys of the nodes: 32 bytes each, or files and folders (:func:`read_node_keys`). Raises
+    InputError: ``list_exists``; ``name_invalid``; ``terms_invalid``; also the errors of :func:`read_node_keys`,
+    :func:`check_node_keys` and :meth:`Workspace.publish`.
     """
     wanted = _as_keys(keys)
 
@@ -161,10 +158,9 @@ def _parse_line(path: Path, number: int, line: bytes) -> bytes:
 def check_node_keys(workspace: Workspace, keys: list[bytes]) -> None:
     """Refuse public keys, 32 bytes each, that can not be those of the nodes of one list.
 
-    Raises:
-        InputError: ``nodes_invalid``: no key, or more than 65536; ``key_repeated``: a key is there twice, or two keys
-            have one id; ``key_invalid``: no point of the curve that can verify a signature; ``wrong_key``: a key of a
-            trust root of the workspace, also of an earlier one.
+    Raises InputError: ``nodes_invalid``: no key, or more than 65536; ``key_repeated``: a key is there twice, or two
+    keys have one id; ``key_invalid``: no point of the curve that can verify a signature; ``wrong_key``: a key of a
+    trust root of the workspace, also of an earlier one.
     """
     if not 1 <= len(keys) <= MAX_NODES:
         raise InputError("nodes_invalid", f"a node list names 1 to {MAX_NODES} nodes, and this one {len(keys)}")

@@ -97,7 +97,6 @@ class Dealer:
             passphrase: encrypts the secret; None keeps it in the clear.
             modulus: N of 2048 bits, for tests; None makes a new one with the library ``cryptography``.
             entropy: returns as many random bytes as it is asked for.
-            clock: returns the time in seconds since 1970.
 
         Raises:
             InputError: ``dealer_in_workspace``; ``missing_extra``: the library is not installed;
@@ -183,8 +182,7 @@ class Dealer:
             InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer or
                 modulus; ``parties_too_few``: less than 2; ``parties_too_many``; ``key_invalid``: no key can be sealed
                 to a node; also the reasons of unreadable files and passphrases.
-            DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list; or the bytes
-                are no such document.
+            DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list.
         """
         documents = self._documents(campaign, listed, trusted, begins=True)
         signer = self._signer()
@@ -198,15 +196,12 @@ class Dealer:
             return first_book(self._journal, signer, documents, int(self._clock()))
 
     def rekey(self, campaign: Given, listed: Given, trusted: Given) -> IssuedBook:
-        """``hearsay masked rekey``: make the key book for a newer list of nodes. Arguments: those of :meth:`setup`.
+        """``hearsay masked rekey``: make the key book for a newer list of nodes.
 
-        Parties that join get a key, and for each join or leave at most two other parties get a new number u and key.
-        For the list of the present book that book is returned.
-
-        Raises:
-            InputError: ``not_set_up``: the campaign has no keys yet; also the errors of :meth:`setup`.
-            DocumentError: ``rollback``: the list is older than that of the present book; ``equivocation``: it is
-                another list of the same version; also the errors of :meth:`setup`.
+        Arguments are those of :meth:`setup`, which says further errors. Parties that join get a key, and for each join
+        or leave at most two other parties get a new number u and key. For the list of the present book that book is
+        returned. Raises InputError ``not_set_up``: the campaign has no keys yet; DocumentError ``rollback``: the list
+        is older than that of the present book; ``equivocation``: it is another list of the same version.
         """
         documents = self._documents(campaign, listed, trusted, begins=False)
         signer = self._signer()

@@ -25,8 +25,6 @@ class CampaignRow(NamedTuple):
         campaign, document: the campaign's id of 32 bytes, and its signed file.
         version: version of the newest key book.
         list_version, list_digest: version, and SHA-256 of the payload, of the node list of the newest book.
-        next_serial: serial number of the next key.
-        releases: number of the campaign's releases in the journal.
         first_period: first period for which a new release is allowed; 0 if this was never limited.
     """
 
@@ -52,15 +50,11 @@ class BookRow(NamedTuple):
 
 
 class PartyRow(NamedTuple):
-    """One key of one party (a node), and the versions of the key book that hold it.
+    """One key of one party (a node, its id and Ed25519 key ``public``), and the versions of the key book that hold it.
 
-    Attributes:
-        campaign, node: ids of 32 and 8 bytes.
-        serial: serial number of the key.
-        public: the node's Ed25519 key, 32 bytes.
-        u: the party's number u, which sizes its noise (:mod:`aggregator.nodes.campaigns.numbering`).
-        first, last: first and last version of the book with this key; ``last`` is None if the newest has it.
-        box: the key, sealed to the node; empty if the newest book does not have the key any more.
+    ``u``: the party's number u, which sizes its noise (:mod:`aggregator.nodes.campaigns.numbering`). ``first``,
+    ``last``: first and last version of the book with this key; ``last`` is None if the newest has it. ``box``: the key,
+    sealed to the node; empty if the newest book does not have the key any more.
     """
 
     campaign: bytes

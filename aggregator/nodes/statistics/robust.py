@@ -174,10 +174,8 @@ INTERVALS = "no interval under a robust rule: what lying nodes did is not known"
 class Cohort(NamedTuple):
     """The nodes that a rule compares.
 
-    Attributes:
-        summaries: the compared nodes' summaries.
-        values: shape (N, M) int64, the sums of each compared node over the periods, in the order of the nodes' ids.
-        left_out: number of nodes that are not compared: they lack a summary with the common ε for one of the periods.
+    ``values``: shape (N, M) int64, the sums of each compared node over the periods, in the order of the nodes' ids.
+    ``left_out``: number of nodes that lack a summary with the common ε for one of the periods.
     """
 
     summaries: list[Summary]
@@ -196,12 +194,9 @@ def robust_statistics(
     """Return statistics of summaries that are combined by a robust rule. Run by the aggregator.
 
     ``summaries`` are those of the chosen periods that count, at most one per node and period. ``rejected`` and
-    ``periods`` become attributes of the result's source (:class:`.federation.Federation`).
-
-    Raises:
-        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so many
-            periods do not fit into 64 bits.
-        PolicyError: ``nodes_too_few``; ``batch_too_small``: no summary counts.
+    ``periods`` become attributes of the result's source (:class:`.federation.Federation`). Raises InputError:
+    ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so many periods do not
+    fit into 64 bits. Raises PolicyError: ``nodes_too_few``; ``batch_too_small``: no summary counts.
     """
     compared = compared_nodes(summaries)
     check_rule(rule, len(compared.values))

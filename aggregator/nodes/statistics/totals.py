@@ -64,10 +64,10 @@ class _Period:
         self.high = np.zeros(size, np.int64)
         self.low = np.zeros(size, np.int64)
 
-    def add(self, values: Integers, sign: int) -> None:
-        """Add or subtract the rows of ``values``, shape (N, M) int64."""
-        self.high += sign * (values >> _HALF).sum(axis=0)
-        self.low += sign * (values & _LOW).sum(axis=0)
+    def add(self, values: Integers) -> None:
+        """Add the rows of ``values``, shape (N, M) int64."""
+        self.high += (values >> _HALF).sum(axis=0)
+        self.low += (values & _LOW).sum(axis=0)
 
 
 class Totals:
@@ -90,11 +90,11 @@ class Totals:
             rows = waiting.setdefault(summary.period, [])
             rows.append(summary.sums)
             if len(rows) >= most:
-                made._periods[summary.period].add(np.array(rows, np.int64), 1)
+                made._periods[summary.period].add(np.array(rows, np.int64))
                 rows.clear()
         for period, rows in waiting.items():
             if rows:
-                made._periods[period].add(np.array(rows, np.int64), 1)
+                made._periods[period].add(np.array(rows, np.int64))
         return made
 
     def add(self, summary: Summary) -> None:
@@ -104,21 +104,7 @@ class Totals:
         totals.
         """
         self._enter(summary)
-        self._periods[summary.period].add(np.array([summary.sums], np.int64), 1)
-
-    def remove(self, summary: Summary) -> None:
-        """Subtract a summary that was added before, for example when another summary of the node contradicts it.
-
-        Raises InputError ``summary_unknown``: the totals hold no summary of that node, period and ε.
-        """
-        period = self._periods.get(summary.period)
-        if period is None or summary.node not in period.nodes or not period.epsilons[summary.epsilon_micro]:
-            raise InputError("summary_unknown", "the totals hold no such summary of that node and period")
-        period.nodes.remove(summary.node)
-        period.epsilons[summary.epsilon_micro] -= 1
-        period.add(np.array([summary.sums], np.int64), -1)
-        if not period.nodes:
-            del self._periods[summary.period]
+        self._periods[summary.period].add(np.array([summary.sums], np.int64))
 
     def _enter(self, summary: Summary) -> None:
         """Record node and ε of a summary, whose numbers the caller then adds. Refuse a second summary of a period."""
@@ -152,8 +138,7 @@ class Totals:
             own = _joined(period.high, period.low)
             records[number] = sum(own[: self._classes])
             numbers = [sum(pair) for pair in zip(numbers, own, strict=True)]
-        stated = {epsilon: count for epsilon, count in epsilons.items() if count}
-        return Total(self.campaign.id, len(nodes), stated, records, tuple(numbers))
+        return Total(self.campaign.id, len(nodes), dict(epsilons), records, tuple(numbers))
 
 
 def column_sums(values: Integers) -> list[int]:

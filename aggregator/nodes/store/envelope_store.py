@@ -127,11 +127,8 @@ class EnvelopeStore(ABC):
     def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
         """Return the statistics of the store's envelopes of some periods, by plain addition or a robust rule.
 
-        Raises:
-            InputError: ``nodes_unknown``; ``robust_unequal``; ``robust_invalid``: of masked messages only the sum is
-                known.
-            PolicyError: ``batch_too_small``: nothing counts; ``nodes_too_few``.
-            StorageError: ``store_damaged``, ``store_busy``.
+        Raises InputError: ``nodes_unknown``; ``robust_unequal``; ``robust_invalid``: of masked messages only the sum is
+        known. Raises PolicyError ``batch_too_small``: nothing counts; ``nodes_too_few``.
         """
         chosen = range(scope.first, scope.last + 1)
         found = self.sums(chosen, rule, rejected=self.rejected(), words=scope.periods)

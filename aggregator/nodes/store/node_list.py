@@ -40,12 +40,9 @@ def check_list(
 ) -> bytes:
     """Return the bytes of a list of nodes. Its signatures are checked only if a workspace or a trust root is given.
 
-    Dates are not checked: the list that was in force when a node made its summary may have expired since.
-
-    Raises:
-        InputError: the file can not be read.
-        DocumentError: ``bad_signature``, or the bytes are no list of nodes.
-        StorageError: the workspace can not be read.
+    Dates are not checked: the list that was in force when a node made its summary may have expired since. Raises
+    InputError, StorageError: file or workspace can not be read. Raises DocumentError ``bad_signature``, or because it
+    is no list.
     """
     raw = given if isinstance(given, bytes) else read_file(given, SIZE_LIMITS["nodes"])
     if workspace is not None:

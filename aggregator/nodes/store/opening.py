@@ -38,10 +38,9 @@ def kind_of(campaign: Campaign) -> type[NodeStore | MaskedStore]:
 def make_envelope_store(kind: type[Kind], path: str | os.PathLike[str], campaign_bytes: bytes) -> Kind:
     """Make a store for a campaign, or open the existing store of the same campaign.
 
-    Args:
-        kind: the kind of store that belongs to the campaign.
-        path: a folder that is absent, empty, or a store of this campaign. Missing folders above it are made, too.
-        campaign_bytes: the signed campaign file, verified. An existing store keeps its own file of the campaign.
+    ``path`` is a folder that is absent, empty, or a store of this campaign; missing folders above it are made, too. The
+    caller must have verified the signatures of ``campaign_bytes``. An existing store keeps its own file of the
+    campaign.
 
     Raises:
         InputError: ``campaign_for_devices``; ``store_not_folder``: the path is a URL; ``campaign_masked``,
@@ -103,18 +102,12 @@ def new_or_open(
 ) -> EnvelopeStore:
     """Open a store and give it a list of nodes and a key book. A new store is made only if files can be read into it.
 
-    Args:
-        path: folder of the store.
-        campaign_bytes: the verified campaign file.
-        list_bytes, book_bytes: the verified list of nodes, and for a masked campaign a version of the dealer's key
-            book; None for those that the store has.
-        files: the files that will be ingested.
+    The caller must have verified campaign, list and book; None for a list or book means those that the store has.
 
     Raises:
         InputError: ``nodes_unknown``, ``keys_unknown``: a new store is given no list or no key book; ``unreadable``:
             none of the files can be read; ``campaign_not_masked``: a key book for a campaign that is not masked.
-        InputError, DocumentError, StorageError: the errors of :func:`make_envelope_store`, or the list or the book is
-            refused.
+        InputError, DocumentError, StorageError: as of :func:`make_envelope_store`, or the list or the book is refused.
     """
     campaign = read_campaign(campaign_bytes)
     if book_bytes is not None:

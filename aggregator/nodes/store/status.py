@@ -15,10 +15,9 @@ from protocol.epsilon import format_micro
 class PeriodCount(NamedTuple):
     """The nodes of one period.
 
-    Attributes:
-        seen: number of nodes whose summary counts.
-        missing, conflicting: ids, in hexadecimal, of listed nodes without a summary, or with two different ones.
-        unlisted: number of nodes with a summary that are not on the newest list.
+    ``seen``: number of nodes whose summary counts. ``missing``, ``conflicting``: ids, in hexadecimal, of listed nodes
+    without a summary, or with two different ones. ``unlisted``: number of nodes with a summary that are not on the
+    newest list.
     """
 
     period: int
@@ -34,7 +33,6 @@ class NodeStatus(NamedTuple):
     Attributes:
         list_name, list_version, listed: name and version of the newest list of nodes, and how many nodes are on it.
         nodes: number of nodes with a summary that counts, over all periods.
-        adjacency: which data sets ε makes hard to tell apart.
         summaries, epsilon_nodes: ε in millionths → number of summaries that count, and sorted ids of their nodes.
         rejected: number of pieces of files, and of kept summaries, that do not count, by reason.
     """

@@ -44,11 +44,8 @@ _MODEL = "hearsay export-model MODEL --to json"
 class _Drawn(NamedTuple):
     """The chart and table of one feature or of the classes.
 
-    Attributes:
-        name: name of the feature; empty for the classes.
-        chart: bars of the chart, at most :data:`MOST_BARS_EACH`; empty for a feature without a chart.
-        low, high: ends of the chart's axis.
-        columns, rows: the table with the same numbers, and more.
+    ``name``: of the feature; empty for the classes. ``chart``: at most :data:`MOST_BARS_EACH` bars; empty for a feature
+    without a chart. ``columns``, ``rows``: the table with the same numbers, and more.
     """
 
     name: str

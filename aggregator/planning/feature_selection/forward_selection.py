@@ -77,9 +77,8 @@ class Part(NamedTuple):
 class Scores(NamedTuple):
     """Logarithms of one model's probabilities, whose sum over a set of features classifies the test records.
 
-    Attributes:
-        prior: shape (k,) float64, log P(class).
-        terms: shape (tested, ways, k) float64, log P(value | class) of each way; 0 for a missing value.
+    ``prior``: shape (k,) float64, log P(class). ``terms``: shape (tested, ways, k) float64, log P(value | class) of
+    each way; 0 for a missing value.
     """
 
     prior: Floats

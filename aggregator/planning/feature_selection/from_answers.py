@@ -233,11 +233,9 @@ class _Series(NamedTuple):
 def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet) -> Refinement:
     """Return the next step of a series of campaigns, from these statistics alone. Run by the analyst.
 
-    Args:
-        stores: statistics of the campaigns that asked about features, at least one. The campaign with the lowest share
-            must have asked about all features that the series may ask about.
-        evaluations: statistics of the campaigns that compared candidates.
-        fleet: number of devices, and ε.
+    ``stores``: statistics of the campaigns that asked about features, at least one. The campaign with the lowest share
+    must have asked about all features that the series may ask about. ``evaluations``: statistics of the campaigns that
+    compared candidates. ``fleet``: number of devices, and ε.
 
     Raises:
         InputError: ``refine_invalid``: a campaign is of no series, of another series, or of another family; shares

@@ -170,13 +170,10 @@ def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
 def choose(population: Population, parts: Integers, file: SchemaFile, terms: DesignTerms, seed: bytes) -> PrivateDesign:
     """Choose features, groups and bins with privacy. For the curator, who must have recorded the cost before.
 
-    Raises InputError: the errors of :func:`cost_of_design`.
-
-    Args:
-        population: the records, read by the schema of ``file`` without groups.
-        parts: (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`, :data:`MEASURED`), which must
-            depend on this record alone, by a keyed hash.
-        seed: 32 secret bytes from the operating system, used for this design alone.
+    Raises InputError: the errors of :func:`cost_of_design`. ``population``: the records, read by the schema of ``file``
+    without groups. ``parts``: (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`,
+    :data:`MEASURED`), which must depend on this record alone, by a keyed hash. ``seed``: 32 secret bytes from the
+    operating system, used for this design alone.
     """
     schema = file.schema._replace(groups=())
     cost_of_design(schema, terms)

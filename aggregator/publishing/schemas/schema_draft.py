@@ -61,12 +61,9 @@ def draft_schema(
     numbers gets a comment (:func:`aggregator.publishing.schemas.schema_doubts.doubt`).
 
     Refused are columns that are mostly numbers, and cells that only other software reads as numbers, such as nan, +1 or
-    .5. The error names the line of the first such cell, and at most :data:`MOST_LISTED` columns.
-
-    Args:
-        frame: a table of text from :func:`aggregator.common.tables.read_table`.
-        name: name of the campaigns made from this schema.
-        equal_frequency: edges at the pilot's quantiles instead of bins of equal width.
+    .5. The error names the line of the first such cell, and at most :data:`MOST_LISTED` columns. ``frame``: a table of
+    text from :func:`aggregator.common.tables.read_table`. ``name``: name of the campaigns made from this schema.
+    ``equal_frequency``: edges at the pilot's quantiles instead of bins of equal width.
 
     Raises:
         InputError: about the table ``table_invalid``; the label ``label_missing``, ``one_class``, ``too_many_classes``;

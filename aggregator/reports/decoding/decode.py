@@ -151,10 +151,9 @@ class Decoded(NamedTuple):
 class Block(NamedTuple):
     """The N good records of one span of a file, in file order, and what was rejected.
 
-    Attributes:
-        positions: (N,) int64, byte position of each good record in the file.
-        batch: (N,) intp, index in ``standings`` of each record's batch.
-        standings, digests, rejected, pieces: as in :class:`RecordSpan`, with the rejected records.
+    ``positions``: (N,) int64, byte position of each good record in the file. ``batch``: (N,) intp, index in
+    ``standings`` of each record's batch. ``standings``, ``digests``, ``rejected``, ``pieces``: as in
+    :class:`RecordSpan`, with the rejected records.
     """
 
     records: Columns
@@ -169,10 +168,9 @@ class Block(NamedTuple):
 class WholeFiles(NamedTuple):
     """The N records of all small files that are a single complete batch of good records.
 
-    Attributes:
-        file: (N,) int64, index of the file of each record.
-        digests: for every file the digest of its batch; empty for a file in ``left_over``.
-        left_over: indices of the files that are not a single complete batch of good records.
+    ``file``: (N,) int64, index of the file of each record. ``digests``: for every file the digest of its batch; empty
+    for a file in ``left_over``. ``left_over``: indices of the files that are not a single complete batch of good
+    records.
     """
 
     records: Columns

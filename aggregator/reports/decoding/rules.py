@@ -25,10 +25,9 @@ _WORD = 8
 class Fields(NamedTuple):
     """The fields of N records, ``rows``, that the rules check.
 
-    Attributes:
-        first: (N,) uint64, the first eight bytes of each record: the bytes that all share, and the begin of the id.
-        head: (N,) uint64, period·2^32 + question·2^16 + value (:meth:`Matrix.head`).
-        question: (N,) int64, index in the campaign's questions.
+    ``first``: (N,) uint64, the first eight bytes of each record: the bytes that all share, and the begin of the id.
+    ``head``: (N,) uint64, period·2^32 + question·2^16 + value (:meth:`Matrix.head`). ``question``: (N,) int64, index in
+    the campaign's questions.
     """
 
     rows: Matrix

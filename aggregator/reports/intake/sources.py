@@ -307,10 +307,9 @@ class Source(NamedTuple):
 class Share(NamedTuple):
     """Files that one thread reads together: a large file, or many small ones.
 
-    Attributes:
-        sources: the loaded files.
-        unreadable: files that could not be read, each with its index among the files given.
-        similar: indices and names of possible copies: files with the length and the last bytes of an earlier file.
+    ``sources``: the loaded files. ``unreadable``: files that could not be read, each with its index among the files
+    given. ``similar``: indices and names of possible copies: files with the length and the last bytes of an earlier
+    file.
     """
 
     sources: list[Source]

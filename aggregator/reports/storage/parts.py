@@ -37,10 +37,8 @@ _CONSTANT = ["proven", "claim"]
 class Stored(NamedTuple):
     """N records with the column ``claim``, which only parts have.
 
-    Attributes:
-        records: the other columns.
-        claim: (N,) uint64, the first eight bytes of the digest that the trailer of a record's damaged batch states; 0
-            for a record without such a trailer. None if all are 0.
+    ``records``: the other columns. ``claim``: (N,) uint64, the first eight bytes of the digest that the trailer of a
+    record's damaged batch states; 0 for a record without such a trailer. None if all are 0.
     """
 
     records: Columns

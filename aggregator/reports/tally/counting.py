@@ -37,10 +37,8 @@ _MAX_DIVISIONS = 1 << 12
 class Partition(NamedTuple):
     """The records of one bucket (that agree in the low bits of their ids) whose ids agree in some further bits.
 
-    Attributes:
-        divisions: number of partitions of the bucket, a power of two.
-        number: index of this partition in the bucket, from 0.
-        most: number of complete records that fit into memory.
+    ``divisions``: number of partitions of the bucket, a power of two. ``number``: index of this partition in the
+    bucket, from 0. ``most``: number of complete records that fit into memory.
     """
 
     bucket: int
@@ -52,11 +50,10 @@ class Partition(NamedTuple):
 class Counted(NamedTuple):
     """The counts of some partitions of a store.
 
-    Attributes:
-        unproven: number of counted records of damaged batches.
-        superseded, replayed, conflicting: numbers of records that do not count, as in :class:`Settled`; of superseded
-            ones also those whose complete batch is in the store.
-        profile: counts that tell honest reports from lies; None if not asked for, or if all records were forgotten.
+    ``unproven``: number of counted records of damaged batches. ``superseded``, ``replayed``, ``conflicting``: numbers
+    of records that do not count, as in :class:`Settled`; of superseded ones also those whose complete batch is in the
+    store. ``profile``: counts that tell honest reports from lies; None if not asked for, or if all records were
+    forgotten.
     """
 
     tally: Tally

@@ -180,10 +180,8 @@ class Profile:
 class Stretches:
     """Divides the periods of a campaign's life into stretches of equal length, so few that each is counted apart.
 
-    Attributes:
-        first: the first period of the campaign's life.
-        length: number of periods in a stretch; 1 for most campaigns.
-        width: number of counts of a stretch: for each question the number of answers and its other counts.
+    ``first``: the first period of the campaign's life. ``length``: number of periods in a stretch; 1 for most
+    campaigns. ``width``: number of counts of a stretch: for each question the number of answers and its other counts.
     """
 
     def __init__(self, campaign: Campaign) -> None:

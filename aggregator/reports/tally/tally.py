@@ -160,11 +160,9 @@ class _Integers(_Rows):
 class Tally:
     """Integer counts of answers to the questions of a campaign. Estimates are computed from these counts.
 
-    Attributes:
-        campaign: id of the campaign.
-        n: for each question the number of answers.
-        counts: for each question the number of each answer (single values), the number of each set bit (rows of bits),
-            or the sum of each component (rows of integers).
+    ``campaign``: id of the campaign. ``n``: for each question the number of answers. ``counts``: for each question the
+    number of each answer (single values), the number of each set bit (rows of bits), or the sum of each component (rows
+    of integers).
     """
 
     campaign: bytes
@@ -230,10 +228,9 @@ class TallyReport(NamedTuple):
 class Settled(NamedTuple):
     """The records that :func:`settle` keeps, at most one per id, and the numbers of records that it drops.
 
-    Attributes:
-        replayed: number of copies of kept records.
-        conflicting: number of records, copies included, whose id has different records.
-        superseded: number of records of damaged batches whose id has a proven record (of a complete batch).
+    ``replayed``: number of copies of kept records. ``conflicting``: number of records, copies included, whose id has
+    different records. ``superseded``: number of records of damaged batches whose id has a proven record (of a complete
+    batch).
     """
 
     records: Columns

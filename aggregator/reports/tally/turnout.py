@@ -22,12 +22,9 @@ _MAX_SPAN = 1 << 16
 class Turnout:
     """Numbers of answers by period and stratum (a group of questions of which a device answers one).
 
-    P pairs (period, stratum) have an answer. Pairs without an answer are left out.
-
-    Attributes:
-        strata: r, the number of strata: a device gives one answer to each in a period.
-        place: (P,) int64, rising: period·r + stratum, the key of each pair.
-        answers: (P,) int64, number of answers of each pair, never 0.
+    P pairs (period, stratum) have an answer. Pairs without an answer are left out. ``strata``: r, the number of strata:
+    a device gives one answer to each in a period. ``place``: (P,) int64, rising: period·r + stratum, the key of each
+    pair. ``answers``: (P,) int64, number of answers of each pair, never 0.
     """
 
     strata: int

@@ -65,10 +65,6 @@ def test_one_by_one_all_at_once_and_the_union_of_sets_are_equal(tmp_path):
     assert online.total().statistics_id == store.statistics().statistics_id
     with pytest.raises(InputError, match="summary_repeated"):
         online.add(summaries[0])
-    online.remove(summaries[0])
-    assert online.total() == Totals.of(CAMPAIGN, summaries[1:]).total()
-    with pytest.raises(InputError, match="summary_unknown"):
-        online.remove(summaries[0])
 
 
 def test_totals_of_large_numbers_are_exact():
