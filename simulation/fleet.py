@@ -1,7 +1,8 @@
 """Reports of a fleet in memory: made by the device code (enrol, answer once), or drawn with numpy for large fleets.
 
 Drawn reports have the format and distribution of the devices' reports; a test compares the distributions. They are not
-private: the randomness comes from numpy and a seed, and ids are random numbers instead of HMACs of secrets.
+private: the randomness comes from numpy and a seed, and ids are random numbers instead of HMACs of secrets. Reports for
+two collectors are those of the devices' code, byte for byte, since its formulas compute on arrays as on integers.
 """
 
 from __future__ import annotations
@@ -15,17 +16,32 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator.collectors.elements import LIMBS, Elements, decoded, encoded
+from aggregator.collectors.verification import (
+    AT_ONCE,
+    expanded,
+    hashed,
+    joint_part,
+    joint_randomness,
+    repeated,
+)
 from aggregator.common.arrays import Integers
 from aggregator.models.encoding import EncodedFrame
 from aggregator.publishing.mechanisms.draws import draw, inputs_of
 from edge_sdk import Device, Policy
 from edge_sdk.arguments import system_entropy
 from protocol.batches.batch import Header, write_batch
-from protocol.batches.report import ID_BYTES, Layout
+from protocol.batches.report import ID_BYTES, Layout, encode_report, report_id
 from protocol.documents.campaign import Campaign
+from protocol.documents.shared_terms import HELPER, LEADER
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, Mechanism
 from protocol.questions import Subject
 from protocol.schema import Schema
+from protocol.shared.circuits import Blocks
+from protocol.shared.prio3 import PROOFS, PROVER, Shards
+from protocol.shared.proofs import prove
+from protocol.shared.report import context_of, drawn_of, sealed_field, variant_of
+from protocol.stream import SEED_BYTES
 
 PERMISSIVE = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000")
 """The policy of simulated owners: limits on ε of 100000, else the default rules."""
@@ -112,6 +128,70 @@ def vector_reports(
     for stratum in range(campaign.answers):
         records[:, stratum] = _stratum(campaign, stratum, fleet, period, rng)
     return records.reshape(people * campaign.answers, campaign.layout.record_length)
+
+
+def shared_reports(
+    campaign: Campaign, cells: Integers, period: int, entropy: Callable[[int], bytes] = system_entropy
+) -> Iterator[bytes]:
+    """Yield the report of each of N new devices for a shared campaign.
+
+    Args:
+        campaign: a shared campaign.
+        cells: shape (N, blocks) int64, for each device its cell in every block.
+        period: number of the period.
+        entropy: the devices' randomness: for each a secret, and the seed of its report.
+    """
+    for start in range(0, len(cells), AT_ONCE):
+        part = cells[start : start + AT_ONCE]
+        ids = [report_id(entropy(SEED_BYTES), campaign.id, period, 0) for _ in part]
+        fields = shared_fields(campaign, part, ids, period, [entropy(SEED_BYTES) for _ in part])
+        for identifier, field in zip(ids, fields, strict=True):
+            yield encode_report(campaign.layout, identifier, period, 0, field)
+
+
+def shared_fields(
+    campaign: Campaign, cells: Integers, identifiers: Sequence[bytes], period: int, seeds: Sequence[bytes]
+) -> Iterator[bytes]:
+    """Yield for each of N devices what :func:`protocol.shared.report.make_field` returns.
+
+    A hash that gives an element above the modulus, of which devices take the next one, has a probability below 2^−50
+    for each device.
+
+    Args:
+        campaign: a shared campaign.
+        cells: shape (N, blocks) int64.
+        identifiers: for each device its report's id, 8 bytes.
+        period: number of the period.
+        seeds: for each device 32 random bytes.
+    """
+    prio3, context = variant_of(campaign), context_of(campaign.id)
+    circuit, n = prio3.circuit, len(cells)
+    assert isinstance(circuit, Blocks)
+    drawn = [drawn_of(prio3, seed) for seed in seeds]
+    nonces, random, keys = (np.frombuffer(b"".join(each), np.uint8).reshape(n, -1) for each in zip(*drawn, strict=True))
+    secrets, blinds, own, provers = np.split(random, 4, axis=1)
+    ones = np.zeros((circuit.length, LIMBS[circuit.field], n), np.int64)
+    ones[cells.T + np.cumsum([0, *circuit.sizes[:-1]])[:, None], 0, np.arange(n)] = 1
+    vectors = [Elements(circuit.field, limbs) for limbs in ones]
+    helpers, proofs = expanded(prio3, context, HELPER, secrets)
+    leaders = encoded(_less(vectors, decoded(circuit.field, helpers)[0]))
+    parts = [
+        joint_part(prio3, context, role, blind, nonces, share)
+        for role, blind, share in ((LEADER, own, leaders), (HELPER, blinds, helpers))
+    ]
+    public = np.hstack(parts)
+    _, joint, _ = joint_randomness(prio3, context, public)
+    inputs = hashed(provers, prio3.tag(PROVER, context), repeated(PROOFS, n), circuit.arity * circuit.field.size)
+    proof = prove(circuit, vectors, decoded(circuit.field, inputs)[0], joint)
+    leaders = np.hstack([leaders, encoded(_less(proof, decoded(circuit.field, proofs)[0])), own])
+    helpers = np.hstack([secrets, blinds])
+    for identifier, *row in zip(identifiers, nonces, public, leaders, helpers, keys, strict=True):
+        nonce, parts, leader, helper, key = (each.tobytes() for each in row)
+        yield sealed_field(campaign, identifier, period, (nonce, Shards(parts, (leader, helper)), key))
+
+
+def _less(elements: Sequence[Elements], others: Sequence[Elements]) -> list[Elements]:
+    return [one - other for one, other in zip(elements, others, strict=True)]
 
 
 class _Fleet(NamedTuple):

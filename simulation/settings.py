@@ -62,7 +62,8 @@ _KINDS = (
 
 
 ALL, PILOT, REFINE = "all", "pilot", "refine"
-ENGINES = ("device", "vector")
+ENGINES = ("device", "files", "vector")
+"""What makes reports; ``files`` is for shared trust alone (:mod:`simulation.collectors`)."""
 
 
 class Asking(NamedTuple):
@@ -167,6 +168,8 @@ def checked(settings: Settings) -> Settings:
     for name in ALIEN[settings.trust]:
         if getattr(settings, name) != Settings._field_defaults[name]:
             raise InputError("setting_invalid", f"{name} does not go with {settings.trust} trust; leave it out")
+    if settings.engine == "files" and settings.trust != SHARED:
+        raise InputError("setting_invalid", "the engine files goes with shared trust only")
     if settings.trust != LOCAL:
         return settings
     settings = settings._replace(family=settings.family or DISCRETE)

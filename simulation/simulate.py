@@ -286,7 +286,14 @@ _NOT_KEPT = {
     help="People to learn from, drawn with replacement: devices, or records of the curator or of all nodes; default: "
     "everybody once.",
 )
-@click.option("--engine", type=click.Choice(ENGINES), default="device", show_default=True)
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="device",
+    show_default=True,
+    help="device: devices' own code; vector: arrays in their place; files, for shared trust: arrays make the bytes of "
+    "the devices' reports, for both collectors' real folders.",
+)
 @click.option(
     "--repeats",
     type=click.IntRange(1),

@@ -7,6 +7,7 @@ An element is Σ l_i·2^(26·i) with n signed limbs l_i, 5 of them for a field o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -19,6 +20,8 @@ BITS = 26
 MASK = (1 << BITS) - 1
 SMALL = 1 << (BITS + 1)
 """The size of a limb after a reduction."""
+LOOSE = 6 * SMALL
+"""The size of limbs that ``%`` leaves as they are: the columns of a product of two such stay below :data:`LARGEST`."""
 LARGEST = 1 << 62
 """The size that no limb reaches."""
 LIMBS = {FIELD64: 3, FIELD128: 5}
@@ -72,8 +75,7 @@ class Elements:
     def __mul__(self, other: Elements | int) -> Elements | int:
         if isinstance(other, int) and other == 0:
             return 0
-        one, two = self.reduced(), self._other(other).reduced()
-        n = LIMBS[self.field]
+        one, two, n = self % self.field.modulus, self._other(other) % self.field.modulus, LIMBS[self.field]
         columns = np.zeros((2 * n, max(one.limbs.shape[1], two.limbs.shape[1])), np.int64)
         for position in range(n):
             columns[position : position + n] += one.limbs[position] * two.limbs
@@ -82,7 +84,7 @@ class Elements:
     __rmul__ = __mul__
 
     def __mod__(self, modulus: int) -> Elements:
-        return self.reduced()
+        return self if len(self.limbs) == LIMBS[self.field] and self.size <= LOOSE else self.reduced()
 
     def __eq__(self, other: object) -> NDArray[np.bool_]:  # type: ignore[override]
         assert isinstance(other, Elements | int)
@@ -122,6 +124,43 @@ def decoded(field: Field, encoded: NDArray[np.uint8]) -> tuple[list[Elements], N
         below = (high < top) | ((high == top) & (low < bottom))
     joined = np.stack(limbs, axis=1).astype(np.int64)
     return [Elements(field, one) for one in joined], np.asarray(below.all(axis=0))
+
+
+def encoded(elements: Sequence[Elements]) -> NDArray[np.uint8]:
+    """Return the bytes of several elements of each of N reports, as :meth:`protocol.shared.field.Field.encode` does.
+
+    Returns:
+        Shape (N, bytes of all elements) uint8.
+    """
+    field = elements[0].field
+    n, bits = LIMBS[field], 8 * field.size - BITS * (LIMBS[field] - 1)
+    limbs = np.stack([element.reduced().limbs for element in elements], axis=1)
+    # 2^(8·size) − p as limbs: whatever is above the last bit is folded twice, then it is at most p too large.
+    rest = [(0, -1), (1, 1 << 6)] if field.size == 8 else [(0, -1), (2, 7 << 14)]
+    for _ in range(2):
+        _carried_up(limbs)
+        above = limbs[-1] >> bits
+        limbs[-1] -= above << bits
+        for position, value in rest:
+            limbs[position] += above * value
+    _carried_up(limbs)
+    less = limbs.copy()
+    for position, value in rest:
+        less[position] += value
+    _carried_up(less)
+    limbs = np.where(less[-1] >> bits > 0, less, limbs).astype(np.uint64)
+    words = [limbs[0] | limbs[1] << 26 | limbs[2] << 52]
+    if n > 3:
+        words.append(limbs[2] >> 12 | limbs[3] << 14 | limbs[4] << 40)
+    joined = np.stack(words, axis=-1).astype("<u8").transpose(1, 0, 2)
+    return np.ascontiguousarray(joined).view(np.uint8).reshape(limbs.shape[2], -1)
+
+
+def _carried_up(limbs: Integers) -> None:
+    """Carry from the first limb to the last, so that all but the last are in [0, 2^26)."""
+    for position in range(len(limbs) - 1):
+        limbs[position + 1] += limbs[position] >> BITS
+        limbs[position] &= MASK
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.collectors.elements import Elements, decoded
+from aggregator.collectors.elements import Elements, decoded, encoded
 from protocol.shared.keccak import DOMAIN, RATE, SEED_BYTES, permuted
 from protocol.shared.prio3 import JOINT, JOINT_PART, JOINT_SEED, PROOF, PROOFS, QUERY, VECTOR, Prio3
 from protocol.shared.proofs import accepted, is_root, query
@@ -96,6 +96,47 @@ class Prepared(NamedTuple):
     readable: Verdicts
 
 
+def expanded(prio3: Prio3, context: bytes, number: int, secrets: Bytes) -> tuple[Bytes, Bytes]:
+    """Return the encoded vectors and proofs of N shares that are seeds, of shape (N, 32): all but the leader's."""
+    circuit, role = prio3.circuit, repeated(bytes([number]), len(secrets))
+    size = circuit.field.size
+    return (
+        hashed(secrets, prio3.tag(VECTOR, context), role, circuit.length * size),
+        hashed(
+            secrets,
+            prio3.tag(PROOF, context),
+            np.hstack([repeated(PROOFS, len(role)), role]),
+            circuit.proof_length * size,
+        ),
+    )
+
+
+def joint_part(prio3: Prio3, context: bytes, number: int, blinds: Bytes, nonces: Bytes, vectors: Bytes) -> Bytes:
+    """Return a collector's parts of the joint randomness of N reports, (N, 32) uint8; ``vectors`` are its shares."""
+    binder = np.hstack([repeated(bytes([number]), len(nonces)), nonces, vectors])
+    return hashed(blinds, prio3.tag(JOINT_PART, context), binder, SEED_BYTES)
+
+
+def joint_randomness(prio3: Prio3, context: bytes, parts: Bytes) -> tuple[Bytes, list[Elements], Verdicts]:
+    """Return for N reports the joint randomness seed, the elements that follow from it, and whether all are below p.
+
+    Args:
+        prio3: the variant.
+        context: the application context.
+        parts: the parts of all collectors, shape (N, 32 · collectors) uint8.
+    """
+    circuit = prio3.circuit
+    seeds = hashed(bytes(SEED_BYTES), prio3.tag(JOINT_SEED, context), parts, SEED_BYTES)
+    binder = repeated(PROOFS, len(seeds))
+    found = hashed(seeds, prio3.tag(JOINT, context), binder, circuit.joint * circuit.field.size)
+    return seeds, *decoded(circuit.field, found)
+
+
+def repeated(some: bytes, n: int) -> Bytes:
+    """Return the same bytes for each of N reports."""
+    return np.tile(np.frombuffer(some, np.uint8), (n, 1))
+
+
 def prepared(prio3: Prio3, key: bytes, context: bytes, number: int, shares: Shares) -> Prepared:
     """Return what a collector sends and keeps of N reports. The aggregator of shares runs this.
 
@@ -111,41 +152,26 @@ def prepared(prio3: Prio3, key: bytes, context: bytes, number: int, shares: Shar
     length = circuit.length * field.size
     blind = shares.inputs.shape[1] - SEED_BYTES if circuit.joint else shares.inputs.shape[1]
     secret, blinds = shares.inputs[:, :blind], shares.inputs[:, blind:]
-    readable = np.ones(n, bool)
-    if number == 0:
-        encoded, proofs = secret[:, :length], secret[:, length:]
-        vector, readable = _elements(prio3, encoded)
-        proof, below = _elements(prio3, proofs)
-        readable = readable & below
-    else:
-        role = np.full((n, 1), number, np.uint8)
-        encoded = hashed(secret, prio3.tag(VECTOR, context), role, length)
-        # A hash is not below p with a probability of 2^−59 per element: such a report counts as unreadable.
-        vector, readable = _elements(prio3, encoded)
-        binder = np.hstack([_repeated(PROOFS, n), role])
-        proof, below = _elements(
-            prio3, hashed(secret, prio3.tag(PROOF, context), binder, circuit.proof_length * field.size)
-        )
-        readable = readable & below
+    content, proofs = (
+        (secret[:, :length], secret[:, length:]) if number == 0 else expanded(prio3, context, number, secret)
+    )
+    # A hash is not below p with a probability of 2^−59 per element: such a report counts as unreadable.
+    vector, readable = decoded(field, content)
+    proof, below = decoded(field, proofs)
+    readable = readable & below
     part, seeds = np.zeros((n, 0), np.uint8), np.zeros((n, 0), np.uint8)
     joint: list[Any] = []
     if circuit.joint:
-        binder = np.hstack([_repeated(bytes([number]), n), shares.nonces, encoded])
-        part = hashed(blinds, prio3.tag(JOINT_PART, context), binder, SEED_BYTES)
+        part = joint_part(prio3, context, number, blinds, shares.nonces, content)
         parts = shares.public.copy()
         parts[:, SEED_BYTES * number : SEED_BYTES * (number + 1)] = part
-        seeds = hashed(bytes(SEED_BYTES), prio3.tag(JOINT_SEED, context), parts, SEED_BYTES)
-        joint, below = _elements(
-            prio3, hashed(seeds, prio3.tag(JOINT, context), _repeated(PROOFS, n), circuit.joint * field.size)
-        )
+        seeds, joint, below = joint_randomness(prio3, context, parts)
         readable = readable & below
-    binder = np.hstack([_repeated(PROOFS, n), shares.nonces])
-    random, below = _elements(prio3, hashed(key, prio3.tag(QUERY, context), binder, circuit.query_length * field.size))
+    binder = np.hstack([repeated(PROOFS, n), shares.nonces])
+    random, below = decoded(field, hashed(key, prio3.tag(QUERY, context), binder, circuit.query_length * field.size))
     readable = readable & below & ~is_root(field, random[-1], circuit.nodes)
-    elements = query(circuit, vector, proof, random, joint, prio3.shares)
-    columns = [field.encode(element.integers()) for element in elements]
-    verifiers = np.stack([np.frombuffer(column, np.uint8).reshape(n, field.size) for column in columns], axis=1)
-    return Prepared(np.hstack([verifiers.reshape(n, -1), part]), seeds, circuit.released(vector), readable)
+    verifiers = encoded(query(circuit, vector, proof, random, joint, prio3.shares))
+    return Prepared(np.hstack([verifiers, part]), seeds, circuit.released(vector), readable)
 
 
 def confirmed(prio3: Prio3, context: bytes, verifiers: Sequence[Bytes], seeds: Bytes) -> tuple[Verdicts, Bytes]:
@@ -162,7 +188,7 @@ def confirmed(prio3: Prio3, context: bytes, verifiers: Sequence[Bytes], seeds: B
     """
     circuit = prio3.circuit
     length = circuit.verifier_length * circuit.field.size
-    found = [_elements(prio3, one[:, :length]) for one in verifiers]
+    found = [decoded(circuit.field, one[:, :length]) for one in verifiers]
     sums = [sum(each) % circuit.field.modulus for each in zip(*(elements for elements, _ in found), strict=True)]
     right = np.logical_and.reduce([below for _, below in found]) & accepted(circuit, sums)
     messages = np.zeros((len(seeds), 0), np.uint8)
@@ -186,11 +212,3 @@ def added(outputs: Sequence[Elements], accepted: Verdicts) -> list[int]:
         % output.field.modulus
         for output in (output.reduced() for output in outputs)
     ]
-
-
-def _repeated(some: bytes, n: int) -> Bytes:
-    return np.tile(np.frombuffer(some, np.uint8), (n, 1))
-
-
-def _elements(prio3: Prio3, encoded: Bytes) -> tuple[list[Elements], Verdicts]:
-    return decoded(prio3.circuit.field, encoded)

@@ -103,8 +103,8 @@ class Wires(NamedTuple):
         return [[self.seeds[at], *(inputs[at] for inputs in self.inputs), *padding] for at in range(len(self.seeds))]
 
 
-def prove(circuit: Circuit, vector: Sequence[int], seeds: Sequence[int], joint: Sequence[int]) -> list[int]:
-    """Return the proof that a vector is permitted. A device runs this.
+def prove(circuit: Circuit, vector: Sequence[Any], seeds: Sequence[Any], joint: Sequence[Any]) -> list[Any]:
+    """Return the proof that a vector is permitted, not reduced. A device runs this.
 
     Args:
         circuit: which vectors are permitted.
@@ -114,9 +114,9 @@ def prove(circuit: Circuit, vector: Sequence[int], seeds: Sequence[int], joint: 
     """
     wires = Wires(seeds, [])
 
-    def call(inputs: list[int]) -> int:
+    def call(inputs: list[Any]) -> Any:
         wires.inputs.append(inputs)
-        return int(circuit.gadget(inputs))
+        return circuit.gadget(inputs)
 
     circuit.evaluated(call, vector, joint, 1)
     values = [doubled(circuit.field, polynomial) for polynomial in wires.polynomials(circuit.nodes)]

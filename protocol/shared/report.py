@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from protocol.documents.campaign import Campaign
     from protocol.documents.shared_terms import SharedTerms
-    from protocol.shared.prio3 import Prio3
+    from protocol.shared.prio3 import Prio3, Shards
 
 TAG = b"hearsay/1/shared"
 _BOX_NONCE = bindings.crypto_box_NONCEBYTES
@@ -95,17 +95,35 @@ def make_field(campaign: Campaign, cells: Sequence[int], identifier: bytes, peri
     Raises:
         InputError: ``campaign_not_shared``; ``value_out_of_domain``, ``shape_invalid``: there are no such cells.
     """
-    terms, prio3 = terms_of(campaign), variant_of(campaign)
+    prio3 = variant_of(campaign)
     circuit = prio3.circuit
     assert isinstance(circuit, Blocks)
-    stream = Stream(seed, TAG)
-    nonce, random, own = stream.read(NONCE_BYTES), stream.read(prio3.random_bytes), stream.read(SEED_BYTES)
+    nonce, random, own = drawn_of(prio3, seed)
     shards = prio3.shard(context_of(campaign.id), circuit.encoded(cells), nonce, random)
+    return sealed_field(campaign, identifier, period, (nonce, shards, own))
+
+
+def drawn_of(prio3: Prio3, seed: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return the random bytes of one report: its nonce, those of its shares, and the seed of its key pair."""
+    stream = Stream(seed, TAG)
+    return stream.read(NONCE_BYTES), stream.read(prio3.random_bytes), stream.read(SEED_BYTES)
+
+
+def sealed_field(campaign: Campaign, identifier: bytes, period: int, made: tuple[bytes, Shards, bytes]) -> bytes:
+    """Return the answer field of a report: its shares, each sealed to its collector.
+
+    Args:
+        campaign: an accepted shared campaign.
+        identifier: the report's id, 8 bytes.
+        period: number of the period.
+        made: the nonce, the shares, and the seed of the report's key pair.
+    """
+    nonce, shards, own = made
     sender, private = bindings.crypto_box_seed_keypair(own)
     digest = sha256(nonce + shards.public).digest()
     boxes = [
         _sealed(_bound(campaign.id, period, identifier, role, digest) + share, collector.key, role, private)
-        for role, (collector, share) in enumerate(zip(terms.collectors, shards.inputs, strict=True))
+        for role, (collector, share) in enumerate(zip(terms_of(campaign).collectors, shards.inputs, strict=True))
     ]
     return nonce + shards.public + sender + b"".join(boxes)
 

@@ -55,6 +55,7 @@ def field_bytes(prio3: Prio3) -> int:
     return NONCE_BYTES + PUBLIC_BYTES + SENDER_BYTES + sum(box_lengths(prio3))
 
 
+@lru_cache(maxsize=16)
 def box_key(public: bytes) -> bytes:
     """Return the X25519 key that follows from a collector's Ed25519 key.
 

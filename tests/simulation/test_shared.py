@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from support.commands import invoke, told
 from support.failures import reason
+from support.shared import of_cells, shared_campaign
 from support.two_features import people
 
 from aggregator.collectors import collector, leading
@@ -17,8 +18,10 @@ from aggregator.planning.feature_selection.from_pilot import design
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
+from protocol.shared.report import make_field
 from simulation import collectors, simulate_campaign
 from simulation.design import resample
+from simulation.fleet import shared_fields
 
 DRAWS = 200_000
 FALSE_ALARM = 5.5
@@ -85,7 +88,18 @@ ADDED = 1
 """What each collector adds to every cell in place of its noise, where totals must be exact."""
 
 
-def test_both_engines_count_the_same_cells(table, monkeypatch):
+@pytest.mark.parametrize(("features", "values", "classes"), [(1, 1, 2), (2, 3, 3), (9, 6, 2), (30, 3, 2)])
+def test_reports_made_with_arrays_are_those_of_devices_byte_for_byte(features, values, classes):
+    """Devices of few and many cells, 320 in all."""
+    campaign = shared_campaign(of_cells(features, values, classes))
+    rng, count = np.random.default_rng(features), 80
+    cells = rng.integers(0, (values + 1) * classes, (count, features))
+    ids, seeds = ([rng.bytes(size) for _ in range(count)] for size in (8, 32))
+    made = [make_field(campaign, *each[:2], 7, each[2]) for each in zip(cells.tolist(), ids, seeds, strict=True)]
+    assert list(shared_fields(campaign, cells, ids, 7, seeds)) == made
+
+
+def test_all_engines_count_the_same_cells(table, monkeypatch):
     """Real devices, files and collectors lose, invent and misplace nothing, and each collector adds its noise once."""
     for module in (collector, leading):  # the helper's noise, and the leader's
         monkeypatch.setattr(module, "noisy", lambda _campaign, sums, _seed: [each + ADDED for each in sums])
@@ -93,13 +107,15 @@ def test_both_engines_count_the_same_cells(table, monkeypatch):
     for settings in ({"folds": 2}, {"ask": "width,odor", "delta": "0.00001"}, {"reduce": "pca:1", "drop": ("odor",)}):
         one, devices = totals(monkeypatch, table, engine="device", **settings)
         other, drawn = totals(monkeypatch, table, engine="vector", **settings)
-        assert [each.numbers for each in devices] == [each.numbers for each in drawn]
+        made, files = totals(monkeypatch, table, engine="files", **settings)
+        assert made == {**one, "engine": "files"}
+        assert all(each.numbers == a.numbers == b.numbers for each, a, b in zip(devices, drawn, files, strict=True))
         assert all(sum(each.numbers) == 20 * one["features"] + 2 * ADDED * one["cells"] for each in devices)
         assert one == {**other, "engine": "device"}
         assert (one["devices"], one["rejected"]) == (20, {})
 
 
-@pytest.mark.parametrize("engine", [pytest.param("device", marks=pytest.mark.slow), "vector"])
+@pytest.mark.parametrize("engine", ["files", "vector"])
 def test_totals_have_noise_of_the_stated_variance(table, monkeypatch, engine):
     """The mean square of the noise in 30 trials with 12 cells has a standard error of 0.1 in units of the variance.
 
@@ -145,6 +161,7 @@ def test_a_simulation_says_cost_and_noise(tmp_path):
         ({"asking": "pilot:900"}, "setting_invalid"),
         ({"asking": "pilot:50", "reduce": "pca:1"}, "setting_invalid"),
         ({"answers": "all"}, "setting_invalid"),
+        ({"trust": "local", "engine": "files"}, "setting_invalid"),
     ],
 )
 def test_settings_that_do_not_fit(settings, expected):

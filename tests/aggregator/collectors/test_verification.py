@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.vdaf import FILES, encoded, of_file
 
 from aggregator.collectors.elements import Elements, decoded
+from aggregator.collectors.elements import encoded as encode_all
 from aggregator.collectors.verification import Shares, added, confirmed, hashed, prepared
 from protocol.errors import DocumentError
 from protocol.shared.circuits import Blocks
@@ -184,6 +185,9 @@ def test_arrays_compute_like_integers(field, data):
             terms.append(([a * b * 70 for a, b in zip(left, right, strict=True)], sum([one * other] * 70)))
         else:
             terms.append(([a % p for a in left], one % p))
+    bytes_of = encode_all([array for _, array in terms])
+    for at, encoded_row in enumerate(bytes_of):
+        assert encoded_row.tobytes() == field.encode([numbers[at] % p for numbers, _ in terms])
     for numbers, array in terms:
         assert array.integers() == [number % p for number in numbers]
         assert (array == Elements(field, array.limbs, array.size)).all()
