@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import subprocess
@@ -12,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from support import commands
 from support.publisher import DAY, Publisher
 
 from edge_sdk import Device, DocumentError
-from edge_sdk.cli.main import main
 from protocol import VERSION
 from protocol.batches.framing import Header, write_batch
 from protocol.documents.campaign import Series
@@ -39,21 +38,9 @@ def files(tmp_path):
 
 
 def edge(folder, *arguments, text="", state=("--state", "state")):
-    """A command in this process: its status and what it printed."""
-    streams = {name: io.TextIOWrapper(io.BytesIO(), "utf-8") for name in ("stdout", "stderr")}
-    streams["stdin"] = io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8")
-    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
-        for name, stream in streams.items():
-            patch.setattr(sys, name, stream)
-        try:
-            status = main([*state, *arguments])
-        except SystemExit as end:
-            status = end.code
-    printed = []
-    for name in ("stdout", "stderr"):
-        streams[name].flush()
-        printed.append(streams[name].buffer.getvalue().decode())
-    return subprocess.CompletedProcess(arguments, status, *printed)
+    """A command in this folder and process: its status and what it printed."""
+    with contextlib.chdir(folder):
+        return subprocess.CompletedProcess(arguments, *commands.edge(*state, *arguments, text=text))
 
 
 def asked(folder, *command):

@@ -146,6 +146,4 @@ def test_what_can_not_be_begun(state, tree, tmp_path, more, reason, status):
 
 def test_wrong_usage(state, tree):
     for seconds in ("0", "-1", "nan", "inf", "x", "1e9", "1_0", "\u0663"):
-        with pytest.raises(SystemExit) as caught:
-            edge("--state", state, "sync", tree, "--seconds", seconds)
-        assert caught.value.code == 2
+        assert edge("--state", state, "sync", tree, "--seconds", seconds)[0] == 2

@@ -52,7 +52,10 @@ def edge(*arguments: object, text: str | bytes = "") -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode() if isinstance(text, str) else text)))
-        status = main([str(argument) for argument in arguments])
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            status = end.code
     return status, out.getvalue(), err.getvalue()
 
 

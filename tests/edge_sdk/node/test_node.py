@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from support.failures import failure, reason
 from support.nodes import node_campaign
@@ -15,10 +10,8 @@ from support.publisher import DAY, NOW, Publisher
 from edge_sdk import Device, Node, Policy
 from edge_sdk.explaining import as_text, cost_in_words
 from edge_sdk.storage.documents import NODE
-from edge_sdk.sync import sync
-from edge_sdk.transport.folder import Folder
 from protocol.documents.envelope import keyid, verified_by
-from protocol.nodes.summary import SummarySet, check_summary, read_summaries, read_summary
+from protocol.nodes.summary import check_summary, read_summaries, read_summary
 from protocol.nodes.terms import NodeTerms
 
 RECORDS = [{"odor": "n", "width": 3.2, "label": "e"}, {"odor": "f", "width": None, "label": "p"}]
@@ -157,20 +150,6 @@ def test_a_state_of_older_software_is_a_devices(tmp_path, publisher, clock):
         assert device.drain(tmp_path / "out.hsr") == 1
 
 
-def test_sync_sends_summaries_under_a_name_of_their_own(node, campaign, clock, tmp_path):
-    (tmp_path / "server" / "roots").mkdir(parents=True)
-    raws = []
-    for _ in range(2):
-        raws.append(node.summarise(campaign.id, RECORDS).raw)
-        clock.now += DAY
-    outcome = sync(node, Folder(tmp_path / "server"))
-    assert (outcome.sent, outcome.released, outcome.refusals) == (1, 2, ())
-    (sent,) = (tmp_path / "server" / "reports").iterdir()
-    assert sent.suffix == ".hsn"
-    assert sent.read_bytes() == b"".join(raws)
-    assert node.status().spooled == 0
-
-
 def test_an_opt_out_makes_another_node(node, campaign, clock, tmp_path):
     before, _ = node.public_key, node.summarise(campaign.id, RECORDS)
     node.disable()
@@ -212,42 +191,6 @@ def test_more_noise_is_explained_for_what_the_noise_covers(sensitivity, covered)
     assert f"  A node may ask for more noise: an ε from 0.1 to 1 of {covered}." in as_text(
         cost_in_words(found, Policy())
     )
-
-
-PROGRAM = """
-import json, sys
-from edge_sdk import Node
-state, periods = sys.argv[1], int(sys.argv[2])
-raws = []
-now = [NOW]
-with Node.open(state, clock=lambda: now[0]) as node:
-    for _ in range(periods):
-        # A process that reads records is overtaken by the others.
-        raws.append(node.summarise("clinics", ({"odor": "n", "label": "e"} for _ in range(200))).raw.hex())
-        now[0] += DAY
-print(json.dumps(raws))
-"""
-
-
-def test_racing_processes_release_one_noise_per_period(tmp_path):
-    publisher = Publisher()
-    with Node.provision(tmp_path / "state", publisher.root(), clock=lambda: NOW) as node:
-        node.enrol(publisher.node_campaign())
-    code = PROGRAM.replace("NOW", str(NOW)).replace("DAY", str(DAY))
-    command = [sys.executable, "-c", code, str(tmp_path / "state"), "4"]
-    root = Path(__file__).parents[3]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) for _ in range(3)]
-    found = [json.loads(process.communicate()[0]) for process in running]
-    assert [process.returncode for process in running] == [0, 0, 0]
-    # A process whose clock is behind gets the newest period's summary, as after a clock was set back.
-    returned = {bytes.fromhex(each) for raws in found for each in raws}
-    assert len(returned) <= 4
-    with Node.open(tmp_path / "state", clock=lambda: NOW + 4 * DAY) as node:
-        assert [line.epsilon_micro for line in node.history()] == [2_000_000] * 4
-        assert node.drain(tmp_path / "out.hsn") == 4
-    sent = SummarySet.from_bytes((tmp_path / "out.hsn").read_bytes())
-    assert returned <= set(sent.counting())
-    assert (len(sent), sent.conflicts()) == (4, [])
 
 
 def test_a_summary_that_was_overtaken_returns_the_first(tmp_path):

@@ -122,7 +122,7 @@ def test_memory_does_not_grow_with_the_number_of_records(monkeypatch):
             yield {"label": f"label {number}", "width": number / 7, "odor": f"odor {number}", "miss": str(number / 3)}
 
     def peak(count):
-        found = ExactSums(PLAIN, released_vectors(parse_campaign(Publisher(schema=PLAIN).node_payload())))
+        found = nothing_yet()
         for reader in found._readers:
             reader._most = 100
         tracemalloc.start()
@@ -135,8 +135,12 @@ def test_memory_does_not_grow_with_the_number_of_records(monkeypatch):
     assert peak(2_000) - peak(500) < 1_500 * 12  # bytes; to keep a record takes 400
 
 
+def nothing_yet():
+    return ExactSums(PLAIN, released_vectors(parse_campaign(Publisher(schema=PLAIN).node_payload())))
+
+
 def test_a_label_for_all_records_and_values_of_every_type():
-    found = ExactSums(PLAIN, released_vectors(parse_campaign(Publisher(schema=PLAIN).node_payload())))
+    found = nothing_yet()
     found.add_all([{"cap": 1}, {"cap": 1.0}, {"cap": True}, {"cap": "1"}, {"cap": 1 << 70}], "q")
     assert found.totals.tolist()[:3] == [0, 0, 5]
     cap = found.totals.tolist()[3 + 12 :][:9]
@@ -144,7 +148,7 @@ def test_a_label_for_all_records_and_values_of_every_type():
 
 
 def test_what_has_no_meaning_is_counted_and_hinted_at():
-    found = ExactSums(PLAIN, released_vectors(parse_campaign(Publisher(schema=PLAIN).node_payload())))
+    found = nothing_yet()
     found.add_all([{"label": "e", "odor": "n", "cap": "1", "width": "3,5", "miss": 0}] * 3 + [{"label": "z"}])
     unread = found.unread()
     assert unread.records == 4
