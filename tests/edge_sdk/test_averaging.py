@@ -19,7 +19,7 @@ from support.attack import bound, guess, success, table
 from support.binomial import window
 from support.failures import reason
 from support.mixtures import mixed_payload, tiny_schema
-from support.publisher import DAY, NOW, Publisher, installed
+from support.publisher import DAY, NOW, Publisher
 from support.reports import opened
 
 from edge_sdk import Device, Policy, PolicyError
@@ -189,31 +189,3 @@ def test_the_test_rejects_a_device_that_answers_a_period_with_fresh_noise():
         right += guessed(heard, LABELS) == truth
     _, high = window(DEVICES, bound(EPSILON, 4), 2 * ALPHA)
     assert right > high
-
-
-def test_no_turn_of_clock_restart_or_new_version_makes_a_device_say_more_than_its_lifetime(tmp_path):
-    """The attacker moves the clock, cuts the power, replaces the campaign; the owner opts out and in again."""
-    publisher, now, heard = Publisher(), [NOW], set()
-    policy = Policy.of(epsilon_lifetime="7")
-    steps = (DAY, -3 * DAY, 90 * DAY, 0, -80 * DAY, 7 * DAY, 1, 200 * DAY, -DAY)
-    for number in range(60):
-        with installed(
-            Device,
-            tmp_path / "state",
-            trust=publisher.root(),
-            policy=policy,
-            clock=lambda: now[0],
-            entropy=entropy_of(number),
-        ) as device:
-            if number % 7 == 3:
-                device.disable()
-                device.enable()
-            campaign = device.enrol(publisher.campaign(version=1 + number // 5, lifetime=3000 * DAY))
-            for record in ({"odor": "n"}, {"odor": "f"}):
-                with suppress(PolicyError):
-                    heard.add(device.report(campaign.id, record, label="e"))
-        now[0] += steps[number % len(steps)]
-    assert len(heard) == 7
-    with Device.open(tmp_path / "state", policy=policy, clock=lambda: now[0]) as device:
-        assert device.status().left_micro == 0
-        assert reason(device.report, campaign.id, {"odor": "n"}) == "budget_exhausted"

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 import pytest
-from support.examples import part
 from support.failures import reason
-from support.hostile import every_bit
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
 from support.sources import Source
 from vectors.makers import wild
@@ -309,43 +307,6 @@ def test_the_limit_of_memory_is_felt(tmp_path):
     assert "MemoryError" in done.stderr
 
 
-DAMAGE = {"malformed", "unsupported_version", "wrong_role", "bad_signature"}
-
-
-@pytest.mark.parametrize(
-    ("door", "raw"),
-    [
-        pytest.param("enrol", CAMPAIGN, id="campaign", marks=pytest.mark.slow),
-        pytest.param("install", MODEL, id="model", marks=pytest.mark.slow),
-        pytest.param("rotate", root(), id="root"),
-    ],
-)
-def test_no_flipped_bit_and_no_truncation_of_a_golden_document_reaches_the_state(door, raw, tmp_path):
-    path = tmp_path / "state"
-    with Device.provision(path, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
-        content = (path / "state.db").read_bytes()
-
-        def arrives(changed):
-            return reason(through, device, door, [changed] if door == "rotate" else changed)
-
-        assert {arrives(changed) for changed in part(every_bit(raw))} == DAMAGE
-        assert {arrives(raw[:length]) for length in range(len(raw))} == {"malformed"}
-        assert (path / "state.db").read_bytes() == content
-        assert arrives(raw) is None
-        assert (path / "state.db").read_bytes() != content
-
-
-def test_no_flipped_bit_of_a_golden_root_provisions_a_device():
-    first = PUBLISHER.root()
-
-    def provision(raw):
-        Device.open(None, trust=raw, clock=lambda: NOW).close()
-
-    one_bit_of_every_byte = [changed for place, changed in enumerate(every_bit(first)) if place % 9 == 0]
-    assert {reason(provision, changed) for changed in one_bit_of_every_byte} <= DAMAGE
-    assert {reason(provision, first[:length]) for length in range(0, len(first), 7)} == {"malformed"}
-
-
 DOCUMENTS = [(name, case) for name, case in load_all() if case["kind"] == "document"]
 DOORS = {"campaign": "enrol", "model": "install", "root": "rotate", "nodes": "nodes"}
 
@@ -486,28 +447,3 @@ def test_a_version_that_ends_the_campaign_ends_it(device, clock):
 def test_roots_are_given_as_bytes_to_both_calls(device, given):
     for call in (device.rotate, device.follow):
         assert reason(call, given) == "argument_invalid"
-
-
-def test_two_campaigns_of_one_name_are_never_open_at_once(device, clock):
-    """The newer version replaces the older, so a publisher can not ask twice under one name."""
-    first = device.enrol(CAMPAIGN)
-    device.report(first.id, {"odor": "n"}, label="e")
-    second = device.enrol(PUBLISHER.campaign(version=2))
-    clock.now += DAY
-    assert reason(device.report, first.id, {"odor": "n"}) == "campaign_unknown"
-    device.report(second.id, {"odor": "n"}, label="e")
-    assert [campaign.id for campaign in device.campaigns()] == [second.id]
-
-
-def test_names_in_quick_succession_buy_no_more_than_the_lifetime_and_versions_no_more_than_one_period(tmp_path):
-    """A publisher who signs a new campaign every minute opens new ids and questions, and spends the same budget."""
-    policy = Policy.of(epsilon_lifetime="5", epsilon_per_day="50")
-    with Device.provision(tmp_path / "state", trust=PUBLISHER.root(), clock=lambda: NOW, policy=policy) as device:
-        said = []
-        for number in range(1, 20):
-            for changes in ({"version": number}, {"name": f"name {number}"}):
-                campaign = device.enrol(PUBLISHER.campaign(**changes))
-                said.append(reason(device.report, campaign.id, {"odor": "n"}, "e"))
-        assert said[::2] == [None] + ["period_answered"] * 18
-        assert said[1::2] == [None] * 4 + ["budget_exhausted"] * 15
-        assert device.status().spent_micro == 5_000_000

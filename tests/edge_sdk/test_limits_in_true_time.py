@@ -184,7 +184,7 @@ def test_jumps_of_less_than_a_minute_do_not_add_up_within_a_boot():
     """The clock is a minute ahead and behind in turns, and each call that is news is stored."""
     stored, uptime = Track("a", 100, NOW, 0), 100
     line, answered_at = 1, NOW
-    for second in range(1_500):
+    for second in range(500):
         uptime += 1
         wall = stored.time + (-70 if second % 2 else 59)
         track = follow(stored, Reading(wall, "a", uptime), wall, line, DAY)

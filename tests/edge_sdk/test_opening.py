@@ -99,16 +99,6 @@ def test_a_lost_state_is_refused_and_a_reset_makes_a_new_secret_and_counts_the_w
     ]
 
 
-def test_a_reset_counts_the_largest_budget_that_ever_was_allowed(lived, publisher, clock):
-    (lived / "policy.toml").write_text('epsilon_lifetime = "250"\n')
-    with Device.open(lived, clock=clock) as device:
-        device.report(device.campaigns()[0].id, RECORD)
-    (lived / "policy.toml").write_text('epsilon_lifetime = "7"\n')
-    Device.open(lived, clock=clock).close()
-    (lived / "state.db").unlink()
-    assert Device.reset(lived, publisher.root(), clock=clock) == 250_000_000
-
-
 def test_a_reset_that_can_not_trust_the_root_changes_nothing(lived, publisher, clock):
     broken = bytearray(publisher.root())
     broken[-1] ^= 1
@@ -128,7 +118,7 @@ def test_a_killed_reset_leaves_the_old_state_or_the_new_with_all_paid_periods(
         lose(lived, "overwritten")
     shutil.copytree(lived, tmp_path / "kept")
     seen = set()
-    for number in count(1, 3):
+    for number in count(1 + damaged, 4):
         if not killed_before(lambda: Device.reset(lived, publisher.root(), clock=clock), number):
             break
         found = reason(Device.open, lived, clock=clock)
@@ -351,55 +341,38 @@ def test_a_marker_that_is_written_late_names_the_secret_of_the_state(tmp_path, p
     assert reason(Device.reset, tmp_path, publisher.root(), enrolment=FILE, clock=clock) == "enrolment_used"
 
 
-def test_a_provisioning_file_makes_the_ids(tmp_path, publisher, clock):
+def test_a_provisioning_file_makes_the_ids_and_is_used_once_it_reached_the_disk(
+    tmp_path, publisher, clock, monkeypatch
+):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
     with Device.provision(tmp_path, trust=publisher.root(), enrolment=FILE, clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         said = device.report(campaign.id, RECORD)
     assert said[2:10] == report_id(SECRET, campaign.id, NOW // DAY, 0)
+    assert reason(Device.open, tmp_path, enrolment=new_file(8), clock=clock) == "enrolment_late"
     with Device.open(tmp_path, enrolment=FILE, clock=clock) as device:  # the same once more does no harm
         assert device.report(campaign.id, RECORD) == said
-    other = build_provisioning(Provisioning("pumps", "pump 8", bytes(32)))
-    assert reason(Device.open, tmp_path, enrolment=other, clock=clock) == "enrolment_late"
-
-
-def test_a_provisioning_file_is_used_once(tmp_path, publisher, clock):
-    with Device.provision(tmp_path, trust=publisher.root(), enrolment=FILE, clock=clock) as device:
         device.disable()
-        assert reason(device.enable, FILE) == "enrolment_used"
-        device.enable(new_file(0))
-    (tmp_path / "state.db").unlink()
-    for used in (FILE, build_provisioning(Provisioning("other", "name", bytes(32)))):
-        error = failure(Device.reset, tmp_path, publisher.root(), enrolment=used, clock=clock)
-        assert error.reason == "enrolment_used"
-        assert SECRET.hex() not in str(error)
-    fresh = new_file(7)
-    assert Device.reset(tmp_path, publisher.root(), enrolment=fresh, clock=clock) > 0
-
-
-def test_an_enable_that_does_not_reach_the_disk_has_not_used_its_file(tmp_path, publisher, clock, monkeypatch):
-    with Device.provision(tmp_path, publisher.root(), enrolment=FILE, clock=clock) as device:
-        device.disable()
-        plain = State._commit
-
-        def full(*_):
-            raise OSError(errno.ENOSPC, "full")
-
-        monkeypatch.setattr(State, "_commit", full)
-        assert failure(device.enable, new_file(9)).reason == "disk_full"
-        monkeypatch.setattr(State, "_commit", plain)
+        with monkeypatch.context() as patch:
+            patch.setattr(State, "_commit", full)
+            assert failure(device.enable, new_file(9)).reason == "disk_full"
         assert reason(device.enable, FILE) == "enrolment_used"
         device.enable(new_file(9))
         device.disable()
         assert reason(device.enable, new_file(9)) == "enrolment_used"
     (tmp_path / "state.db").unlink()
-    for number in (9, 0):
-        used = FILE if number == 0 else new_file(number)
-        assert reason(Device.reset, tmp_path, publisher.root(), enrolment=used, clock=clock) == "enrolment_used"
+    for used in (FILE, new_file(9), build_provisioning(Provisioning("other", "name", bytes([9]) * 32))):
+        error = failure(Device.reset, tmp_path, publisher.root(), enrolment=used, clock=clock)
+        assert error.reason == "enrolment_used"
+        assert SECRET.hex() not in str(error)
+    assert Device.reset(tmp_path, publisher.root(), enrolment=new_file(7), clock=clock) > 0
 
 
 @pytest.mark.parametrize("state", ["whole", "overwritten", "missing"])
 def test_a_file_is_used_once_a_state_on_the_disk_has_its_secret_and_never_before(tmp_path, publisher, clock, state):
-    """A reset is killed before every third change of the folder, then repeated with the same file and killed, too."""
+    """A reset is killed before every fifth change of the folder, then repeated with the same file and killed, too."""
     folder, kept = tmp_path / "state", tmp_path / "kept"
     with Device.provision(kept, publisher.root(), enrolment=FILE, clock=clock) as device:
         device.disable()
@@ -410,7 +383,7 @@ def test_a_file_is_used_once_a_state_on_the_disk_has_its_secret_and_never_before
         return reason(Device.reset, folder, publisher.root(), enrolment=file, clock=clock)
 
     seen, killed = set(), True
-    for number in count(1, 3):
+    for number in count(1, 5):
         shutil.copytree(kept, folder)
         killed = all(killed_before(lambda: reset(new_file(9)), each) for each in (number, number // 2 + 1))
         used = False
@@ -452,19 +425,20 @@ def test_writers_of_the_marker_lose_nothing_of_each_other(tmp_path):
 
 
 @pytest.mark.parametrize("answers", [False, True])
-def test_a_reset_counts_the_lifetimes_under_which_something_was_answered(tmp_path, publisher, clock, answers):
+def test_a_reset_counts_the_largest_lifetime_under_which_something_was_answered(tmp_path, publisher, clock, answers):
     """The owner's policy is often written after the provisioning, under which the defaults held for a moment."""
     with Device.provision(tmp_path, publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         assert device.status().left_micro == 100_000_000
         if answers:
             device.report(campaign.id, RECORD)
-    (tmp_path / "policy.toml").write_text('epsilon_lifetime = "20"\n')
-    with Device.open(tmp_path, clock=clock) as device:
-        clock.now += DAY
-        device.report(campaign.id, RECORD)
+    for lifetime in (20, 30, 7):
+        (tmp_path / "policy.toml").write_text(f'epsilon_lifetime = "{lifetime}"\n')
+        with Device.open(tmp_path, clock=clock) as device:
+            clock.now += DAY
+            assert lifetime == 7 or device.report(campaign.id, RECORD)
     lose(tmp_path, "missing")
-    assert Device.reset(tmp_path, publisher.root(), clock=clock) == (100_000_000 if answers else 20_000_000)
+    assert Device.reset(tmp_path, publisher.root(), clock=clock) == (100_000_000 if answers else 30_000_000)
 
 
 def test_a_state_of_older_software_without_a_machine_is_bound_to_the_first_with_an_id(tmp_path, publisher, clock):
@@ -501,22 +475,54 @@ def test_a_disk_that_may_forget_is_named(tmp_path, kind, told):
     assert disk_may_forget(str(tmp_path / "absent")) is None
 
 
+PUMP = True, "pumps", "pump 7"
+
+
+def fleet(device):
+    """Whether a device is in a closed fleet, and the names of both."""
+    shown = device.status()
+    found = shown.closed_fleet, shown.fleet, shown.device
+    assert found == tuple(shown.to_json()[name] for name in ("closed_fleet", "fleet", "device"))
+    return found
+
+
 @pytest.mark.parametrize("in_memory", [False, True])
-def test_a_device_of_a_closed_fleet_leaves_it_only_if_its_owner_says_so(tmp_path, publisher, clock, in_memory):
+def test_a_device_of_a_closed_fleet_says_its_name_and_leaves_it_only_if_its_owner_says_so(
+    tmp_path, publisher, clock, in_memory
+):
     """Under a random secret it would go on spending ε for reports that its fleet does not count."""
-    with Device.provision(None if in_memory else tmp_path, publisher.root(), enrolment=FILE, clock=clock) as device:
+    folder = None if in_memory else tmp_path / "state"
+    other = build_provisioning(Provisioning("wells", "well 9", bytes([9]) * 32))
+    with Device.provision(folder, publisher.root(), enrolment=FILE, clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
+        assert b"pump" not in device.report(campaign.id, RECORD)
+        assert fleet(device) == PUMP
+        error = failure(device.enable, leave_fleet=True)
+        assert (error.reason, "'disable'" in error.detail) == ("enrolment_late", True)
         device.disable()
+        assert fleet(device) == PUMP
         assert reason(device.enable) == "enrolment_missing"
         assert reason(device.report, campaign.id, RECORD) == "disabled"
-        device.enable(new_file(1))
-        device.enable(new_file(1))  # said twice
-        assert device.report(campaign.id, RECORD)[2:10] == report_id(bytes([1]) * 32, campaign.id, NOW // DAY, 0)
+        assert reason(device.enable, other, leave_fleet=True) == "argument_invalid"
+        for _ in ("new", "said twice"):
+            device.enable(other)
+        assert fleet(device) == (True, "wells", "well 9")
+        clock.now += DAY
+        assert device.report(campaign.id, RECORD)[2:10] == report_id(bytes([9]) * 32, campaign.id, NOW // DAY + 1, 0)
         device.disable()
-        assert reason(device.enable) == "enrolment_missing"
-        device.enable(leave_fleet=True)
+        for _ in ("leaves", "has left"):
+            device.enable(leave_fleet=True)
+        assert fleet(device) == (False, None, None)
         device.disable()
         device.enable()  # it is in no fleet any more
+        error = failure(device.enable, new_file(1))
+        assert (error.reason, "disable" in error.detail) == ("enrolment_late", True)
+        device.disable()
+        if folder is not None:
+            late = failure(Device.open, folder, enrolment=new_file(1), clock=clock)
+            assert (late.reason, "opted this device out" in late.detail) == ("enrolment_late", True)
+        device.enable(new_file(1))  # a device may join a fleet when it takes part again
+        assert fleet(device) == PUMP
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -531,91 +537,29 @@ def test_a_reset_keeps_a_device_in_its_fleet(tmp_path, publisher, clock, lost):
     assert begin() == "enrolment_missing"
     assert read_marker(str(tmp_path / "installed")) == before
     lost = False
+    assert begin(enrolment=new_file(1), leave_fleet=True) == "argument_invalid"
     assert begin(enrolment=new_file(1)) is None
+    with Device.open(tmp_path, clock=clock) as device:
+        assert fleet(device) == PUMP
     assert begin() == "enrolment_missing"
     assert begin(leave_fleet=True) is None
     assert begin() is None
 
 
-def test_a_file_is_not_ignored_by_a_device_that_takes_part(tmp_path, publisher, clock):
-    with Device.provision(tmp_path, publisher.root(), clock=clock) as device:
-        error = failure(device.enable, FILE)
-        assert (error.reason, "disable" in error.detail) == ("enrolment_late", True)
-        device.disable()
-        late = failure(Device.open, tmp_path, enrolment=FILE, clock=clock)
-        assert (late.reason, "opted this device out" in late.detail) == ("enrolment_late", True)
-        device.enable(FILE)  # a device may join a fleet when it takes part again
-        device.disable()
-        assert reason(device.enable) == "enrolment_missing"
-
-
-def test_a_device_of_a_fleet_that_takes_part_leaves_it_in_two_steps(tmp_path, publisher, clock):
-    with Device.provision(tmp_path, publisher.root(), enrolment=FILE, clock=clock) as device:
-        assert device.status().closed_fleet
-        error = failure(device.enable, leave_fleet=True)
-        assert (error.reason, "'disable'" in error.detail) == ("enrolment_late", True)
-        assert reason(device.enable, FILE, leave_fleet=True) == "argument_invalid"
-        device.disable()
-        assert device.status().closed_fleet
-        assert reason(device.enable, new_file(1), leave_fleet=True) == "argument_invalid"
-        device.enable(leave_fleet=True)
-        device.enable(leave_fleet=True)  # said twice: it has left
-        assert device.status().to_json()["closed_fleet"] is False
-    both = {"enrolment": new_file(1), "leave_fleet": True}
-    assert reason(Device.reset, tmp_path, publisher.root(), clock=clock, **both) == "argument_invalid"
-
-
-@pytest.mark.parametrize("in_memory", [False, True])
-def test_a_device_of_a_closed_fleet_says_its_name_and_reports_do_not(tmp_path, publisher, clock, in_memory):
-    """The operator's list has the name, for replacing and revoking; the newest secret's file tells it."""
-    folder = None if in_memory else tmp_path / "state"
-    other = build_provisioning(Provisioning("wells", "well 9", bytes([9]) * 32))
-
-    def names(device):
-        shown = device.status()
-        assert (shown.fleet, shown.device) == (shown.to_json()["fleet"], shown.to_json()["device"])
-        return shown.closed_fleet, shown.fleet, shown.device
-
-    with Device.provision(folder, publisher.root(), enrolment=FILE, clock=clock) as device:
-        campaign = device.enrol(publisher.campaign())
-        assert names(device) == (True, "pumps", "pump 7")
-        report = device.report(campaign.id, RECORD)
-        assert report.find(b"pump") == report.find(b"fleet") == -1
-        device.disable()
-        assert names(device) == (True, "pumps", "pump 7")
-        device.enable(other)
-        assert names(device) == (True, "wells", "well 9")
-        device.disable()
-        device.enable(leave_fleet=True)
-        assert names(device) == (False, None, None)
-    if folder is not None:
-        Device.reset(folder, publisher.root(), enrolment=new_file(1), clock=clock)
-        with Device.open(folder, clock=clock) as device:
-            assert names(device) == (True, "pumps", "pump 7")
-
-
-def test_a_state_of_older_software_says_only_that_it_is_in_a_fleet(tmp_path, publisher, clock):
-    """Its file, given again, tells the names."""
-
-    def older():
-        state = State(str(tmp_path / "state.db"))
-        with state.transaction():
-            state.write_meta("enrolled", b"1")
-        state.close()
-
-    def names(device):
-        shown = device.status()
-        return shown.closed_fleet, shown.fleet, shown.device
-
+@pytest.mark.parametrize("at", ["enable", "open"])
+def test_a_state_of_older_software_says_only_that_it_is_in_a_fleet_until_its_file_is_given_again(
+    tmp_path, publisher, clock, at
+):
     Device.provision(tmp_path, publisher.root(), enrolment=FILE, clock=clock).close()
-    older()
-    with Device.open(tmp_path, clock=clock) as device:
-        assert names(device) == (True, None, None)
-        device.enable(FILE)
-        assert names(device) == (True, "pumps", "pump 7")
-    older()
-    with Device.open(tmp_path, enrolment=FILE, clock=clock) as device:
-        assert names(device) == (True, "pumps", "pump 7")
+    state = State(str(tmp_path / "state.db"))
+    with state.transaction():
+        state.write_meta("enrolled", b"1")
+    state.close()
+    with Device.open(tmp_path, enrolment=FILE if at == "open" else None, clock=clock) as device:
+        if at == "enable":
+            assert fleet(device) == (True, None, None)
+            device.enable(FILE)
+        assert fleet(device) == PUMP
 
 
 def owners(folder):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import Counter
-from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -239,20 +238,6 @@ def test_shares_divide_a_fleet(publisher, clock):
     assert min(totals[1:]) > 0
 
 
-def test_an_evaluation_may_be_of_a_series(device, publisher, clock):
-    from protocol import canonical
-
-    device.install(publisher.model())
-    device.report(device.enrol(campaign(publisher)).id, RECORD)
-    body = canonical.unpack(publisher.evaluation_payload(publisher.model()))
-    body |= {"series": SERIES.to_dict(), "crit": ["series"]}
-    asked = device.enrol(publisher.sign("campaign", canonical.pack(body)))
-    assert reason(device.report, asked.id, RECORD) == "series_answered"
-    body |= {"series": {**SERIES.to_dict(), "name": "quality"}, "version": 2}
-    device.report(device.enrol(publisher.sign("campaign", canonical.pack(body))).id, RECORD)
-    assert answers(device) == 2
-
-
 def test_explain_says_what_a_series_costs_and_whether_this_device_takes_part(device, publisher, clock):
     secret = device._state.meta("secret")
     inside = device.explain(campaign(publisher, low=0, high=WHOLE))
@@ -269,21 +254,6 @@ def test_explain_says_what_a_series_costs_and_whether_this_device_takes_part(dev
     assert "series_answered: this device has answered" in device.explain(campaign(publisher, "other"))
     device.disable()
     assert "series_answered" in device.explain(campaign(publisher, "other"))
-
-
-def test_the_owners_limits_hold_in_a_series_too(tmp_path, publisher, clock):
-    strict = Policy(lifetime_micro=500_000)
-    with Device.provision(tmp_path, trust=publisher.root(), clock=clock, policy=strict) as device:
-        asked = device.enrol(campaign(publisher))
-        assert reason(device.report, asked.id, RECORD) == "budget_exhausted"
-        assert answers(device) == 0
-
-
-def test_a_state_of_before_the_first_release_is_refused(tmp_path, publisher, clock):
-    Device.provision(tmp_path, trust=publisher.root(), clock=clock).close()
-    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as connection:
-        connection.execute("PRAGMA user_version = 5")
-    assert reason(Device.open, tmp_path, clock=clock) == "state_older"
 
 
 def test_no_rotten_bit_around_a_series_name_opens_the_series_again(tmp_path, publisher, clock):

@@ -149,18 +149,6 @@ def test_the_worst_ratio_of_a_whole_series_is_that_of_one_answer(order):
             assert len(answers) == sum(type(each) is tuple for each in seen) <= 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_so_it_is_for_shares_and_orders_at_random(seed):
-    draw = random.Random(seed)
-    shares = [tuple(sorted(draw.sample(range(WHOLE + 1), 2))) for _ in range(3)]
-    chosen = [draw.randbytes(32) for _ in range(8)]
-    totals = joint(campaigns(shares), chosen, draw.choice(ORDERS))
-    assert all(sum(total.values()) == 1 for total in totals)
-    assert not PrivacyLoss(worst_ratio(totals)).exceeds(MICRO)
-    assert all(len(answers) <= 1 for total in totals for _, _, answers in total)
-
-
 def test_what_is_seen_apart_from_the_noise_is_the_same_for_all_records():
     raws = campaigns()
     for secret in secrets(1):
