@@ -41,7 +41,7 @@ def test_the_tables_cover_every_mechanism_but_those_of_unbounded_noise():
     assert set(mechanisms.names()) - set(VALUES) == set(kinds(NoisyIntegers))
 
 
-@pytest.mark.parametrize(("micro", "periods"), [(100_000, 4), (500_000, 2), (1_000_000, 1), (1_000_000, 4)])
+@pytest.mark.parametrize(("micro", "periods"), [(100_000, 3), (1_000_000, 2)])
 @pytest.mark.parametrize("name", VALUES)
 def test_repeating_a_question_until_the_budget_is_gone_gains_no_more_than_the_lifetime_epsilon(name, micro, periods):
     found = success(repeated(answers_of(name, micro), periods))
@@ -112,13 +112,6 @@ def test_the_strata_of_a_period_spend_their_total_and_no_more(names, answers):
         best = max(best, success(joint))
     assert Fraction(1, len(RECORDS)) < best <= bound(campaign.epsilon_micro, len(RECORDS))
     assert best > bound(campaign.epsilon_micro // 10, len(RECORDS))
-
-
-def test_two_answers_for_one_period_would_break_the_bound():
-    """Two answers with fresh noise for one period break the bound. So a device repeats the same bytes."""
-    once = answers_of("direct", MICRO)
-    assert success(once) <= bound(MICRO, 3)
-    assert success(repeated(once, 5)) > bound(MICRO, 3)
 
 
 @pytest.mark.parametrize(("values", "periods"), [(2, 1), (2, 6), (3, 5), (8, 4)])

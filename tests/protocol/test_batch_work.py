@@ -20,7 +20,7 @@ from protocol.batches.framing import MAX_WASTED
 from protocol.batches.report import FIXED_BYTES, Layout
 
 CAMPAIGN = sha256(b"campaign").digest()
-SIZE = 100_000
+SIZE = 50_000
 PER_BYTE = 12
 """Allowed steps per byte of the file. An earlier reader took thousands for most of these files."""
 

@@ -72,30 +72,3 @@ print(module.power(3, 100, 101))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"
-
-
-def test_the_walk_sees_an_import_inside_a_function():
-    assert set(imported("def f():\n    from aggregator.reports.intake import x\n    import numpy as np\n")) == {
-        "aggregator",
-        "numpy",
-    }
-
-
-def test_importing_every_module_of_protocol_loads_nothing_else():
-    modules = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for path in sorted((ROOT / "protocol").rglob("*.py"))
-    ]
-    assert len(modules) > 15
-    program = f"""
-import importlib, sys
-for name in {modules!r}:
-    importlib.import_module(name)
-print(*sorted({{name.split('.')[0] for name in sys.modules}}))
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert {"protocol", "nacl", "msgpack"} <= loaded
-    assert loaded.isdisjoint(
-        {"edge_sdk", "aggregator", "simulation", "research", "numpy", "pandas", "pyarrow", "click", "rich"}
-    )

@@ -17,7 +17,6 @@ from support.mechanisms import kinds
 
 from protocol import SCALE
 from protocol.epsilon import exp_below, micro_epsilon
-from protocol.errors import InputError
 from protocol.mechanisms import from_epsilon, laplace
 from protocol.mechanisms.noise import GRID
 from protocol.mechanisms.numeric import NumericMechanism, SingleNumberMechanism
@@ -296,33 +295,3 @@ def test_without_ties_the_same_construction_is_duchis(ties):
     corners = product((-SCALE, SCALE), repeat=3)
     expected = [{tuple(2 * b - 1 for b in t): c for t, c in mechanism.distribution(v).items()} for v in corners]
     assert found == expected
-
-
-NO_NUMBERS = (SCALE + 1, -SCALE - 1, True, 432.1, 4321.0, "4321", None, float("nan"), float("inf"), [4321], (4321,))
-NO_VECTORS = (5, "0040", None, {}, (4321,), (0, 0, 4321), (0, 0, 0, 0, 4321), *((0, 0, x, 0) for x in NO_NUMBERS))
-
-
-@pytest.mark.parametrize(("name", "value"), [*product(SINGLE, NO_NUMBERS), *product(VECTORS, NO_VECTORS)], ids=repr)
-def test_what_is_not_of_the_domain_is_refused_and_not_named(name, value):
-    """Before the seed is read."""
-    mechanism = from_epsilon(name, 1, 1 if name in SINGLE else 4)
-    domain = "an integer" if name in SINGLE else "4 integers"
-    for refusing in (lambda: mechanism.perturb(value, b"no seed"), lambda: mechanism.distribution(value)):
-        with pytest.raises(InputError, match=f"{domain} from −{SCALE} to {SCALE}$") as caught:
-            refusing()
-        assert caught.value.reason == "value_out_of_domain"
-        assert "432" not in str(caught.value)
-
-
-def test_more_entries_than_the_loss_allows_are_refused():
-    for mechanism, most in (
-        (from_epsilon("bits", 1, 3), 1),
-        (from_epsilon("laplace", 1, 3, delta=2), 1),
-        (from_epsilon("laplace", 1, 3, delta=4), 2),
-    ):
-        allowed = (321,) * most + (0,) * (3 - most)
-        assert len(mechanism.perturb(allowed, SEED)) == 3
-        for refusing in (mechanism.distribution, lambda value, by=mechanism: by.perturb(value, SEED)):
-            with pytest.raises(InputError, match=f"at most {most} are not 0$"):
-                refusing((321,) * (most + 1) + (0,) * (2 - most))
-    assert len(from_epsilon("laplace", 1, 3).perturb((321, -5, SCALE), SEED)) == 3

@@ -125,18 +125,6 @@ def test_the_true_loss_comes_up_to_the_formula_and_no_further(epsilon, theta):
     assert not mechanism.privacy_loss().exceeds(micro_epsilon(epsilon))
 
 
-@pytest.mark.parametrize("theta", THETAS)
-def test_p_and_q_are_the_tails_of_laplace_noise_beyond_the_threshold(theta):
-    """Noise of scale 2/ε: P(1 + noise > θ) and P(noise > θ); rounded down and up."""
-    mechanism = from_epsilon("the", "1.5", 2, theta=theta)
-    with localcontext(prec=60):
-        half = Decimal("1.5") / 2
-        p = 1 - (-half * (1 - Decimal(theta))).exp() / 2
-        q = (-half * Decimal(theta)).exp() / 2
-        assert mechanism.one_if_true == int(p * 2**32)
-        assert mechanism.one_if_other == int(q * 2**32) + 1
-
-
 @pytest.mark.parametrize(
     "theta",
     [

@@ -1,6 +1,5 @@
 """Questions: every id answers exactly one question of each stratum; device and aggregator agree on it."""
 
-import hmac
 from itertools import pairwise, product
 
 import pytest
@@ -11,29 +10,20 @@ from support.publisher import Publisher, small_schema
 
 from protocol import canonical, mechanisms
 from protocol.batches.batch import Header, write_batch
-from protocol.batches.report import Layout, decode_answer, encode_answer, layout_for, report_id
+from protocol.batches.report import Layout, decode_answer, encode_answer, layout_for
 from protocol.documents import campaign
 from protocol.features import Categorical
-from protocol.questions import Assignment, build_questions, discrete_subjects, interval_bounds
+from protocol.questions import Assignment, build_questions, discrete_subjects
 from protocol.schema import Label, Observation, build_schema
 
 WORD = 1 << 32
 seeds = st.binary(min_size=32, max_size=32)
-weight_lists = st.lists(st.integers(1, 10**6), min_size=1, max_size=40)
 
 
 def questions_with(weights, answers):
     schema = build_schema(Label("y", ["0", "1"]), [Categorical(str(n), ["0"]) for n in weights[1:]])
     subjects = discrete_subjects(schema)
     return build_questions(subjects, answers, lambda one: mechanisms.from_epsilon("direct", 1, one.size), weights)
-
-
-@given(weight_lists)
-def test_bounds_follow_the_formula_and_end_at_2_to_the_32(weights):
-    bounds = interval_bounds(weights)
-    assert bounds == [WORD * sum(weights[: j + 1]) // sum(weights) for j in range(len(weights))]
-    assert bounds[-1] == WORD
-    assert bounds == sorted(set(bounds))
 
 
 @given(st.lists(st.integers(1, 1000), min_size=2, max_size=30, unique=True), st.data())
@@ -71,12 +61,6 @@ def test_the_input_of_a_cell_is_value_times_classes_plus_class():
     for code, label in product(range(4), range(2)):
         seen = Observation((code, 0), (None, 0), (1,))
         assert (of_class.input_of(seen, label, 2), of_cell.input_of(seen, label, 2)) == (label, 2 * code + label)
-
-
-@given(seeds, seeds, st.integers(0, WORD - 1), st.integers(0, 65535))
-def test_an_id_is_the_hmac_of_what_it_stands_for(secret, campaign_id, period, index):
-    message = b"hearsay/1/id" + campaign_id + period.to_bytes(4, "big") + index.to_bytes(2, "big")
-    assert report_id(secret, campaign_id, period, index) == hmac.new(secret, message, "sha256").digest()[:8]
 
 
 @given(st.data(), st.sampled_from(["direct", "oue"]), st.integers(2, 40), st.integers(0, 3))

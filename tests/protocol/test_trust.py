@@ -186,13 +186,6 @@ def test_two_next_roots_signed_by_the_same_keys_are_an_equivocation_in_any_order
         assert trust.install_roots(start, order, NOW).root.header.version == 2
 
 
-def test_only_the_last_root_of_a_chain_has_to_be_in_date():
-    chain = [make_root(1, ONE, (1,)), make_root(2, ONE, (1,), NOW, 2 * DAY), make_root(3, ONE, (1,))]
-    start, later = trust.pin(chain[0], NOW), NOW + 5 * DAY
-    assert reason(trust.install_roots, start, chain[1:2], later) == "expired"
-    assert trust.install_roots(start, chain, later).root.header.version == 3
-
-
 def test_a_pinned_root_older_than_the_stored_one_is_ignored_even_with_other_keys():
     turned = (((4,), 1), *ONE[1:])
     chain = [make_root(1, ONE, (1,)), make_root(2, turned, (1, 4)), make_root(3, turned, (4,))]
@@ -210,16 +203,6 @@ def test_nothing_to_install_changes_nothing():
     state = trust.pin(Publisher().root(), NOW)
     assert trust.install_roots(state, [], NOW) is state
     assert trust.install_roots(state, [state.root_bytes], NOW) is state
-
-
-def test_a_new_root_lowers_a_time_floor_that_was_driven_into_the_future():
-    publisher, future = Publisher(), Publisher(now=NOW + 3000 * DAY)
-    state = trust.pin(publisher.root(), NOW)
-    state = trust.verify(state, future.model(), "model", NOW, KNOWN).state
-    assert reason(trust.verify, state, publisher.campaign(), "campaign", NOW, KNOWN) == "expired"
-    state = trust.install_roots(state, [publisher.root(version=2)], NOW)
-    assert state.time_floor == NOW
-    assert trust.verify(state, publisher.campaign(), "campaign", NOW, KNOWN).now == NOW
 
 
 def test_the_payload_is_not_parsed_before_its_signatures_hold(monkeypatch):
