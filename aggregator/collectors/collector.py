@@ -190,7 +190,11 @@ class CollectorFolder:
         """``hearsay collector adopt``: go on with a copy, a restored backup or a folder on another disk, and open it.
 
         The other copy may have released periods that this one does not know. So this copy never releases a period that
-        has begun, unless it is in its journal. This is safe only if no other copy is in use from now on.
+        has begun, unless it is in its journal. This is safe only if no other copy is in use from now on, and the clock
+        is right.
+
+        Raises:
+            StorageError: those of :meth:`open` without ``collector_copied``; ``clock_behind``: the clock is.
         """
         with cls._open(Path(path), passphrase, clock, os.urandom, None) as collector:
             collector.take_over()
@@ -331,8 +335,9 @@ class CollectorFolder:
             out: the total.
 
         Raises:
-            DocumentError: ``collector_fault``: the answer is for other reports than this collector sent, or its sums
-                can not be; nothing is released. Also ``malformed``, ``share_unreadable``, ``unrecognized_campaign``.
+            DocumentError: ``collector_fault``: the answer is for other reports than this collector sent; or its sums
+                can not be, and then the period has no total, for ever. Nothing is released. Also ``malformed``,
+                ``share_unreadable``, ``unrecognized_campaign``.
             PolicyError: ``period_refused``: nothing was sent for the period, or it began before this copy was adopted,
                 which does not know its total.
         """
@@ -351,12 +356,15 @@ class CollectorFolder:
                 *verdicts, end = rows_of(reader.contents(task.secret), VERDICT_BYTES, row.reports, tail)
                 total = self._total(task, row, b"".join(verdicts), end)
                 row = row._replace(total=sign_total(total, task.own), refused=packed_refusals(Counter(total.refused)))
+                # Before the sums are looked at: whether they can be depends on the noise. If another answer met other
+                # noise, the helper could try until it knows the sums without noise.
                 self._record(row)
             else:
                 self._write_anew(row)
             self._path(row, KEPT).unlink(missing_ok=True)
+        found = read_total(row.total, task.campaign)
         write_output(out, row.total, force=True)
-        return read_total(row.total, task.campaign)
+        return found
 
     def export(self, campaign: bytes, trusted: bytes, period: int, files: Sequence[str | Path]) -> Exported:
         """``hearsay collector export``: return this collector's own shares of a period, for another program to check.
@@ -515,7 +523,7 @@ class CollectorFolder:
             )
 
     def _path(self, row: PeriodRow, kind: str) -> Path:
-        return self._periods / f"{row.campaign.hex()[:16]}-{row.period}.{kind}"
+        return self._periods / f"{row.campaign.hex()}-{row.period}.{kind}"
 
     @property
     def _periods(self) -> Path:

@@ -221,6 +221,8 @@ def rows_of(contents: Iterable[bytes], length: int, count: int, tail: int = 0) -
         if whole:
             yield waiting[: whole * length]
             waiting, left = waiting[whole * length :], left - whole
+        if not left and len(waiting) > tail:
+            break
     if left or len(waiting) != tail:
         raise DocumentError("malformed", "the file of a collector has another number of rows than it says")
     if tail:

@@ -17,6 +17,7 @@ import numpy as np
 
 from aggregator.collectors.verification import Shares
 from aggregator.common.files import storage_errors
+from aggregator.common.periods import period_fault
 from aggregator.reports.decoding.content import Content, FileShortenedError, piecewise_digest
 from aggregator.reports.intake.enrolment import REASON, Enrolled
 from aggregator.reports.intake.sources import SHORTENED_REASON, Unreadable, read_source
@@ -150,15 +151,12 @@ class Reports:
 
     def _add(self, record: bytes) -> None:
         identifier, period, question, field = decode_report(self._campaign.layout, record)
-        length, header = self._campaign.time_precision, self._campaign.header
         if period != self._period:
             return
         if question:
             self.refused["value_out_of_domain"] += 1
-        elif period * length >= header.expires:
-            self.refused["report_too_late"] += 1
-        elif (period + 1) * length <= header.not_before:
-            self.refused["report_too_early"] += 1
+        elif problem := period_fault(self._campaign, period):
+            self.refused[problem] += 1
         elif identifier not in self._places:
             with storage_errors("the reports can not be copied"):
                 self._copy.write(field)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from aggregator.common.files import COLLECTOR_MARK
@@ -73,6 +74,7 @@ class Journal(Original):
     """An open journal. All methods may raise ``collector_damaged`` and ``collector_busy``."""
 
     SCHEMA, KEEPER, KEYS = SCHEMA, "collector", _KEYS
+    TIMES = MappingProxyType({"periods": PeriodRow._fields.index("made_at")})
 
     def __init__(self, path: Path, machine: bytes | None) -> None:
         """Open the journal at ``path``; ``machine`` is as of :class:`aggregator.common.journals.Journal`.

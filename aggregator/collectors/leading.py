@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aggregator.collectors.elements import decoded
 from aggregator.collectors.exchange import REFUSALS, VERDICT_BYTES, RequestRow, fault
 from aggregator.collectors.intake import Opened, Reports, Task, arrays_of, open_shares
-from aggregator.collectors.noise import noisy, variance_of
+from aggregator.collectors.noise import noisy
 from aggregator.collectors.total import Total
 from aggregator.collectors.verification import AT_ONCE, added, prepared
 from aggregator.reports.intake.reader import WorkSharingPool
@@ -29,8 +29,6 @@ from protocol.shared.keccak import SEED_BYTES
 from protocol.shared.prio3 import Prio3
 
 HEAD_BYTES = ID_BYTES + SEED_BYTES
-_TAIL = 64
-"""How many standard deviations of noise a total may be beyond possible counts."""
 
 
 class Checked(NamedTuple):
@@ -101,7 +99,7 @@ def check_all(
 def total_of(
     task: Task, period: int, kept: NDArray[np.uint8], answer: tuple[bytes, bytes], refused: Counter[str], seed: bytes
 ) -> Total:
-    """Return the total of a period with both noises.
+    """Return the total of a period with both noises. What can not be in it is for :func:`read_total` to find.
 
     Args:
         task: what the leader does.
@@ -112,7 +110,7 @@ def total_of(
         seed: 32 fresh random bytes.
 
     Raises:
-        DocumentError: ``collector_fault``: the answer is for other reports, or its sums can not be.
+        DocumentError: ``collector_fault``: the answer is for other reports, or its sums are no field elements.
     """
     verdicts = np.frombuffer(answer[0], np.uint8).reshape(-1, VERDICT_BYTES)
     accepted = verdicts[:, 0] == 0
@@ -132,7 +130,7 @@ def total_of(
         raise fault("its sums are over other reports than its verdicts accept")
     if count < task.campaign.min_batch_size:
         raise fault("it accepts fewer reports than the campaign wants")
-    numbers = _joined(task, sums.tolist(), _decoded(task, answer[1][:size]), seed, count)
+    numbers = _joined(task, sums.tolist(), _decoded(task, answer[1][:size]), seed)
     refused = refused + Counter(REFUSALS[verdict] for verdict in verdicts[~accepted, 0].tolist())
     return Total(task.campaign.id, period, count, tuple(numbers), dict(refused))
 
@@ -145,12 +143,8 @@ def _decoded(task: Task, sums: bytes) -> list[int]:
     raise fault("its sums are no field elements")
 
 
-def _joined(task: Task, own: list[int], other: list[int], seed: bytes, count: int) -> list[int]:
+def _joined(task: Task, own: list[int], other: list[int], seed: bytes) -> list[int]:
     """Return the leader's sums with its noise and the helper's noisy sums together, as signed numbers."""
     campaign, p = task.campaign, task.prio3.circuit.field.modulus
     numbers = [(one + two) % p for one, two in zip(noisy(campaign, own, seed), other, strict=True)]
-    numbers = [number - p if number > p // 2 else number for number in numbers]
-    reach = _TAIL * variance_of(campaign) ** 0.5
-    if min(numbers) < -reach or max(numbers) > count + reach:
-        raise fault("its sums are beyond what counts and noise can be")
-    return numbers
+    return [number - p if number > p // 2 else number for number in numbers]

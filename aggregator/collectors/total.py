@@ -5,9 +5,12 @@ Source: docs/formats.md, section 12.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from aggregator.collectors.noise import variance_of
+from aggregator.common.periods import period_fault
 from protocol import SPEC, canonical
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal, verified_by
@@ -18,6 +21,10 @@ from protocol.shared.report import terms_of, variant_of
 
 ROLE = "total"
 MOST = 1 << 62
+TAIL = 64
+"""How many standard deviations of noise a total may be beyond possible counts."""
+MOST_REASONS = 64
+_REASON = re.compile("[a-z_]{1,64}")
 _KEYS = {"accepted", "campaign", "numbers", "period", "refused", "spec"}
 
 
@@ -40,17 +47,23 @@ class Total(NamedTuple):
 
 
 def sign_total(total: Total, leader: SigningKey) -> bytes:
-    """Return the signed envelope of a total. The leader runs this."""
-    body = {**total._asdict(), "numbers": list(total.numbers), "refused": dict(total.refused), "spec": SPEC}
+    """Return the signed envelope of a total. The leader runs this.
+
+    A number beyond :data:`MOST` can not be, and is cut to it: the total is kept, and nobody reads it.
+    """
+    numbers = tuple(max(1 - MOST, min(number, MOST - 1)) for number in total.numbers)
+    body = {**total._asdict(), "numbers": list(numbers), "refused": dict(total.refused), "spec": SPEC}
     return seal(PAYLOAD_TYPES[ROLE], canonical.pack(body), [leader])
 
 
 def read_total(raw: bytes, campaign: Campaign) -> Total:
-    """Verify and parse the total of a campaign. The publisher of models runs this.
+    """Verify and parse the total of a campaign. The leader and the publisher of models run this.
 
     Raises:
         DocumentError: ``too_large``, ``malformed``, ``wrong_role``: it is no total; ``bad_signature``: the campaign's
-            leader has not signed it; ``unrecognized_campaign``: it is of another campaign.
+            leader has not signed it; ``unrecognized_campaign``: it is of another campaign; ``report_too_early``,
+            ``report_too_late``: its period is none of the campaign's; ``collector_fault``: it is of too few reports, or
+            has a number that counts and noise can not be.
     """
     envelope = read_envelope(raw, ROLE)
     leader = terms_of(campaign).collectors[LEADER].key
@@ -64,6 +77,16 @@ def read_total(raw: bytes, campaign: Campaign) -> Total:
         raise DocumentError("bad_signature", "the campaign's leading collector has not signed this total")
     if len(found.numbers) != variant_of(campaign).circuit.outputs:
         raise DocumentError("malformed", "the total has another number of cells than the campaign")
+    problem = period_fault(campaign, found.period)
+    if problem:
+        raise DocumentError(problem, "the total's period is none of the campaign's")
+    reach = TAIL * variance_of(campaign) ** 0.5
+    if found.accepted < campaign.min_batch_size or not (
+        -reach <= min(found.numbers) <= max(found.numbers) <= found.accepted + reach
+    ):
+        raise DocumentError(
+            "collector_fault", "a collector made the total wrongly: it has too few reports, or numbers that can not be"
+        )
     return found
 
 
@@ -77,13 +100,21 @@ def parse_total(payload: bytes) -> Total:
     if not isinstance(parsed, dict) or parsed.keys() != _KEYS or parsed["spec"] != SPEC:
         raise DocumentError("malformed", "it is no total of a collector")
     refused = read_field(parsed, "refused", dict)
+    if len(refused) > MOST_REASONS:
+        raise DocumentError("malformed", "the total has too many reasons of refusals")
     return Total(
         read_field(parsed, "campaign", bytes),
         read_integer(parsed, "period", 0, (1 << 32) - 1),
         read_integer(parsed, "accepted", 1, 1 << 32),
         _numbers(read_field(parsed, "numbers", list)),
-        {str(reason): read_integer(refused, reason, 0, MOST) for reason in refused},
+        {_reason(reason): read_integer(refused, reason, 0, 1 << 32) for reason in refused},
     )
+
+
+def _reason(name: object) -> str:
+    if not isinstance(name, str) or not _REASON.fullmatch(name):
+        raise DocumentError("malformed", "the total has a reason of refusals that is none")
+    return name
 
 
 def _numbers(listed: Sequence[object]) -> tuple[int, ...]:

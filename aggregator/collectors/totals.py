@@ -9,6 +9,7 @@ A file appears complete or not at all, and is verified whenever it is read. One 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.shared.report import terms_of
 
 CAMPAIGN_FILE, ENDING = TOTALS_FILE, ".hsz"
+_NAME = re.compile("0|[1-9][0-9]{0,9}")
 TOTALS = (ENDING,)
 """Ends of the names of files that are taken from folders."""
 
@@ -154,7 +156,7 @@ class TotalStore:
     def periods(self) -> list[int]:
         """Return the numbers of the periods in the store."""
         names = (path.stem for path in self.path.glob(f"*{ENDING}"))
-        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+        return sorted(int(name) for name in names if _NAME.fullmatch(name))
 
     def totals(self, scope: Scope = EVERYTHING) -> list[Total]:
         """Return the verified totals of the periods in a scope."""

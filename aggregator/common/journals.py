@@ -53,13 +53,22 @@ def machine_mark(tag: bytes) -> bytes:
 class Journal(Ledger):
     """An open journal. All methods may raise the errors of its schema.
 
+<<<<<<< HEAD
     ``SCHEMA``: reasons and tables. ``KEEPER``: name of the table with one row, the keeper's. ``KEYS``: table → its key
     columns, as SQL.
+=======
+    Attributes:
+        SCHEMA: reasons and tables.
+        KEEPER: name of the table with one row, the keeper's.
+        KEYS: table → its key columns, as SQL.
+        TIMES: table → place of the column that says when an entry was made.
+>>>>>>> 58d6a92d (A helper has one try at a period's sums, a copy is adopted by no clock that is behind, totals that can not be are refused)
     """
 
     SCHEMA: ClassVar[Schema]
     KEEPER: ClassVar[str]
     KEYS: ClassVar[Mapping[str, str]]
+    TIMES: ClassVar[Mapping[str, int]]
 
     def __init__(self, path: Path, machine: bytes | None) -> None:
         """Open the journal at ``path``.
@@ -141,9 +150,18 @@ class Journal(Ledger):
         self.put(self.KEEPER, (1, *keeper))
 
     def adopt(self, machine: bytes, now: int) -> None:
-        """Make this file, on the machine with this mark, the original. The caller must have opened a transaction."""
+        """Make this file, on the machine with this mark, the original. The caller must have opened a transaction.
+
+        Raises:
+            StorageError: ``clock_behind``: something in the journal is later than ``now``, so what begins later can not
+                be told from what another copy has released.
+        """
+        keeper = self.keeper()
+        entries = (row[self.TIMES[table]] for table in self.TIMES for row in self._rows(table, "1", ()))
+        if now < max(keeper.made_at, keeper.adopted_at, *entries):
+            raise StorageError("clock_behind", "the clock shows a time before the newest entry of the journal; set it")
         inode = self._path.stat().st_ino
-        self.put_keeper(self.keeper()._replace(machine=machine, inode=inode, adopted_at=now))
+        self.put_keeper(keeper._replace(machine=machine, inode=inode, adopted_at=now))
 
     def put(self, table: str, row: Sequence[object]) -> None:
         """Add a row (without seal), or replace the row of its key. The caller must have opened a transaction."""

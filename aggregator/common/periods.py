@@ -26,6 +26,13 @@ _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})Z?)?"
 _EXAMPLES = "for example 2026-11-01..2026-11-30 or 20758..20787"
 
 
+def period_fault(campaign: Campaign, period: int) -> str:
+    """Return why no device answers a campaign in a period: ``report_too_late``, ``report_too_early``, or nothing."""
+    if period * campaign.time_precision >= campaign.header.expires:
+        return "report_too_late"
+    return "report_too_early" if (period + 1) * campaign.time_precision <= campaign.header.not_before else ""
+
+
 class Moment(NamedTuple):
     """What a user wrote as one end of a range of periods: a period's number, a day or a minute (UTC).
 

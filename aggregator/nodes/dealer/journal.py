@@ -9,6 +9,7 @@ change replaces (:mod:`aggregator.common.databases`). A copy, or an older journa
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from aggregator.common.files import DEALER_MARK
@@ -119,6 +120,9 @@ class Journal(Original):
     """An open journal. All methods may raise ``dealer_damaged`` and ``dealer_busy``."""
 
     SCHEMA, KEEPER, KEYS = SCHEMA, "dealer", _KEYS
+    TIMES = MappingProxyType(
+        {"books": BookRow._fields.index("made_at"), "releases": ReleaseRow._fields.index("released_at")}
+    )
 
     def __init__(self, path: Path, machine: bytes | None) -> None:
         """Open the journal at ``path``.

@@ -207,7 +207,6 @@ ANSWERS = {
     "another number": (lambda _, rows: rows[:-36] + b"\0\0\0\2" + rows[-32:], {}),
     "other ids": (lambda _, rows: rows[:-32] + bytes(32), {}),
     "a sum that is p": (lambda two, rows: rows[: -tail(two)] + P + rows[-tail(two) + 16 :], {}),
-    "a sum far away": (lambda two, rows: rows[: -tail(two)] + bytes(14) + b"\1\0" + rows[-tail(two) + 16 :], {}),
     "another number of reports": (lambda _, rows: rows[33:], {"reports": 3}),
 }
 
@@ -228,10 +227,34 @@ def test_a_hostile_helper_is_found_out_and_the_honest_answer_counts_afterwards(t
         head = Head(ANSWER, two.campaign.id, PERIOD, 4)._replace(**stated)
         rewritten(two, "answer", partial(change, two), head)
         assert refusal(two.finish, "bad") == "collector_fault"
+    rewritten(two, "answer", lambda rows: rows + bytes(1 << 20))
+    assert refusal(two.finish, "bad") == "malformed"
     assert refusal(two.finish, "request") == "malformed"
     assert not (tmp_path / "total").exists()
     found = two.finish()
     assert (found.numbers, found.refused) == (two.expected(range(3)), {"share_misplaced": 1})
+
+
+FAR = {"far": 1 << 112, "farthest": FIELD128.modulus // 2, "below": FIELD128.modulus - (1 << 40)}
+
+
+@pytest.mark.parametrize("far", FAR)
+def test_a_helper_whose_sums_can_not_be_has_one_try_so_it_never_averages_the_leaders_noise_away(tmp_path, far):
+    """Whether sums can be depends on the leader's noise: drawn for each answer anew, it would tell the exact counts."""
+    two = Two(tmp_path)
+    two.check(two.honest(range(4)))
+    two.answer()
+    rewritten(two, "answer", lambda rows: rows[: -tail(two)] + FIELD128.encode([FAR[far]]) + rows[-tail(two) + 16 :])
+    assert reason_of(DocumentError, two.finish, "bad") == "collector_fault"
+    with two.open("leader") as leader:
+        (row,) = leader.periods()
+    assert row.total
+    for again in ("bad", "answer", "answer"):
+        assert reason_of(DocumentError, two.finish, again, noise=5) == "collector_fault"
+    with two.open("leader") as leader:
+        assert leader.periods() == [row]
+    assert not (tmp_path / "total").exists()
+    assert not list((tmp_path / "leader" / "periods").glob("*.shares"))
 
 
 def test_a_period_leaves_once_with_the_same_bytes_and_no_other_set_ever(tmp_path):
@@ -286,6 +309,21 @@ def test_a_copy_or_a_restored_backup_releases_nothing_and_an_adopted_one_only_la
     assert reason_of(StorageError, act) == "collector_copied"
     CollectorFolder.adopt(tmp_path / name, clock=lambda: LATER).close()
     assert reason_of(PolicyError, act) == "period_refused"
+
+
+@pytest.mark.parametrize("earlier", [1, NOW - DAY, LATER - 1])
+def test_a_copy_is_not_adopted_while_the_clock_is_behind_what_its_journal_knows(tmp_path, earlier):
+    """It would take a period that the other copy released for one to come."""
+    two = Two(tmp_path)
+    two.check(two.honest(range(4)))
+    for adopted in range(2):
+        assert (
+            reason_of(StorageError, CollectorFolder.adopt, tmp_path / "leader", clock=lambda: earlier) == "clock_behind"
+        )
+        if not adopted:
+            CollectorFolder.adopt(tmp_path / "leader", clock=lambda: LATER).close()
+    two.answer()
+    assert reason_of(PolicyError, two.finish) == "period_refused"
 
 
 def test_a_backup_of_a_leader_that_waits_for_an_answer_makes_no_second_total_of_the_period(tmp_path):

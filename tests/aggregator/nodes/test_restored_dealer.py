@@ -265,4 +265,6 @@ def test_a_mark_that_is_moved_or_named_otherwise_is_no_mark(world, tmp_path):
     refused(StorageError, "dealer_copied", Dealer.open, folder)
     assert mark.stat().st_mode & 0o077 == 0
     refused(StorageError, "dealer_copied", world.dealer.book, world.id)
-    refused(InputError, "book_unknown", Dealer.adopt(folder).release, world.request(IDS[:4], version=3))
+    refused(
+        InputError, "book_unknown", Dealer.adopt(folder, clock=lambda: NOW).release, world.request(IDS[:4], version=3)
+    )
