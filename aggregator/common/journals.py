@@ -53,16 +53,8 @@ def machine_mark(tag: bytes) -> bytes:
 class Journal(Ledger):
     """An open journal. All methods may raise the errors of its schema.
 
-<<<<<<< HEAD
     ``SCHEMA``: reasons and tables. ``KEEPER``: name of the table with one row, the keeper's. ``KEYS``: table → its key
-    columns, as SQL.
-=======
-    Attributes:
-        SCHEMA: reasons and tables.
-        KEEPER: name of the table with one row, the keeper's.
-        KEYS: table → its key columns, as SQL.
-        TIMES: table → place of the column that says when an entry was made.
->>>>>>> 58d6a92d (A helper has one try at a period's sums, a copy is adopted by no clock that is behind, totals that can not be are refused)
+    columns, as SQL. ``TIMES``: table → place of the column that says when an entry was made.
     """
 
     SCHEMA: ClassVar[Schema]
