@@ -24,10 +24,7 @@ _REACH = 12.0
 
 
 def log_probability(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
-    """Return the logarithm of P(X = k) for X ~ Bin(n, p): float64 of the common shape of the arguments.
-
-    ``k``: integers of 0 … n. ``n``: at least 0. ``p``: 0 < p < 1.
-    """
+    """Return ln P(X = k) for X ~ Bin(n, p), float64 of the common shape; k: integers of 0 … n, n ≥ 0, 0 < p < 1."""
     k, n, p = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (k, n, p)))
     rest = n - k
     inner = (k > 0) & (rest > 0)

@@ -58,10 +58,7 @@ def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, 
 
 
 def shortened(card: Mapping[str, Any], most: int = MOST_BYTES) -> dict[str, Any]:
-    """Return a card shortened to at most ``most`` bytes: its largest maps and lists lose items.
-
-    As often as needed, the largest entry loses half of its items, or goes. ``shortened`` counts the items left out.
-    """
+    """Return a card of at most ``most`` bytes: its largest entries lose halves, or go; ``shortened`` counts them."""
     found, lost = dict(card), dict[str, int]()
     while len(canonical.pack(found)) > most:
         sizes = {key: len(canonical.pack(value)) for key, value in found.items() if key != "shortened"}
@@ -105,10 +102,7 @@ def _of_nodes(campaigns: Sequence[Campaign]) -> dict[str, Any]:
 
 
 def _of_devices(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
-    """Return what a device pays for campaigns, and the most by which lying devices move the shares of the classes.
-
-    The latter is computed for as many devices as gave reports: ids do not assign questions to few devices evenly.
-    """
+    """Return what a device pays for campaigns, and how far lying devices, of as many as reported, move class shares."""
     costs, reaches = [], []
     for campaign, reports in campaigns:
         spent = spending(campaign)

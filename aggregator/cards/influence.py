@@ -66,10 +66,7 @@ class Influence(NamedTuple):
 
 
 def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...]:
-    """Return the influence of every observed feature, largest first.
-
-    Raises InputError ``postprocess_unknown``, ``not_fittable``.
-    """
+    """Return the influence of every observed feature, largest first. Raises the errors of :func:`.fitting.fit`."""
     log_prior, terms = fit(statistics, postprocess)
     prior = np.exp(log_prior)
     asked = [one for one in statistics.questions if one.subject.kind == CELL and one.n]
@@ -153,10 +150,9 @@ class _Answer(NamedTuple):
 
 
 def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestMove, ...]:
-    """Return how far :data:`INVENTED` reports move the numbers of the fitted model, by kind of number.
+    """Return how far :data:`INVENTED` reports move the fitted model's numbers, by kind of number.
 
-    The result is empty unless the statistics are of one source of reports. Raises InputError ``postprocess_unknown``,
-    ``not_fittable``.
+    The result is empty unless the statistics are of one source of reports. Raises the errors of :func:`.fitting.fit`.
     """
     source = statistics.sources[0]
     if len(statistics.sources) != 1 or not isinstance(source, Reports):

@@ -297,10 +297,9 @@ def _pooled_claims(claims: Sequence[TableClaim], classes: int, records: float) -
 
 
 def moved_share(claims: Sequence[TableClaim], classes: int, records: float, share: float, nodes: int | None) -> float:
-    """Return the largest change of a class's share by a share of lying nodes, from 0 to 1.
+    """Return the most by which a ``share`` of lying nodes moves a class's share; ``nodes`` None for a large number.
 
-    ``claims``: from :func:`node_claims`. ``records``: of an honest node, on average. ``nodes``: None for a large
-    number.
+    ``claims``: from :func:`node_claims`. ``records``: of an honest node, on average.
     """
     lying = share if nodes is None else min(nodes, max(1, round(share * nodes))) / nodes
     honest, others = (1 - lying) * records, classes - 1

@@ -43,10 +43,7 @@ class Amplified(NamedTuple):
 
 
 def amplified(local: float, reports: int, delta: float) -> Amplified:
-    """Compute upper bounds of the central ε of ``reports`` shuffled reports that are ``local``-locally private.
-
-    Raises InputError ``argument_invalid``: an argument is out of its range.
-    """
+    """Return upper bounds of the central ε of shuffled ``local``-private reports. Raises ``argument_invalid``."""
     if not (0 < local < inf and type(reports) is int and reports >= 1 and 0 < delta < 1):
         raise InputError("argument_invalid", "shuffling needs an ε above 0, a number of reports and 0 < δ < 1")
     return Amplified(numeric(local, reports, delta), *closed_forms(local, reports, delta))
@@ -135,9 +132,6 @@ class Clones:
 
 
 def _geometric(first: float, numerator: float, denominator: float) -> float:
-    """Return an upper bound of the binomial tail beyond a value of probability ``first``.
-
-    ρ = numerator/denominator, the next probability over ``first``, falls: the tail is ≤ first·ρ/(1 − ρ).
-    """
+    """Return the bound first·ρ/(1 − ρ) of a binomial tail, ρ = numerator/denominator, after ``first``."""
     ratio = numerator / denominator if numerator else 0.0
     return float(first) * ratio / (1 - ratio) if ratio < 1 else 1.0

@@ -109,11 +109,7 @@ class Commands(click.Group):
         return sorted({*super().list_commands(ctx), *self._table, *self._offered()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command called ``cmd_name``, or return None if there is no such command.
-
-        A command of this package takes precedence over a plugin. A plugin that can not be loaded gives a command which
-        raises ``plugin_broken``.
-        """
+        """Import and return the command called ``cmd_name``, or None; commands of this package come before plugins."""
         added = super().get_command(ctx, cmd_name)
         if added is not None:
             return added

@@ -110,10 +110,7 @@ def _counted(
 
 
 def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[JoinedStatistics, list[bytes]]:
-    """Count one store or several, and join the statistics of several. Return them with every campaign's file.
-
-    Raises the errors of :func:`count_each` and :func:`aggregator.operations.models.together`.
-    """
+    """Count the selected stores, and join the statistics of several. Return them with every campaign's file."""
     from aggregator.operations.models import together
 
     counted = count_each(selection)

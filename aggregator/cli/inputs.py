@@ -92,10 +92,7 @@ def print_unread(unreadable: Sequence[Unreadable]) -> None:
 
 
 def print_groups(pieces: Iterable[tuple[str, str, str, int]]) -> None:
-    """Print how many pieces (rejected records or damage) of each file were set aside, by reason.
-
-    Each of ``pieces`` has reason, file, identity of the file, and number of bytes.
-    """
+    """Print how many pieces of each file were set aside, by reason, from (reason, file, its identity, bytes)."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for reason, file, identity, length in pieces:
         groups.setdefault((reason, file, identity[:NAME_DIGITS]), []).append(length)
@@ -161,10 +158,7 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
 
 
 def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
-    """Read fleet lists, whose passphrase must be one; without a passphrase file the user is asked for it once.
-
-    Raises the errors of :func:`aggregator.reports.fleet.read_roster`.
-    """
+    """Read fleet lists that have one passphrase; without a passphrase file the user is asked for it once."""
     if not lists:
         return []
     from aggregator.reports.fleet import read_roster

@@ -195,10 +195,7 @@ def _echo(text: str) -> None:
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
-    """Open a context that shows a progress bar beside the text ``what`` on standard error, and removes it at its end.
-
-    It gives a callback, to be called with (steps done, total); None if standard error is no terminal.
-    """
+    """Open a context with a progress bar; gives a callback for (steps done, total), or None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -21,10 +21,7 @@ _PERIODS = 31
 
 
 def total_shown(raw: bytes) -> Facts:
-    """Return what a file of a total says, without a check of its signature.
-
-    Raises DocumentError: it can not be read.
-    """
+    """Return what a file of a total says, without a check of its signature. Raises DocumentError."""
     from aggregator.collectors.total import ROLE, parse_total
 
     envelope = read_envelope(raw, ROLE)

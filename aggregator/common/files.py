@@ -205,8 +205,7 @@ def _move(temporary: Path, path: Path, *, force: bool) -> None:
 def new_folder(path: Path, what: str, *, mode: int = 0o700) -> Iterator[Path]:
     """Context manager that gives a hidden folder to fill; afterwards it is at ``path``, complete or not at all.
 
-    ``what`` is the beginning of an error's text, for example "the folder can not be made". Errors of the system become
-    ``StorageError``.
+    ``what`` begins the text of a ``StorageError``, for example "the folder can not be made".
     """
     hidden = path.parent / f".{path.name[:40]}.{secrets.token_hex(4)}.tmp"
     try:

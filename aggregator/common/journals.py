@@ -63,10 +63,7 @@ class Journal(Ledger):
     TIMES: ClassVar[Mapping[str, int]]
 
     def __init__(self, path: Path, machine: bytes | None) -> None:
-        """Open the journal at ``path``.
-
-        ``machine`` is the mark of this machine; None leaves out the check whether this is where the file was made.
-        """
+        """Open the journal; a ``machine`` mark of None leaves out the check whether this is where it was made."""
         self._machine = machine
         super().__init__(self.SCHEMA, path)
         try:
@@ -78,10 +75,7 @@ class Journal(Ledger):
 
     @classmethod
     def create(cls, path: Path, keeper: Keeper) -> None:
-        """Make a journal that only its owner can read. Later it may be renamed within its file system, but not copied.
-
-        The inode of ``keeper`` is replaced by that of the new file.
-        """
+        """Make a journal for its owner alone. It may be renamed within its file system, not copied."""
         mark = (1, *no_mark())
         write_output(path, cls.SCHEMA.new_file([("mark", (*mark, seal("mark", mark)))]), mode=PRIVATE)
         with closing(cls(path, None)) as journal, journal.transaction():
@@ -106,10 +100,7 @@ class Journal(Ledger):
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
-        """Run the body of ``with`` on one consistent state of the journal. The body can not write.
-
-        Superfluous marks of a process that was killed in a change are removed first, so that the state is final.
-        """
+        """Read one consistent state of the journal in a ``with`` block. Superfluous marks go first."""
         while True:
             with self._reading():
                 if self._machine is None or self._is_finished():

@@ -29,10 +29,7 @@ _MARGIN = Fraction(1, 10**35)
 
 @lru_cache(maxsize=256)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return the largest ρ whose zero-concentrated privacy gives (ε, δ), rounded down to 65 bits.
-
-    ``epsilon``: ε > 0. ``delta``: δ, 0 < δ < 1.
-    """
+    """Return the largest ρ whose privacy gives (ε, δ), ε > 0 and 0 < δ < 1, rounded down to 65 bits."""
     logarithm, aim = _logarithm(delta), _decimal(epsilon)
 
     def affordable(a: Decimal) -> Decimal:

@@ -265,10 +265,7 @@ def _with_payments(statistics: Statistics, budget: BudgetFile, pilots: Sequence[
 
 
 def made_up_records(schema: Schema) -> Records:
-    """Return uniform records of a schema about nobody, always the same, for a rehearsal.
-
-    There are :data:`REHEARSED` records, or more so that every class has :data:`FEWEST`.
-    """
+    """Return uniform records about nobody, always the same: :data:`REHEARSED`, or :data:`FEWEST` of every class."""
     rng = np.random.default_rng(0)
     observed, classes = schema.observed, len(schema.label.classes)
     rows = max(REHEARSED, FEWEST * classes)

@@ -95,10 +95,7 @@ class Cauchy(Admissible):
         return log_above(largest + root_above(largest**2 - 1))
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """Return this law, k and β = max(ε/2, ln(2 cosh ε − 1)), but at most 0.99 ε, unless β is given.
-
-        k is then at most 1.16/ε; a β up to ln(2 cosh ε − 1) costs nothing.
-        """
+        """Return this law, k ≤ 1.16/ε, and β = max(ε/2, ln(2 cosh ε − 1)), at most 0.99 ε, unless β is given."""
         del delta
         beta = min(max(epsilon / 2, log(2 * cosh(epsilon) - 1)), 0.99 * epsilon) if beta is None else beta
         left = left_for_shift(epsilon, beta)

@@ -62,10 +62,7 @@ class BoundedValues:
 
 
 def trimmed_mean(data: BoundedValues, trim: int = 0) -> Fraction:
-    """Return the mean without the ``trim`` smallest and the ``trim`` largest values, exactly.
-
-    ``trim_invalid`` (``InputError``): no value is left, or ``trim`` is negative.
-    """
+    """Return the exact mean without the ``trim`` smallest and largest values. Raises ``trim_invalid``."""
     _check_trim(data.n, trim)
     kept = data.ordered[trim : data.n - trim]
     return data.low + Fraction(int(kept.sum()), len(kept))

@@ -79,10 +79,7 @@ class FitTerms(NamedTuple):
 
 
 def terms_id(terms: FitTerms, schema: Schema) -> bytes:
-    """Return the SHA-256 (32 bytes) of the terms with the schema, by which a curator's model names its origin.
-
-    docs/formats.md, section 5 ("A curator's fit"), fixes the bytes.
-    """
+    """Return the SHA-256 of terms and schema, a model's origin (docs/formats.md, section 5, "A curator's fit")."""
     packed = canonical.pack(
         {
             "terms": terms.to_dict(),

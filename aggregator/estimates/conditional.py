@@ -120,10 +120,7 @@ def _table(found: QuestionEstimate, place: int, sums: VoteSums | None, classes: 
 
 
 def _tails(found: QuestionEstimate) -> Floats:
-    """Return the factor, 1 to 1.1, by which heavy-tailed noise widens each 95 % interval: shape (2, K) float64.
-
-    Row 0: for the devices that answered; row 1: for their population.
-    """
+    """Return the factors, 1 to 1.1, by which heavy tails widen intervals, (2, K): of the devices, of the population."""
     scatters = np.array([[found.devices_scatter], [found.scatter]])
     sampling = found.n * found.spread * scatters
     return quantile95(relative_kurtosis(found.kurtosis, found.noise_variance, sampling)) / Z95

@@ -204,10 +204,7 @@ def lower_mean(s: int, t: int) -> Fraction:
 
 
 def noise_variance(mechanism: SummedHistogram) -> float:
-    """Return the noise variance that one answer of ``she`` adds to the estimate of a share: v/(M − 2b)².
-
-    v, M and b are those of :func:`debias_histogram`; few digits cancel, also at a small ε.
-    """
+    """Return the noise variance v/(M − 2b)² that one answer of ``she`` adds to a share (:func:`debias_histogram`)."""
     rate = mechanism.s / mechanism.t
     steps = np.arange(1, GRID + 1)
     q = np.exp(-rate)

@@ -169,10 +169,7 @@ def relative_kurtosis(kurtosis: float, noise: Floats, sampling: Floats) -> Float
 
 
 def quantile95(kurtosis: Floats) -> Floats:
-    """Return the 0.975 quantile of an error in standard deviations: z + (z³ − 3z) κ/24 (Cornish-Fisher), z = 1.96.
-
-    ``kurtosis`` is κ; for Laplace noise the result is 2.17 (exact: ln 20/√2 = 2.12).
-    """
+    """Return the 0.975 quantile of an error in standard deviations: z + (z³ − 3z) κ/24 (Cornish-Fisher), z = 1.96."""
     return Z95 + (Z95**3 - 3 * Z95) * kurtosis / 24
 
 

@@ -178,10 +178,7 @@ def _roots(square: Floats, linear: Floats, constant: Floats) -> tuple[Floats, Fl
 
 
 def _is_nearer(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Mask:
-    """Return whether (x̂ − ρ ŷ)²/V is at most as large at ``least`` as at ``most``; without variance (x̂ − ρ ŷ)² alone.
-
-    Products are compared, since a quotient by a variance of 0 overflows.
-    """
+    """Return whether ``least`` fits as well as ``most`` by (x̂ − ρ ŷ)²/V, compared without a division; V may be 0."""
     squares = [(numerator - end * denominator) ** 2 for end in (least, most)]
     scales = [np.maximum(variance.at(end), 0) for end in (least, most)]
     exact = (scales[0] == 0) & (scales[1] == 0)

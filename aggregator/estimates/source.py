@@ -38,10 +38,7 @@ def newest_origin(sources: Sequence[Source]) -> Origin:
 
 
 def newest_campaign(sources: Sequence[Source]) -> Campaign:
-    """Return the campaign that was issued last, of several with one date that with the largest id.
-
-    Raises InputError ``no_campaign``: one of the sources is a curator.
-    """
+    """Return the campaign issued last, of several the one of the largest id. Raises ``no_campaign``."""
     campaigns = [campaign_of(source) for source in sources]
     return max(campaigns, key=lambda campaign: (campaign.header.issued_at, campaign.id))
 

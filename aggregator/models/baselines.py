@@ -30,10 +30,7 @@ def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
 
 
 def plain_model(encoded: EncodedFrame, labels: Integers, schema: Schema) -> Model:
-    """Return the model of :func:`fit_plain` from encoded records (:func:`aggregator.models.encoding.observe`).
-
-    ``labels``: shape (rows,) int64, class codes in reports.
-    """
+    """Return the model of :func:`fit_plain` from encoded records and ``labels``, (rows,) int64 class codes."""
     classes = len(schema.label.classes)
     tables = []
     for index, feature in enumerate(schema.observed):
@@ -49,20 +46,14 @@ def _log_prior(labels: Integers, schema: Schema) -> Floats:
 
 
 def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
-    """Return a model that always predicts the most frequent class. Rows without a label count as its substitute.
-
-    Raises InputError: the errors of :func:`aggregator.models.encoding.label_codes`.
-    """
+    """Return a model that always predicts the most frequent class; rows without a label count as its substitute."""
     labels = label_codes(frame, schema.label, substitute=True)
     uninformative = [np.zeros((feature.size, len(schema.label.classes))) for feature in schema.observed]
     return Model(schema, _log_prior(labels, schema), uninformative)
 
 
 def fit_plain_family(frame: pd.DataFrame, schema: Schema, fit: Fit) -> Model:
-    """Return Naive Bayes without privacy in the family, and with the variance floor, of ``fit``.
-
-    Raises InputError: the errors of :func:`fit_plain`.
-    """
+    """Return Naive Bayes without privacy in the family, and with the variance floor, of ``fit``."""
     if fit.family == DISCRETE:
         return fit_plain(frame, schema)
     return fit_plain_gaussian(frame, schema, fit.variance_floor_micro / MICRO)

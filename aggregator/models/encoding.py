@@ -124,10 +124,7 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
 
 
 def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
-    """Return a projection's K outputs of every row, (rows, K) int64, as :meth:`protocol.schema.Projection.apply` does.
-
-    ``inputs``: shape (rows, n) int64, scaled numbers, none of them missing.
-    """
+    """Return a projection's K outputs, (rows, K) int64, of scaled ``inputs``, (rows, n) int64, none of them missing."""
     sums = inputs @ np.array(projection.matrix, np.int64).T
     outputs = (sums + np.array(projection.offsets, np.int64)) >> projection.shift
     bounds = np.array([(part.low, part.high) for part in projection.components], np.int64).T
@@ -146,10 +143,7 @@ def in_groups(codes: Integers, schema: Schema) -> Integers:
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Integers:
-    """Return u of every cell of a column, (rows,) int64, as :meth:`protocol.features.Numeric.scaled` does.
-
-    A cell without a number has :data:`NO_NUMBER`. Raises the errors of :func:`feature_codes`.
-    """
+    """Return the scaled number u of every cell, (rows,) int64, or :data:`NO_NUMBER`, as a device computes it."""
     _check_digits(column, feature)
     if _are_floats(column):
         return _scaled(column.to_numpy().astype(np.float64), feature)
@@ -208,10 +202,7 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
 
 
 def feature_codes(column: pd.Series, feature: Feature) -> Integers:
-    """Return the code of each cell of a column, the index of value or bin, else :data:`MISSING`: (rows,) int64.
-
-    Raises InputError ``digits_lost``: the column holds floats so large that integers lost digits which matter here.
-    """
+    """Return each cell's code, (rows,) int64, or :data:`MISSING`. Raises ``digits_lost`` as :func:`label_codes`."""
     if isinstance(feature, Numeric):
         return _bins(feature_numbers(column, feature), feature)
     _check_digits(column, feature)
@@ -219,10 +210,7 @@ def feature_codes(column: pd.Series, feature: Feature) -> Integers:
 
 
 def _check_digits(column: pd.Series, part: Label | Feature) -> None:
-    """Raise ``digits_lost`` for a column of floats in which large integers may have lost digits that the schema needs.
-
-    pandas turns a column of integers with one empty cell into floats, which are exact up to 2^53 (float32: 2^24).
-    """
+    """Raise ``digits_lost`` for a column of floats (exact up to 2^53) in which needed digits may have been lost."""
     if not pd.api.types.is_float_dtype(column.dtype):
         return
     kind = getattr(column.dtype, "numpy_dtype", column.dtype)

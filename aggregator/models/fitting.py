@@ -106,10 +106,7 @@ def _normal(of: Moments, floor: float) -> NormalParameters:
 
 
 def _posterior_normal(of: Moments, floor: float) -> NormalParameters:
-    """Return mean and variance by :func:`aggregator.models.postprocess.posterior.shrunk`, the variance ``floor`` to 1.
-
-    Noise of infinite variance does not show how much to shrink: then the result is that of :func:`_normal`.
-    """
+    """Return shrunk mean and variance, the variance at least ``floor``; those of :func:`_normal` for infinite noise."""
     if np.isnan(of.first).any() or np.isnan(of.second).any():
         return _normal(of._replace(first=of.first * np.nan, second=of.second * np.nan), floor)
     if np.isinf(of.first_variance).any() or np.isinf(of.second_variance).any():

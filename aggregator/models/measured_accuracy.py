@@ -190,10 +190,7 @@ class Accuracy(NamedTuple):
 
 
 def accuracy_of(found: QuestionEstimate) -> Accuracy:
-    """Return a model's accuracy from the estimate of an outcome question with at least one answer.
-
-    Raises InputError ``mechanism_unknown``: the answers' mechanism has no estimator for groups of values.
-    """
+    """Return a model's accuracy from an outcome question with an answer. Raises ``mechanism_unknown``."""
     if found.right is None:
         raise InputError("mechanism_unknown", "the answers' mechanism has no estimator of the right predictions' share")
     scatter = np.array([found.scatter, found.devices_scatter])

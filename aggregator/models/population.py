@@ -60,10 +60,7 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
 
 
 def read_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
-    """Check and convert as :func:`check_pilot`, but allow any number of classes, so that no error tells the classes.
-
-    Raises InputError ``columns_missing``, ``value_invalid``.
-    """
+    """Check and convert as :func:`check_pilot`, but allow any number of classes, so that no error tells the classes."""
     names = [feature.name for feature in schema.features if isinstance(feature, Numeric)]
     absent = [name for name in names if name not in table.columns]
     if absent:
@@ -86,10 +83,7 @@ def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:
 
 
 def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
-    """Return how many numbers of a typed pilot lie outside the bounds, for every numeric feature.
-
-    It shows wrong bounds before they are signed; reports of devices do not show them.
-    """
+    """Return how many numbers of a pilot lie outside the bounds of every numeric feature; reports do not show that."""
     found = []
     for feature in schema.features:
         if isinstance(feature, Numeric):
@@ -116,10 +110,7 @@ class Population(NamedTuple):
 
     @classmethod
     def of_frame(cls, frame: pd.DataFrame, schema: Schema) -> Population:
-        """Return the records of a typed table (:func:`aggregator.common.tables.typed`), read by a schema.
-
-        Raises InputError: the errors of :func:`aggregator.models.encoding.observe` and ``label_codes``.
-        """
+        """Return the records of a typed table. Raises the errors of :func:`.observe` and :func:`.label_codes`."""
         return cls(
             observe(frame, schema),
             label_codes(frame, schema.label, substitute=True),

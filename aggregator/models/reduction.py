@@ -111,10 +111,7 @@ def fit_directions(x: Floats, labels: Integers, method: str, components: int, ri
 
 
 def check_directions(n: int, method: str, components: int, ridge: float) -> None:
-    """Raise an error if arguments of a PCA or DCA fit of ``n`` inputs are invalid. No record is needed.
-
-    The errors (``InputError``) are ``method_unknown``, ``components_invalid`` and ``ridge_invalid``.
-    """
+    """Raise ``method_unknown``, ``components_invalid`` or ``ridge_invalid`` for a PCA or DCA of ``n`` inputs."""
     if method not in METHODS:
         raise InputError("method_unknown", f"a method is {' or '.join(METHODS)}")
     if type(components) is not int or not 1 <= components <= min(n, MAX_COMPONENTS):

@@ -175,19 +175,12 @@ class Model:
         return unlike_schema(frame, self.schema)
 
     def predict(self, frame: pd.DataFrame) -> NDArray[np.object_]:
-        """Return for every record the class with the largest score, the first of equal ones: shape (rows,) object.
-
-        A cell that can not be read counts as missing; :meth:`check` names such columns. Raises the errors of
-        :meth:`scores`.
-        """
+        """Return each record's class of the largest score, (rows,) object; :meth:`check` names unread cells."""
         names = np.array(self.classes, dtype=object)
         return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
 
     def predict_proba(self, frame: pd.DataFrame) -> Floats:
-        """Return P(class | record): shape (rows, k) float64, columns in the order of ``classes_``; rows sum to 1.
-
-        Raises the errors of :meth:`scores`.
-        """
+        """Return the classes' probabilities, (rows, k) float64, in the order of ``classes_``; see :meth:`scores`."""
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         shares = weights / weights.sum(axis=1, keepdims=True)

@@ -165,11 +165,7 @@ def make_campaign(
     now: int | None = None,
     **stated: Any,
 ) -> SignedCampaign:
-    """``hearsay campaign``: plan a campaign, sign it as the next version of its name, and record it.
-
-    ``stated`` are arguments of :func:`plan_campaign`. Raises the errors of :func:`plan_campaign` and
-    :func:`sign_campaign`.
-    """
+    """``hearsay campaign``: plan a campaign (:func:`plan_campaign`), sign it as the next version, and record it."""
     return sign_campaign(workspace, plan_campaign(schema, **stated), now=now)
 
 

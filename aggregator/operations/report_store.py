@@ -264,10 +264,7 @@ class Store:
         return self.tally_report(scope).tally
 
     def tally_report(self, scope: Scope = EVERYTHING) -> TallyReport:
-        """Count the reports in ``scope`` exactly, each id once, and all records of the store that do not count.
-
-        Raises the errors of :func:`open_store`, and on a cluster those of :meth:`over_partitions`.
-        """
+        """Count the reports in ``scope`` exactly, each id once, and all records of the store that do not count."""
         return self.at_rest(lambda manifest: self._tally_report(manifest, scope))
 
     def at_rest(self, read: Callable[[Manifest], Result]) -> Result:
@@ -363,7 +360,7 @@ class Store:
     def estimates(self) -> pd.DataFrame:
         """Return the estimates from all reports as a table, with ``published``, the values that a model would have.
 
-        Raises ``batch_too_small`` below the campaign's smallest batch; else the errors of :meth:`tally_report`.
+        Raises ``batch_too_small`` below the campaign's smallest batch.
         """
         statistics = self.statistics()
         statistics.check_publishable()

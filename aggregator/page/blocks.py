@@ -85,10 +85,7 @@ class Section(NamedTuple):
 
 
 def clipped(value: object, most: int = MOST_CHARACTERS) -> str:
-    """Return a value as text on one line, of at most ``most`` characters and a note of how many are left out.
-
-    Control characters, invisible characters and those that change the direction of writing are escaped.
-    """
+    """Return a value as text on one line, of at most ``most`` characters and a note of how many are left out."""
     text = value if isinstance(value, str) else str(value)
     left = len(text) - most
     shown = sentence(text[:most])

@@ -62,10 +62,7 @@ class AskedSchema(NamedTuple):
 
 
 def parse_ask(entries: Mapping[str, Any]) -> dict[str, AskedFeature]:
-    """Read the table ``[ask]`` of a schema file. :func:`resolve` compares its names with a schema.
-
-    Raises InputError ``schema_invalid`` for an empty table, or an entry that is not as this module describes it.
-    """
+    """Read the table ``[ask]`` of a schema file, for :func:`resolve`. Raises ``schema_invalid`` for another form."""
     if not entries:
         raise InputError("schema_invalid", "[ask] names no feature; leave it out to ask about all")
     return {name: _parse_feature(name, entry) for name, entry in entries.items()}

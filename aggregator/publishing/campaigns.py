@@ -81,10 +81,7 @@ class StatedTerms:
     postprocess: str = DEFAULT
 
     def subject(self, schema: SchemaFile | Schema | str | Path) -> CampaignSubject:
-        """Return what the campaign is about, from a schema file, its path, or a schema (the terms then need a name).
-
-        Raises InputError ``name_invalid``, ``ask_invalid``, or because a file can not be read.
-        """
+        """Return what the campaign is about, from a schema file, its path, or a schema, which needs a name."""
         file = load_schema(schema) if isinstance(schema, str | Path) else schema
         if isinstance(file, Schema):
             file = SchemaFile("", file)
@@ -95,10 +92,7 @@ class StatedTerms:
         return CampaignSubject(file, described, ask, resolve(described, ask))
 
     def parameters(self, subject: CampaignSubject, family: str, split: str | None = None) -> CampaignParameters:
-        """Return the parameters that all campaigns have. ``split`` is that of :func:`gaussian_fields`.
-
-        Raises InputError: a term has no valid value (the reasons of :func:`build_campaign`).
-        """
+        """Return the parameters that all campaigns have. ``split`` is that of :func:`gaussian_fields`."""
         pilots = subject.file.pilots + (() if self.projection is None else load_pilots(self.projection))
         return CampaignParameters(
             subject.file.name if self.name is None else self.name,
@@ -297,10 +291,7 @@ def _check_class_question(parameters: CampaignParameters, *, is_asked: bool) -> 
 
 
 def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked: AskedSchema) -> list[int] | None:
-    """Return the weight of every question, from a split or from shares of features; None if all are equal.
-
-    In a Gaussian campaign, which asks several questions about a feature, these divide the feature's share.
-    """
+    """Return every question's weight, from a split or from shares of features; None if all are equal."""
     shared = any(share != 1 for share in asked.shares.values())
     if parameters.split is None and not shared:
         return None
@@ -318,10 +309,7 @@ def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked:
 
 
 def check_seen(schema: Schema, name: str) -> None:
-    """Refuse invisible characters in names, classes and values: two different texts would look the same.
-
-    Other checks refuse a text that :func:`is_printable` refuses. Raises InputError ``schema_invalid``.
-    """
+    """Raise ``schema_invalid`` for invisible characters in names, classes and values: two texts would look the same."""
     texts = [name, schema.label.name, *schema.label.classes]
     for feature in schema.features:
         texts += [feature.name, *(feature.values if isinstance(feature, Categorical) else ())]
@@ -359,10 +347,7 @@ def campaign_subjects(
 
 
 def _stated(subjects: Sequence[Subject], asked: AskedSchema) -> list[Subject]:
-    """Return the subjects of questions with their features' indices in ``asked.stated.observed``.
-
-    The given subjects have the indices of ``asked.schema``, which has the asked features alone.
-    """
+    """Return the questions' subjects with the features' indices in ``asked.stated.observed``, not ``asked.schema``."""
     places = sorted(asked.shares)
     every = len(asked.schema.numeric) == len(asked.stated.numeric)
     if not every and any(subject.kind == MOMENTS for subject in subjects):

@@ -34,10 +34,7 @@ _LEFT_OUT = "_left_out"
 
 
 def bounded(record: Decision) -> dict[str, Any]:
-    """Return ``record`` so shortened that :func:`parse_decision` accepts it: long texts and tables lose their ends.
-
-    Characters that do not print become their escapes. The entry ``TABLE_left_out`` has the number of lost rows.
-    """
+    """Return ``record`` shortened and escaped for :func:`parse_decision`; ``TABLE_left_out`` counts lost rows."""
     found: dict[str, Any] = {}
     for key, value in record.items():
         if isinstance(value, list):
@@ -63,10 +60,7 @@ def bounded(record: Decision) -> dict[str, Any]:
 
 
 def parse_decision(body: object) -> dict[str, Any]:
-    """Return the record of a decision that was read from a file, unchanged.
-
-    Raises InputError ``schema_invalid``: it is no table, is too large, or holds a key or value of another kind.
-    """
+    """Return the record of a decision that was read from a file. Raises ``schema_invalid`` for another form or size."""
     if not isinstance(body, dict) or not _is_flat(body, tables=True):
         raise InputError(
             "schema_invalid",
@@ -146,10 +140,7 @@ def keep(workspace: Path, campaign: bytes, decision: Decision) -> None:
 
 
 def kept(workspace: Path, campaign: bytes) -> dict[str, Any]:
-    """Return the record of why a campaign asks what it asks; empty if the workspace has none.
-
-    Raises StorageError ``workspace_damaged``: the file of the record can not be read.
-    """
+    """Return why a campaign asks what it asks; empty if the workspace has no record. Raises ``workspace_damaged``."""
     path = _file(workspace, campaign)
     if not path.is_file():
         return {}
@@ -167,11 +158,7 @@ def kept(workspace: Path, campaign: bytes) -> dict[str, Any]:
 
 
 def kept_of(workspace: Path, sources: Sequence[Source]) -> dict[str, Any]:
-    """Return the record of the campaign that was issued last among those with a record.
-
-    Its table ``steps`` names the earlier campaigns with a record. A curator's statistics have no campaign and no
-    record.
-    """
+    """Return the newest record of the sources' campaigns; its table ``steps`` names the earlier ones with a record."""
     origins = sorted((source.origin for source in sources), key=lambda origin: (origin.issued_at, origin.id))
     pairs = [(origin, kept(workspace, origin.id)) for origin in origins]
     found = [(origin, record) for origin, record in pairs if record]

@@ -84,10 +84,7 @@ def ending_of(role: str, payload: bytes, now: int, ahead_seconds: int = WARNED_S
 
 
 def endings(workspace: Workspace, now: int, ahead_seconds: int = WARNED_SECONDS) -> list[Ending]:
-    """Return which documents expire within ``ahead_seconds``, or expired up to 30 days ago.
-
-    Examined are the root in force and the newest versions of all other documents.
-    """
+    """Return which of root and newest documents expire within ``ahead_seconds``, or expired up to 30 days ago."""
     payloads = [("root", read_envelope(workspace.root_bytes, "root").payload)]
     payloads += [
         (item.role, read_envelope(workspace.copy(item), item.role).payload)

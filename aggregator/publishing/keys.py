@@ -157,10 +157,7 @@ def read_key(path: Path, roles: Collection[str] = trust.ROLES) -> KeyFile:
 
 
 def read_workspace_key(path: Path) -> KeyFile:
-    """Read a key file of a workspace. Its name must begin with its role: ``ROLE.key``, ``ROLE-….key``.
-
-    Raises StorageError ``workspace_damaged`` for any file that is no such key, ``workspace_newer`` for a newer form.
-    """
+    """Read a workspace's key file, named after its role. Raises ``workspace_damaged``, ``workspace_newer``."""
     reason, problem = "workspace_damaged", ""
     try:
         found = read_key(path)

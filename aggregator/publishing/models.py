@@ -181,10 +181,7 @@ def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
 
 
 def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
-    """Return facts about how a model was made, by name. No value is a float, because payloads hold no floats.
-
-    Joined statistics have the entries of :func:`aggregator.estimates.source.joined_card`, and ``campaigns``.
-    """
+    """Return facts about how a model was made, by name, without floats; of joined statistics also ``campaigns``."""
     origin = newest_origin(statistics.sources)
     sources = statistics.sources
     several = {"campaigns": [_named(source.origin) for source in sources]} if len(sources) > 1 else {}

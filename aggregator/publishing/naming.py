@@ -138,11 +138,7 @@ class SignedDocument:
         return f"{len(self.raw)} bytes"
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the signed document to a file that the user chose. ``force`` replaces an existing file.
-
-        Raises the errors of :func:`aggregator.common.files.write_output`; the text says where the workspace keeps its
-        copy.
-        """
+        """Write the signed document to a file that the user chose; an error says where the workspace keeps its copy."""
         try:
             write_output(Path(path), self.raw, force=force)
             return

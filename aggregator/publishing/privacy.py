@@ -233,10 +233,7 @@ def campaign_warning(found: Campaign) -> str:
 
 
 def periods(found: Campaign) -> int:
-    """Return the number of periods in a campaign's life, ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1 for a period of T s.
-
-    It is 0 for a version that ends the campaign.
-    """
+    """Return the number of periods in a campaign's life, ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1; 0 if it has ended."""
     if found.ended:
         return 0
     first, last = found.period_at(found.header.not_before), found.period_at(found.header.expires - 1)

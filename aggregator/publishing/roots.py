@@ -200,10 +200,7 @@ def pending_path(workspace: Workspace) -> Path:
 
 
 def pending(workspace: Workspace) -> NextRoot | None:
-    """Return the root of a workspace that waits for signatures, or None if no root waits.
-
-    Raises StorageError ``workspace_damaged``: the file is no root.
-    """
+    """Return the root that waits for signatures, or None. Raises ``workspace_damaged`` if its file is no root."""
     path = pending_path(workspace)
     if not path.exists():
         return None
@@ -220,10 +217,7 @@ def pending(workspace: Workspace) -> NextRoot | None:
 
 
 def discard(workspace: Workspace) -> int:
-    """Delete the pending root, so that another root of the same number can be made. Return that number.
-
-    Raises InputError ``nothing_pending``: no root waits for signatures.
-    """
+    """Delete the pending root, so that another one can get its number, which is returned; else ``nothing_pending``."""
     with workspace.locked() as current:
         path = pending_path(current)
         if not path.exists():
@@ -309,10 +303,7 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Signatures]]
 
 
 def lacking(workspace: Workspace, now: int) -> list[Published]:
-    """List the newest version of every name that needs more signatures for the root in force, and has not expired.
-
-    A document whose copy is lost is in the list, too.
-    """
+    """List the newest documents, lost copies too, that need more signatures for the root and have not expired."""
     return [item for item in latest_of_each(workspace.history()) if not _is_covered(workspace, item, now)]
 
 

@@ -89,10 +89,7 @@ def series_facts(series: Series | None) -> dict[str, object]:
 
 
 def begin_of(workspace: Workspace, series: SeriesShare | None, now: int) -> int:
-    """Return when a series began, in seconds since 1970: as its first campaign in the workspace says, or ``now``.
-
-    All campaigns of a series state the same begin. Devices that were reset later do not answer in the series.
-    """
+    """Return when a series began, in seconds since 1970, as its first campaign says; ``now`` without one."""
     if series is None:
         return now
     items = [item for item in workspace.history() if item.role == "campaign"]

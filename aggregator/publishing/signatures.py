@@ -115,10 +115,7 @@ def standing(envelope: Envelope, role: Role) -> Signatures:
 
 
 def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) -> Envelope:
-    """Make an envelope of a payload, signed with the given keys. Without keys it holds only :data:`UNSIGNED`.
-
-    Raises InputError ``signatures_invalid``: there are more than 16 keys.
-    """
+    """Make an envelope of a payload, signed with at most 16 keys; without keys it holds only :data:`UNSIGNED`."""
     envelope = Envelope(payload_type, payload, (UNSIGNED,))
     for key in keys:
         envelope = signed(envelope, key)
@@ -172,10 +169,7 @@ def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
 
 
 def to_bytes(envelope: Envelope, role: str) -> bytes:
-    """Return the bytes of a document's file. Its role (root, campaign, model or nodes) decides the largest size.
-
-    Raises DocumentError ``too_large``; InputError ``signatures_invalid``: it has no signature, or more than 16.
-    """
+    """Return the bytes of a document's file. Raises ``too_large`` for its role, and ``signatures_invalid``."""
     raw = write_envelope(envelope)
     if len(raw) > SIZE_LIMITS[role]:
         raise DocumentError("too_large", f"a {role} document has at most {SIZE_LIMITS[role]} bytes")

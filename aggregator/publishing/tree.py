@@ -213,10 +213,7 @@ def _write_if_changed(path: Path, raw: bytes) -> bool:
 
 
 def campaign_of(book: bytes, campaigns: Sequence[Campaign]) -> Campaign:
-    """Return the one of ``campaigns`` whose dealer signed a key book (the bytes of a ``.hsk``).
-
-    Raises DocumentError ``unrecognized_campaign``: the book is for none of them; or the reason why it can not be read.
-    """
+    """Return the campaign whose dealer signed a key book (``.hsk``); else ``unrecognized_campaign`` or why not read."""
     problem = DocumentError(
         "unrecognized_campaign", "the key book is for no masked campaign in this folder; publish its campaign first"
     )

@@ -192,10 +192,7 @@ class Workspace(NamedTuple):
         return [each for each in found if role in (None, each.role)]
 
     def signing_keys(self, role: str) -> list[KeyFile]:
-        """Return the key files whose keys the root in force names for a role; empty if all are kept elsewhere.
-
-        Raises StorageError ``workspace_damaged``: the workspace has keys of the role, and the root names none of them.
-        """
+        """Return the key files that the root in force names for a role; empty if all are kept elsewhere."""
         here = self.key_files(role)
         named = [each for each in here if each.public in self.root.roles[role].keys]
         if here and not named:
@@ -281,10 +278,7 @@ class Workspace(NamedTuple):
 
     @contextmanager
     def locked(self) -> Iterator[Workspace]:
-        """Context manager that locks the workspace against other processes, and waits for their locks.
-
-        The body of ``with`` gets the workspace as it is on disk at that time.
-        """
+        """Lock the workspace against other processes in a ``with`` block, which gets it as it is on disk then."""
         with storage_errors(f"the workspace at '{self.path}' can not be written"):
             handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -297,11 +291,7 @@ class Workspace(NamedTuple):
             os.close(handle)
 
     def complete_history(self) -> None:
-        """Add to the history the documents of which only a copy exists. Call it only inside :meth:`locked`.
-
-        They are missing after a killed process or a restored history. Of a version's copies the last signed one is
-        added.
-        """
+        """Add to the history documents of which only a copy exists. Call it only inside :meth:`locked`."""
         known = self.history()
         digests = {item.digest.hex() for item in known}
         newest = {(item.role, item.name): item.version for item in latest_of_each(known)}
@@ -316,10 +306,7 @@ class Workspace(NamedTuple):
             write_output(self.path / "history.json", history_bytes([*known, *items]), force=True)
 
     def apply_newest_root(self) -> None:
-        """Bring the workspace in line with its newest root. Call it only inside :meth:`locked`.
-
-        ``root.hst`` becomes that root, keys that only earlier roots name move to keys/retired/, old pending roots go.
-        """
+        """Bring ``root.hst``, keys/ and pending/ in line with the newest root. Call only inside :meth:`locked`."""
         with storage_errors(f"'{self.path}' could not be written"):
             for folder in _FOLDERS:
                 (self.path / folder).mkdir(exist_ok=True)

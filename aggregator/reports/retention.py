@@ -78,10 +78,7 @@ def _rest(everything: Stored, deduplicated: Deduplicated, before: int) -> Stored
 
 
 def _redacted(records: Columns) -> Columns:
-    """Return records without question and answer. Different records of one id get different numbers as questions.
-
-    So they still count as conflicting.
-    """
+    """Return records without question and answer; numbers as questions keep conflicting records of an id apart."""
     _, place = np.unique(row_bytes(records), return_inverse=True)
     _, of_id = np.unique(records.id, return_inverse=True)
     first = np.full(len(place), len(place))

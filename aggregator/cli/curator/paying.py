@@ -20,10 +20,7 @@ _OTHERS = 0o077
 
 
 def open_budget(path: Path) -> BudgetFile:
-    """Open a budget file, which the caller must close. Warn if other users than its owner can read or write it.
-
-    Raises the errors of :meth:`aggregator.curator.budget.BudgetFile.open`.
-    """
+    """Open a budget file, which the caller must close. Warn if others than its owner can read or write it."""
     opened = BudgetFile.open(path)
     if path.stat().st_mode & _OTHERS:
         warn(f"others than its owner can use '{path}', which holds the key of the records' digests: chmod 600")

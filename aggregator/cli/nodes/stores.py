@@ -106,10 +106,7 @@ def export_summaries(store: Path, kind: str, periods: Span | None, output: Path,
 
 
 def list_refused(store: Path, reason: str | None, *, pieces: bool) -> None:
-    """Print how much was refused of files of summaries, by reason and file. The refused bytes are not in the store.
-
-    ``reason`` is the only reason to print, or None for all; ``pieces`` prints a line for each summary or damaged range.
-    """
+    """Print by reason and file how much of files of summaries was refused; with ``pieces`` a line for each."""
     from aggregator.nodes.store.opening import open_node_store
 
     opened = open_node_store(store)

@@ -43,10 +43,7 @@ MAX_DAMAGE = 100
 
 
 def document(envelope: Envelope, role: str) -> Facts:
-    """Describe the content of a signed document without a check. If devices refuse it, the facts hold the reason.
-
-    ``role`` is root, campaign, model or nodes (a node list). A payload that can not be read raises DocumentError.
-    """
+    """Describe a signed root, campaign, model or node list without a check; the facts say if devices refuse it."""
     body, header = read_payload(envelope.payload)
     digest = sha256(envelope.payload).digest()
     signers = [pair[0].hex() for pair in envelope.signatures if pair != UNSIGNED]
@@ -81,10 +78,7 @@ def document(envelope: Envelope, role: str) -> Facts:
 
 
 def uncompressed(file: Path, raw: bytes) -> Content:
-    """Return the content of the report file ``raw``, decompressed if needed, within the same limits as in an ingest.
-
-    Raises InputError ``expands_too_far``, ``compression_damaged``, ``empty_file``.
-    """
+    """Return the content of a report file, decompressed with an ingest's limits. Raises InputError beyond them."""
     from aggregator.reports.intake.sources import Unreadable, decompressed
 
     found = decompressed(file, raw) if raw else raw

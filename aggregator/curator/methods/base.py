@@ -50,10 +50,7 @@ class Method(ABC):
 
     @abstractmethod
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
-        """Return the privacy cost of a fit. It depends on schema and terms alone, never on records.
-
-        Raises InputError: the reasons of :meth:`check`; ``epsilon_invalid``, ε is too small to be divided.
-        """
+        """Return the cost of a fit, which depends on no record. Raises :meth:`check`'s errors, ``epsilon_invalid``."""
 
     def check_records(self, records: Records, terms: FitTerms) -> None:  # noqa: B027 - most methods take all records
         """Raise an error for records of which the method can release nothing. Run before a fit is paid."""
@@ -68,11 +65,7 @@ class Method(ABC):
 
 
 def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: FitTerms, cost: Cost) -> Statistics:
-    """Return the statistics of noisy sums, with a source that names the terms and the cost for the card.
-
-    ``sums``: one per released vector. ``count``: number of records, public or from noisy counts; then it may be below
-    1.
-    """
+    """Return the statistics of noisy sums, one per released vector; a ``count`` from noisy counts may be below 1."""
     origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
     # ρ is shown with nine places, rounded up.
     rho = "none" if cost.rho is None else f"{ceil(cost.rho * 10**9) / 10**9:.9f}"

@@ -37,10 +37,7 @@ class GlobalSensitivity(PerClass):
         return Moments.of_variance(mean, variance, mean_noise, noise, (first.values[0], second.values[0]))
 
     def vectors(self, values: Integers, shares: tuple[Share, Share]) -> tuple[Vector, Vector]:
-        """Return the exact sum and spread on its grid, each with its sensitivity and ε. They must never leave.
-
-        ``values``: shape (n,) int64, n ≥ 2, scaled numbers in [−S, S]. ``shares``: ε of sum and spread.
-        """
+        """Return exact sum and spread of n ≥ 2 scaled numbers, with sensitivity and ε. Never publish them."""
         total = int(values.sum())
         on_grid = self.on_grid(len(values), len(values) * int((values * values).sum()) - total**2)
         return (

@@ -124,10 +124,7 @@ class PerClass(Method):
 
     @abstractmethod
     def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
-        """Return the noisy moments of one number in one class, of scaled ``values`` in [−S, S], (n,) int64, n ≥ 2.
-
-        ``shares`` are ε and δ of the two released numbers.
-        """
+        """Return noisy moments of one number in one class, n ≥ 2 ``values``; ``shares``: ε, δ of the two."""
 
 
 def _table(records: Records, subject: Subject, epsilon_micro: int, stream: Stream) -> NoisySum:

@@ -67,10 +67,7 @@ class Smooth(PerClass):
         law(terms.noise)
 
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
-        """Return the summed costs of tables, means and variances, with the proven cost of each noise.
-
-        Raises InputError: the reasons of :meth:`check`; ``noise_unfit``: the noise needs δ > 0.
-        """
+        """Return the summed costs of tables, means and variances. Raises ``noise_unfit`` and as :meth:`check`."""
         self.check(schema, terms)
         found = []
         for subject, share in self.shares(schema, terms).items():

@@ -59,19 +59,13 @@ def paper(statistics: Statistics, features: Sequence[int]) -> Tables:
 
 
 def simplex(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """Return the shares of the nearest tables that sum to the number of answers (:func:`simplex_table`).
-
-    P(class) is that of :func:`simplex_prior`. The interface is that of :class:`Postprocess`.
-    """
+    """Return the nearest tables that sum to the number of answers (:class:`Postprocess`; :func:`simplex_table`)."""
     tables = tuple(simplex_table(joint_table(statistics, feature)) for feature in features)
     return Tables(simplex_prior(statistics), tables)
 
 
 def simplex_prior(statistics: Statistics) -> Floats:
-    """Return P(class), (k,) float64, from all questions about the classes (:mod:`aggregator.estimates.class_shares`).
-
-    It is the nearest shares that are not negative and sum to 1, with half a report more for every class.
-    """
+    """Return P(class), (k,): the nearest shares ≥ 0 that sum to 1, with half a report more for every class."""
     reports, found = statistics.reports, class_shares(statistics)
     share = found.ratio if np.isfinite(found.ratio).all() else found.share
     return normalised(project_to_simplex(share * reports, reports) + HALF)

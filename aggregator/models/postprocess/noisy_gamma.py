@@ -101,10 +101,7 @@ def _interpolated(z: Floats, shape: float) -> tuple[Floats, Floats]:
 
 
 def _far_right(z: Floats, shape: float) -> tuple[Floats, Floats]:
-    """Return K(z) and h(z) for z > REACH: Laplace's method with the exact Γ(a), and a continued fraction.
-
-    h_a(z) = a/(z + h_{a+1}(z))
-    """
+    """Return K(z) and h_a(z) = a/(z + h_{a+1}(z)), a continued fraction, for z > REACH."""
     t = 2 * shape / (z + np.sqrt(z * z + 4 * shape))
     peak = shape * np.log(t) - t * t / 2 - z * t - np.log(z * t + 2 * t * t) / 2
     correction = lgamma(shape) - shape * log(shape) + shape + log(shape) / 2

@@ -71,10 +71,7 @@ def _equal(joint: JointTable) -> Floats:
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
-    """Return P(class), shape (k,) float64: posterior means under the priors :data:`CONCENTRATIONS`, averaged.
-
-    The weights are the densities of the estimated shares under each prior. Without answers all shares are equal.
-    """
+    """Return P(class), (k,) float64: posterior means under the priors :data:`CONCENTRATIONS`, by their densities."""
     shares = class_shares(statistics)
     classes = len(shares.share)
     if not np.isfinite(shares.variance).all():

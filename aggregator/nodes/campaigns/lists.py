@@ -111,10 +111,7 @@ def remove_nodes(
 def renew_nodes(
     workspace: Workspace | str | Path, name: str, *, days: int = LIST_DAYS, now: int | None = None
 ) -> SignedList:
-    """``hearsay nodes renew``: sign the next version of a node list, with the same nodes and another date of expiry.
-
-    Raises InputError: ``list_unknown``; ``terms_invalid``; also the errors of :meth:`Workspace.publish`.
-    """
+    """``hearsay nodes renew``: sign the next version of a node list with the same nodes and another date of expiry."""
     signer = opened(workspace)
     return _sign(signer, name, lambda before: _listed(signer, before, name), days, now)
 

@@ -70,10 +70,7 @@ class Numbering:
 
 
 def first_numbers(nodes: Iterable[bytes]) -> dict[bytes, int]:
-    """Return node id → first number u of n parties: two parties get n, two get n − 1, …; for odd n one has n alone.
-
-    Equal sets of ids get equal numbers.
-    """
+    """Return node id → first number u of n parties, equal for equal sets: two get n, two n − 1, …; for odd n one n."""
     ordered = sorted(set(nodes))
     odd = len(ordered) % 2
     return {node: len(ordered) - (place + odd) // ROOM for place, node in enumerate(ordered)}

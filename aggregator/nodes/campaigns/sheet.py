@@ -107,10 +107,7 @@ class NodeSheet(NamedTuple):
 
 
 def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
-    """Compute what a summary of a campaign for nodes costs. Run by auditors, from the campaign's file alone.
-
-    ``epsilon_micro`` is the ε that the summary states; None means the campaign's.
-    """
+    """Compute what a summary costs that states ``epsilon_micro`` (None: the campaign's ε). Run by auditors."""
     names = [feature.name for feature in found.schema.observed]
     micro = found.epsilon_micro if epsilon_micro is None else epsilon_micro
     booked, kind = _booked(found, micro), terms_of(found).sensitivity
@@ -161,10 +158,7 @@ def _booked(found: Campaign, epsilon_micro: int) -> dict[str, int]:
 
 
 def usual_cost(found: Campaign) -> int:
-    """Return the ε, in millionths, that a node whose owner set no policy enters in its ledger for one summary.
-
-    It is that for a changed record, or of the adjacency that the noise covers.
-    """
+    """Return the ε, in millionths, that a node without an owner's policy books for one summary."""
     booked = _booked(found, found.epsilon_micro)
     return booked.get(CHANGE, max(booked.values()))
 
@@ -222,10 +216,7 @@ def _limits(found: Campaign) -> str:
 
 
 def masked_warnings(found: Campaign, listed: int | None) -> tuple[str, ...]:
-    """Return warnings about a masked campaign, for signers and readers; none for any other campaign.
-
-    ``listed`` is the number of nodes on the campaign's node list; None if that is not known.
-    """
+    """Return warnings about a masked campaign with ``listed`` nodes on its list (None: not known); none for others."""
     terms = found.masked
     if terms is None:
         return ()
@@ -279,10 +270,7 @@ def cost_text(sheet: NodeSheet, words: Mapping[str, str] = IN_WORDS) -> str:
 
 
 def noise_text(sheet: NodeSheet, masked: MaskedTerms | None = None) -> str:
-    """Return the smallest and largest standard deviation of the noise of one number of a node, in words.
-
-    For ``masked`` terms it is that of the total of the most parties.
-    """
+    """Return in words the noise's standard deviations in one number of a node, or of the ``masked`` total."""
     deviations = [vector.deviation for vector in sheet.vectors]
     ends = dict.fromkeys(f"{end:.4g}" for end in (min(deviations), max(deviations)))
     of = "a node" if masked is None else f"the total of {masked.most_parties} parties"

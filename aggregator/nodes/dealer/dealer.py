@@ -210,10 +210,7 @@ class Dealer:
             return next_book(self._journal, signer, documents, row, int(self._clock()))
 
     def book(self, campaign: bytes) -> bytes:
-        """Return the newest key book of the campaign with this id, as the bytes of its file.
-
-        Raises InputError ``not_set_up``, ``passphrase_missing`` or ``passphrase_wrong``.
-        """
+        """Return the bytes of a campaign's newest key book. Raises ``not_set_up``, ``passphrase_wrong``."""
         signer = self._signer()
         with self._journal.snapshot():
             return signed_book(self._journal, signer, campaign_row(self._journal, campaign))

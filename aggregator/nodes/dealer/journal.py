@@ -108,11 +108,7 @@ OTHER_FILES = ("dealer.key", "dealer.pub")
 
 
 def create_journal(path: Path, public: bytes, machine: bytes, made_at: int) -> None:
-    """Make a journal that only its owner can read. Later it may be renamed within its file system, but not copied.
-
-    ``public`` is the dealer's public key, ``machine`` the mark of the machine, 32 bytes each; ``made_at`` is in
-    seconds since 1970.
-    """
+    """Make a journal that only its owner can read, for a dealer's public key and a machine's mark, 32 bytes each."""
     Journal.create(path, Keeper(public, machine, 0, made_at))
 
 

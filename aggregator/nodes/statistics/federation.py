@@ -173,10 +173,7 @@ def _count_claims(campaign: Campaign) -> tuple[int, int, int]:
 
 
 def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:
-    """Return for every released vector the noise variance of one entry of a summary that states this ε.
-
-    It is in squared units of the integers; for ``smooth`` sums of squares an upper bound.
-    """
+    """Return for every vector the noise variance of an entry of a summary that states this ε, in squared integers."""
     return [
         noise_variance(campaign, subject, share)
         for subject, share in zip(released_vectors(campaign), shares(campaign, epsilon_micro), strict=True)

@@ -109,10 +109,7 @@ def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str,
 
 
 def check_numbers(campaign: Campaign, numbers: Sequence[int], parties: int) -> int | None:
-    """Return the index of the first decrypted number that is too large or small for so many parties, or None.
-
-    Such a number means that a party encrypted numbers outside its range. ``numbers``: M decrypted integers.
-    """
+    """Return the index of the first of M decrypted numbers that so many honest parties can not cause, or None."""
     place = 0
     for subject, limits in zip(released_vectors(campaign), ranges_of(campaign), strict=True):
         low, high = limits.total(parties)

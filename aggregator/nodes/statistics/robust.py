@@ -86,10 +86,7 @@ class RobustTotals(NamedTuple):
 
 
 def parse_rule(text: str) -> Rule:
-    """Return the rule of a text: ``trimmed-mean:0.1`` (a share below ½), ``median`` or ``krum:3``.
-
-    Raises InputError ``robust_invalid`` for any other text.
-    """
+    """Return the rule of a text: ``trimmed-mean:0.1`` (below ½), ``median`` or ``krum:3``; else ``robust_invalid``."""
     found = _FORMS.fullmatch(text)
     if found is None:
         raise InputError("robust_invalid", "a robust rule is trimmed-mean:SHARE (below 0.5), median or krum:LIARS")
@@ -120,10 +117,7 @@ def check_rule(rule: Rule, nodes: int) -> None:
 
 
 def combine(rule: Rule, values: Integers) -> RobustTotals:
-    """Return the trimmed mean or median of every number, times the number of nodes. Run by the aggregator.
-
-    ``values``, shape (N, M) int64, are the numbers of every node; the order of the rows does not matter.
-    """
+    """Return trimmed means or medians of ``values``, (N, M) int64 by node, each times the number N of nodes."""
     ordered = np.sort(values, axis=0)
     number = len(ordered)
     cut = int(rule.share * number) if rule.kind == TRIMMED else (number - 1) // 2
@@ -150,10 +144,7 @@ def _median_variance(ordered: Integers) -> Floats:
 
 
 def krum_choice(parameters: Floats, liars: int) -> int:
-    """Return the index of the node that Krum chooses among N ≥ 2F + 3 nodes; of equally good nodes the first.
-
-    ``parameters``, shape (N, P) float64, are the normalised parameters of every node's model; ``liars`` is F.
-    """
+    """Return the index of the node that Krum chooses by ``parameters``, (N, P) float64, N ≥ 2F + 3, F = ``liars``."""
     number = len(parameters)
     neighbours = number - liars - 2
     squares = (parameters**2).sum(axis=1)
@@ -240,10 +231,7 @@ def _without_intervals(found: Statistics) -> Statistics:
 
 
 def compared_nodes(summaries: Iterable[Summary]) -> Cohort:
-    """Return the nodes that a rule compares, chosen by ε and periods as this module's description says.
-
-    Argument and the InputErrors are those of :func:`robust_statistics`.
-    """
+    """Return the nodes that a rule compares, chosen by ε and periods as this module's description says."""
     given = list(summaries)
     epsilon_micro, nodes = _common_epsilon(given)
     by_node: dict[bytes, dict[int, Summary]] = {}

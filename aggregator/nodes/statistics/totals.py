@@ -98,11 +98,7 @@ class Totals:
         return made
 
     def add(self, summary: Summary) -> None:
-        """Add one summary that was checked against the campaign (:func:`protocol.nodes.summary.check_summary`).
-
-        Raises InputError ``other_campaign``, or ``summary_repeated``: the node's summary of that period is in the
-        totals.
-        """
+        """Add one checked summary. Raises ``other_campaign``, or ``summary_repeated`` for a second one of a period."""
         self._enter(summary)
         self._periods[summary.period].add(np.array([summary.sums], np.int64))
 

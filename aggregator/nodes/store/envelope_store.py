@@ -107,10 +107,7 @@ class EnvelopeStore(ABC):
     @staticmethod
     @abstractmethod
     def content(envelope: bytes) -> Placed:
-        """Return the content of an envelope of this kind of store without a check of its signature.
-
-        Raises DocumentError if the bytes are no such envelope.
-        """
+        """Return the content of an envelope without a check of its signature. Raises DocumentError for other bytes."""
 
     @abstractmethod
     def arrivals(self) -> Iterator[tuple[Arrival, str | None]]:
@@ -150,10 +147,7 @@ class EnvelopeStore(ABC):
         return read_list(needed(self.list_bytes()), self.campaign)
 
     def give_list(self, raw: bytes) -> NodeList:
-        """Give the store a list of nodes, whose signatures the caller has checked. The newest one is kept.
-
-        Raises the errors of :func:`aggregator.nodes.store.node_list.newer_list`.
-        """
+        """Keep the newer one of the store's list of nodes and ``raw``, whose signatures the caller has checked."""
         with closing(Database(self.path)) as database, database.transaction():
             newest = newer_list(database.document("list"), raw, self.campaign)
             database.put_document("list", newest)
@@ -188,10 +182,7 @@ class EnvelopeStore(ABC):
         return EnvelopeIngest(len(given), tuple(unreadable), accepted, replayed, conflicting, rejected)
 
     def judged(self) -> Iterator[tuple[Row, str | None]]:
-        """Yield all kept envelopes by period, node and identity, each with the reason why it does not count, or None.
-
-        Raises the errors of :meth:`arrivals`.
-        """
+        """Yield all kept envelopes by period, node and identity, each with why it does not count, or None."""
         listed = self.node_list().nodes
         for (_, node), same in groupby(self.rows(), key=lambda row: (row.period, row.node)):
             rows = list(same)
@@ -237,10 +228,7 @@ class EnvelopeStore(ABC):
 
 
 def content_of(file: str | os.PathLike[str]) -> bytes | Unreadable:
-    """Return the decompressed content of a file or URL, or the reason why it can not be read.
-
-    ``too_large`` is the reason for content of more than :data:`MAX_FILE_BYTES`.
-    """
+    """Return the decompressed content of a file or URL, or why it can not be read (over :data:`MAX_FILE_BYTES`)."""
     found = read_source(file, MAX_FILE_BYTES, _MOST_GROWTH)
     if isinstance(found, Unreadable):
         return found

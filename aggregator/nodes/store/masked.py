@@ -104,10 +104,7 @@ class MaskedStore(EnvelopeStore):
         return book
 
     def books(self, documents: Mapping[str, bytes] | None = None) -> list[KeyBook]:
-        """Return all versions of the key book in the store's documents (None: read them), the newest first.
-
-        Raises InputError ``keys_unknown``: the store was given no key book.
-        """
+        """Return all key books in ``documents`` (None: the store's), newest first. Raises ``keys_unknown``."""
         documents = self.documents() if documents is None else documents
         found = [read_key_book(raw, self.campaign) for name, raw in documents.items() if name.startswith(f"{_KEYS} ")]
         if not found:

@@ -19,10 +19,7 @@ from protocol.nodes.summary import UNDERSTOOD, NodeList, parse_node_list
 
 
 def read_list(raw: bytes, campaign: Campaign) -> NodeList:
-    """Parse a list of nodes and check that the campaign asks for a list of this name. Signatures are not checked.
-
-    Raises DocumentError ``other_name`` if the campaign names another list, or if the file is foreign or damaged.
-    """
+    """Parse an unchecked list of nodes. Raises DocumentError, also ``other_name`` if the campaign asks another list."""
     envelope = read_envelope(raw, "nodes")
     listed = parse_node_list(envelope.payload)
     check_understood(listed.header, UNDERSTOOD)

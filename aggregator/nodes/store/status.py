@@ -69,10 +69,7 @@ class NodeStatus(NamedTuple):
 
 
 def status(store: EnvelopeStore) -> NodeStatus:
-    """Return which nodes sent summaries, and why some do not count. No noisy number is read or shown.
-
-    Raises the errors of :meth:`aggregator.nodes.store.envelope_store.EnvelopeStore.arrivals`.
-    """
+    """Return which nodes sent summaries, and why some do not count. No noisy number is read or shown."""
     listed = store.node_list()
     found: dict[int, dict[bytes, str | None]] = {}
     summaries: Counter[int] = Counter()

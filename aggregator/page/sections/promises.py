@@ -22,10 +22,7 @@ _ALARMS, _REACH = 10, 40
 
 
 def sheet_of(campaign: Campaign, raw: bytes, counted: AnyStatus | None) -> Facts:
-    """Return the guarantee sheet of a campaign for the number of devices or nodes of its fullest period.
-
-    ``raw`` is the campaign's file; ``counted`` is the status of its store, None without a store.
-    """
+    """Return a campaign's guarantee sheet for the devices or nodes of its store's fullest period (None: no store)."""
     number = 0
     if isinstance(counted, Status):
         number = int(counted.periods.devices.max(initial=0))

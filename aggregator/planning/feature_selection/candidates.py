@@ -98,10 +98,7 @@ def _sure(score: Floats) -> float:
 
 
 def candidates(tables: Tables, number: int, rng: np.random.Generator) -> list[Subset]:
-    """Return at most ``number`` different sets of features to be evaluated; the first is the set of all features.
-
-    ``rng``: source of the random records of :func:`greedy`.
-    """
+    """Return at most ``number`` different sets of features to be evaluated; the first is the set of all features."""
     ways = {"top": strongest(tables), "greedy": greedy(tables, max(size for _, size in _PLANS), rng)}
     ways[_ALL] = list(range(len(tables.likelihood)))
     return list(dict.fromkeys(as_subset(ways[way][: size or None]) for way, size in _PLANS))[:number]

@@ -84,10 +84,7 @@ def ways(schema: Schema, feature: int) -> list[Way]:
 
 
 def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: Integers) -> Cut | None:
-    """Return the groups or edges of a way to ask, from a pilot's records; None if these allow none.
-
-    The arrays have shape (rows,) int64: the feature's columns and the classes as in reports.
-    """
+    """Return a way's groups or edges from a pilot's records, columns of shape (rows,) int64; None if there are none."""
     feature, classes = schema.ungrouped[way.feature], len(schema.label.classes)
     if way.kind == AS_STATED:
         return Cut(way, feature.size)
@@ -114,18 +111,12 @@ def cut_at(way: Way, feature: Feature | Component, edges: Sequence[int]) -> Cut:
 
 
 def chosen_edges(edges: Sequence[int], table: Floats, parts: int) -> list[int]:
-    """Return the edges of the ``parts`` bins that keep most mutual information; none if there are fewer fine bins.
-
-    ``table``: (bins, k) float64, records of each fine bin and class.
-    """
+    """Return the edges of the ``parts`` bins of most information; ``table``: (fine bins, k) numbers of records."""
     return [edges[place - 1] for place in best_cuts(table, parts) or ()]
 
 
 def best_groups(table: Floats, parts: int) -> tuple[int, ...] | None:
-    """Return the group of each value, numbered in the order of the values; None without more values than groups.
-
-    ``table``: shape (values, k) float64, number of records of each value and class.
-    """
+    """Return the group of each value by ``table``, (values, k) numbers of records; None without more values."""
     if len(table) <= parts:
         return None
     order = np.argsort(_axis(table), kind="stable")
@@ -154,10 +145,7 @@ def _axis(table: Floats) -> Floats:
 
 
 def best_cuts(table: Floats, parts: int) -> list[int] | None:
-    """Return the indices of the rows that begin a new part, for the ``parts`` parts that keep most mutual information.
-
-    ``table``: shape (values, k) float64, sorted records by value and class. None if there are fewer rows than parts.
-    """
+    """Return the rows of ``table``, (values, k), that begin the ``parts`` most informative parts; None if too few."""
     if len(table) < parts:
         return None
     sums = np.vstack([np.zeros(table.shape[1]), np.cumsum(table, axis=0)])

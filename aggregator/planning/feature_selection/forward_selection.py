@@ -184,10 +184,7 @@ def part_of(records: Population, schema: Schema, known: Iterable[Way], learned: 
 
 
 def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
-    """Return the ``tabled`` of :func:`select` for models from a fleet's simulated answers, one of each device.
-
-    ``epsilon_micro``: ε of a device's answer, in millionths.
-    """
+    """Return the ``tabled`` of :func:`select` for models from a fleet's simulated answers, one of each device."""
 
     def prepared(part: Part) -> Scoring:
         weights = np.full(len(part.learned), 1 / len(part.learned))
@@ -232,10 +229,7 @@ def fleet_tables(
 
 
 def shared_scores(devices: int, noise: SharedNoise) -> Tabled:
-    """Return the ``tabled`` of :func:`select` for models from totals of two collectors.
-
-    Each device answers about every asked feature, so a set of m features has the noise of m blocks in each cell.
-    """
+    """Return the ``tabled`` of :func:`select` for totals of two collectors, with their noise in every cell."""
 
     def prepared(part: Part) -> Scoring:
         classes = len(part.classes)

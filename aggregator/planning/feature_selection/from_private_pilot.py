@@ -153,11 +153,7 @@ class PrivateDesign(NamedTuple):
 
 
 def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
-    """Return the cost of a design: ε, since the parts are disjoint. No record is needed.
-
-    Raises InputError ``schema_invalid``: the schema has a projection; ``epsilon_invalid``: ε is too small to be
-    divided.
-    """
+    """Return the cost of a design, ε, without a record. Raises ``schema_invalid``, ``epsilon_invalid``."""
     if schema.projection is not None:
         raise InputError("schema_invalid", "a projection is fitted already; design a schema without one")
     check_answer_micro(terms.answer_micro)

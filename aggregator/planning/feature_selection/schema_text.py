@@ -16,10 +16,7 @@ _MOST_DIGITS = 40
 
 
 def schema_text(file: SchemaFile) -> str:
-    """Return a schema file as TOML: name, schema, private results of pilots in it, table ``[ask]`` and decision.
-
-    Raises InputError ``schema_invalid``: the schema has a projection.
-    """
+    """Return a schema file as TOML text, with all its tables. Raises ``schema_invalid`` for a projection."""
     schema = file.schema
     if schema.projection is not None:
         raise InputError("schema_invalid", "a schema file holds no projection")

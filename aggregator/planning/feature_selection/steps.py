@@ -83,10 +83,7 @@ class FeatureCampaign(NamedTuple):
 
 
 def after(low: int, part: float) -> Share:
-    """Return the share that begins at ``low`` and has about the fraction ``part`` of the fleet, or all that is left.
-
-    It ends at a multiple of 1/:data:`GRID` of the fleet, so that people can write it down.
-    """
+    """Return the share of the fleet from ``low`` on of about ``part``, to a multiple of 1/:data:`GRID`, or the rest."""
     end = max(round((low / WHOLE + part) * GRID), _nearest(low) + 1)
     return Share(low, min(WHOLE, end * WHOLE // GRID))
 

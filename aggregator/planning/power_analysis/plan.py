@@ -114,10 +114,7 @@ class Plan(NamedTuple):
         return found
 
     def choices(self) -> dict[str, dict[str, RankedDesign]]:
-        """Return choice → option → the best design with this option; the best option is first.
-
-        A choice (family, projection, mechanism, answers, bins) without an alternative is left out.
-        """
+        """Return choice → option → its best design, the best option first. Choices without alternative are left out."""
         found: dict[str, dict[str, RankedDesign]] = {}
         for one in self.ranked:
             design = one.design

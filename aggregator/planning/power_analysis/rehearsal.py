@@ -130,10 +130,7 @@ class Rehearsal:
         return self._hits.by_record()
 
     def forecast(self) -> Forecast:
-        """Return the expected accuracy from all simulated campaigns so far; there must be two or more per fold.
-
-        The simulation's noise is computed from the variance between campaigns of one fold.
-        """
+        """Return the expected accuracy from all simulated campaigns so far; there must be two or more per fold."""
         found = self.by_record
         found = found[np.isfinite(found)]
         noise = float(np.mean([np.var(of_fold, ddof=1) for of_fold in self._single])) / self.campaigns
@@ -179,10 +176,7 @@ def laws_of(campaign: Campaign, population: Population, shares: Floats) -> list[
 
 
 def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: np.random.Generator) -> Statistics:
-    """Simulate one campaign by random numbers of answers and random counts, and return statistics without intervals.
-
-    ``laws``: from :func:`laws_of`. Every device answers one question of each stratum in every period.
-    """
+    """Simulate one campaign by random counts from ``laws`` (:func:`laws_of`); return statistics without intervals."""
     answers = fleet.devices * fleet.periods
     shares = shares_of_questions(campaign)
     numbers = np.zeros(len(shares), np.int64)

@@ -44,10 +44,7 @@ STEPS = ROUNDS + 1
 
 
 def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
-    """Simulate campaigns of all designs until the best one is clear, or :data:`ROUNDS` rounds are over.
-
-    ``step``: called after the start, and then :data:`ROUNDS` times. Raises the errors of :meth:`.Rehearsal.run`.
-    """
+    """Simulate campaigns of all designs until one is clearly best, at most :data:`ROUNDS` rounds with ``step``."""
     for rehearsal in running.values():
         rehearsal.run(max(2, _per_fold(rehearsal, FIRST)))
     step()

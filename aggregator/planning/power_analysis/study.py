@@ -67,10 +67,7 @@ class Design(NamedTuple):
         return ", ".join(parts)
 
     def schema_of(self, schema: Schema, pilot: pd.DataFrame | None) -> Schema:
-        """Return the campaign's schema: ``schema`` with the design's bins, and a projection fitted on ``pilot``.
-
-        Raises the errors of :func:`aggregator.models.reduction.fit_projection`.
-        """
+        """Return the campaign's schema: ``schema`` with the design's bins, and a projection fitted on ``pilot``."""
         if self.reduction != "none":
             assert pilot is not None
             method, _, components = self.reduction.partition(":")
@@ -193,10 +190,7 @@ class Study:
         return float(np.bincount(truth.truth[truth.known]).max() / truth.known.sum())
 
     def campaign(self, design: Design, epsilon_micro: int | None = None) -> tuple[Campaign, Population]:
-        """Return the campaign of a design, made from all records, and the records as the campaign's devices read them.
-
-        ``epsilon_micro`` replaces the study's ε. Raises the errors of :meth:`Design.campaign`.
-        """
+        """Return a design's campaign from all records, and the records as the campaign's devices read them."""
         schema = design.schema_of(self.schema, self.pilot)
         micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
         return self._made(design, schema, micro), self.population(schema)
@@ -205,10 +199,7 @@ class Study:
         return design.campaign(schema, micro, self._postprocess, class_question=self.class_question, shares=self.shares)
 
     def folds(self, design: Design, epsilon_micro: int | None = None) -> list[Fold]:
-        """Return the divisions of the records for a design, each with its campaign.
-
-        A projection is fitted anew in each division, on the records that answer.
-        """
+        """Return the divisions of the records for a design, each with its campaign and its own fitted projection."""
         micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
         if (design, micro) not in self._folds:
             common = self.campaign(design, micro) if design.reduction == "none" else None
@@ -225,10 +216,7 @@ class Study:
         return self._made(design, schema, micro), self.population(schema)
 
     def rehearsal(self, design: Design, fleet: Fleet, epsilon_micro: int | None = None) -> Rehearsal:
-        """Return a new rehearsal of a design. Rehearsals of different designs have independent randomness.
-
-        ``epsilon_micro`` replaces the study's ε; None keeps it.
-        """
+        """Return a new rehearsal of a design, of independent randomness; with another ε than the study's if given."""
         key = [self._seed, *f"{design.name} {fleet} {epsilon_micro}".encode()]
         return Rehearsal(self.folds(design, epsilon_micro), self.records, fleet, np.random.default_rng(key))
 

@@ -31,10 +31,7 @@ package is not compared: a campaign must name it, since each device needs that p
 
 
 def kind_of(name: str) -> type[Mechanism]:
-    """Return the Python class of a mechanism by its name, also of one that another package adds.
-
-    Raises InputError ``mechanism_unknown`` (the text also names ``auto``), ``mechanism_incomplete``.
-    """
+    """Return a mechanism's class by its name. Raises ``mechanism_unknown`` or ``mechanism_incomplete``."""
     try:
         return mechanisms.kind(name)
     except InputError as error:
@@ -69,10 +66,7 @@ def _noise_of_nothing(mechanism: Mechanism) -> Fraction:
 
 @cache
 def forms() -> Mapping[str, str]:
-    """Return for each numeric mechanism of this software, by name, the default form of its questions about moments.
-
-    A form says how many numbers one question asks for: a single one, one per class, or all at once.
-    """
+    """Return numeric mechanism → default form of its questions about moments: one number, one per class, or all."""
     kinds = {name: mechanisms.kind(name) for name in mechanisms.names()}
     return MappingProxyType(
         {name: _own_form(kind) for name, kind in kinds.items() if issubclass(kind, NumericMechanism)}
@@ -111,10 +105,7 @@ def form_of(name: str, approach: int | None = None) -> str:
 
 
 def moment_mechanism(name: str, epsilon_micro: int, subject: Subject, numbers: int) -> Mechanism:
-    """Return the mechanism of one question of a Gaussian campaign: ``name`` for moments, ``direct`` for all others.
-
-    ``numbers``: number of numeric observed features. Raises the errors of :func:`mechanism_for`.
-    """
+    """Return a Gaussian campaign's mechanism for a question; ``numbers``: how many observed features are numeric."""
     if subject.kind not in (MOMENT, MOMENTS):
         return mechanism_for("direct", epsilon_micro, subject.size)
     options = {}

@@ -51,10 +51,7 @@ def check_complete(questions: Iterable[Question]) -> None:
 
 
 def missing_parts(mechanism: Mechanism) -> list[str]:
-    """Return the names of what :func:`check_complete` misses in a mechanism; empty for a complete mechanism.
-
-    The description is missing unless it is one line of at most :data:`MAX_DESCRIPTION` visible characters.
-    """
+    """Return the names of what :func:`check_complete` misses in a mechanism; empty for a complete one."""
     parts = dict(PARTS) | (dict(PARTS_OF_VALUES) if isinstance(mechanism, ValueMechanism) else {})
     kind = type(mechanism)
     missing = [name for name, part in parts.items() if not part.has(kind)]

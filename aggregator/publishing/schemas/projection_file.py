@@ -49,10 +49,7 @@ def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, A
 
 
 def projection_text(schema: Schema, facts: Mapping[str, Any], pilots: Sequence[PilotCost] = ()) -> str:
-    """Return the text of a projection file. Run by the analyst after a fit.
-
-    ``facts``: about the fit, in the types of JSON. ``pilots``: what a private projection cost; empty for an exact one.
-    """
+    """Return the text of a projection file: ``facts`` about the fit in the types of JSON, ``pilots`` if private."""
     projection = schema.projection
     assert projection is not None
     body = {
@@ -109,10 +106,7 @@ def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
 
 
 def load_pilots(path: str | Path) -> tuple[PilotCost, ...]:
-    """Read from a projection file what the projection cost the people of its pilot in privacy; empty if it has no ε.
-
-    Raises InputError ``projection_invalid``, or because the file can not be read.
-    """
+    """Read what a projection cost its pilot's people in privacy; empty without ε. Raises ``projection_invalid``."""
     try:
         return parse_pilots(_body(read_file(path, MAX_FILE_BYTES)))
     except DocumentError as error:

@@ -134,10 +134,7 @@ def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
 
 
 def look_alike(texts: Sequence[str]) -> bool:
-    """Return whether some texts look alike: they differ only in capitals, spaces, forms of a letter or its alphabet.
-
-    Examples: Yes and yes; é as one code point and as two; a Latin and a Cyrillic a.
-    """
+    """Return whether texts look alike, as Yes and yes do, é in two code points, or a Latin and a Cyrillic a."""
     seen = {"".join(normalize("NFKC", text).translate(_LATIN_LOOKS).casefold().split()) for text in texts}
     return len(seen) < len(texts)
 
@@ -171,10 +168,7 @@ def marker(column: pd.Series, missing: Collection[str]) -> str | None:
 
 
 def large_marker(column: pd.Series, missing: Collection[str]) -> str | None:
-    """Return the number such as 999 that probably means "missing" in a column of text, or None.
-
-    All cells must be numbers. It has three nines or more, occurs at least twice, and all others have fewer digits.
-    """
+    """Return the number of three or more nines, as 999, that seems to mean "missing" among shorter numbers, or None."""
     numbers = _counted(column, missing)
     *others, largest = sorted(numbers) or [Decimal()]
     if len(others) < FEWEST_OTHERS:
@@ -206,10 +200,7 @@ def units_in(texts: Sequence[str]) -> str:
 
 
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
-    """Return all warnings about the columns of a pilot (a table of example records, as text), one line each.
-
-    ``drop``: names of columns that are left out of the schema and need no warnings.
-    """
+    """Return all warnings about a pilot's columns (text) but for those in ``drop``, one line each."""
     said = []
     for column in frame.columns:
         if column in drop:

@@ -83,11 +83,7 @@ class SchemaFile(NamedTuple):
 
 
 def load_schema(path: str | Path) -> SchemaFile:
-    """Read and parse a schema file. Run by the maker of a campaign.
-
-    Raises InputError ``file_not_found``, ``unreadable``, ``too_large``, ``not_utf8``; the errors of
-    :func:`parse_schema_text`.
-    """
+    """Read and parse a schema file. Raises the errors of :func:`.read_file` and :func:`parse_schema_text`."""
     raw = read_file(path, MAX_FILE_BYTES)
     problem = ""
     try:

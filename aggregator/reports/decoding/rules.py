@@ -183,10 +183,7 @@ def _limit(mechanism: Mechanism, kind: int) -> int:
 def _zero_words(
     mechanisms: list[Mechanism], kind: int, record_length: int, width: int
 ) -> list[tuple[int, NDArray[np.uint64]]]:
-    """Return the bits of an answer that must be zero, by words of eight bytes; the last word ends with the record.
-
-    For each word with such bits: its offset in the record, and (questions,) uint64, the mask of each question.
-    """
+    """Return (offset, (questions,) uint64 masks) of the words of eight bytes whose masked bits must be zero."""
     single = 32 if kind == INTEGERS else 16
     used = np.array(
         [single if each.layout == SINGLE else each.answers * (1 if each.layout == BITS else 32) for each in mechanisms],
