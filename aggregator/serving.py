@@ -46,10 +46,7 @@ class Limits(NamedTuple):
 
 
 class Uploads:
-    """The folder of uploaded batches, ``reports/`` of a published folder. It is made again if it is missing.
-
-    ``problem`` is called with a sentence for the operator if this machine keeps an upload from being stored.
-    """
+    """The folder of uploaded batches. ``problem`` is told in a sentence if this machine can not store one."""
 
     def __init__(self, folder: Path, limits: Limits, problem: Callable[[str], None] = lambda _: None) -> None:
         self._folder = folder

@@ -63,10 +63,7 @@ class Test(NamedTuple):
 
 
 class Alarms(NamedTuple):
-    """The result of all tests. ``raised``: the tests that are alarms, the smallest corrected p-value first.
-
-    ``kinds``: kind of tests → (number of tests, smallest corrected p-value); kinds without a test are left out.
-    """
+    """All tests' results; ``kinds``: kind → (number, least corrected p); ``raised``: alarms, the smallest p first."""
 
     tests: int
     kinds: dict[str, tuple[int, float]]

@@ -233,10 +233,7 @@ class Central(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceGuarantee(GuaranteeSheet):
-    """All guarantees of a campaign that asks devices.
-
-    ``central``: privacy of shuffled reports. ``lies``: how far lies move estimates; empty for an ended campaign.
-    """
+    """Guarantees of a campaign for devices: of ``central`` shuffled reports, and how far ``lies`` move estimates."""
 
     privacy: PrivacySheet
     central: Central
@@ -403,10 +400,7 @@ def _hardly_seen(found: Campaign, reports: int) -> list[str]:
 
 
 class ShareMove(NamedTuple):
-    """The most that lying nodes move the share of a class if summaries are simply added.
-
-    ``records``: of an honest node, on average. ``moved``: share of lying nodes → largest change of a class's share.
-    """
+    """Mean ``records`` of an honest node, and ``moved``: share of lying nodes → largest change of a class's share."""
 
     records: float
     moved: dict[float, float]

@@ -132,10 +132,7 @@ def _of_noise(one: QuestionEstimate, prior: Floats, generator: np.random.Generat
 
 
 class LargestMove(NamedTuple):
-    """The largest move of one kind of published numbers. ``by``: number of invented reports → the largest move.
-
-    ``kind``: ``P(class)``, ``P(value | class)``, ``a mean`` or ``a variance`` (these two in half ranges of a number).
-    """
+    """The largest move of one kind of published numbers. ``by``: number of invented reports → the largest move."""
 
     kind: str
     by: dict[int, float]

@@ -32,10 +32,7 @@ _GUARD = 1e-7
 
 
 class Amplified(NamedTuple):
-    """Upper bounds of the central ε of shuffled reports: numeric, in closed form, and the form printed in the paper.
-
-    The closed forms are None where their condition does not hold (:func:`closed_forms`).
-    """
+    """Upper bounds of the central ε of shuffled reports; the closed forms are None where they do not apply."""
 
     numeric: float
     closed_form: float | None

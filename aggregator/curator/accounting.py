@@ -24,10 +24,7 @@ from protocol.questions import CLASS, MOMENT, SENSITIVITIES, Subject
 
 
 class Cost(NamedTuple):
-    """The exact privacy cost of a query: ε in millionths, summed over its vectors; δ, 0 for pure privacy; and ρ.
-
-    ``rho`` is the cost in zero-concentrated differential privacy (Σ ε_j²/2 over vectors); None if not stated.
-    """
+    """Exact cost of a query: ε in millionths, δ, and ρ of zero-concentrated privacy (Σ ε²/2 over vectors, or None)."""
 
     epsilon_micro: int
     delta: Fraction

@@ -70,10 +70,7 @@ class Data(NamedTuple):
 
 
 class Query(NamedTuple):
-    """One query that was paid: what was asked, in words, of which records, and when.
-
-    ``data`` is the index of the records in :attr:`BudgetState.data`; the cost has δ and ρ rounded up to 10^−30.
-    """
+    """One query that was paid: index of its records, what was asked in words, cost rounded up to 10^−30, and when."""
 
     data: int
     query: str
@@ -82,10 +79,7 @@ class Query(NamedTuple):
 
 
 class BudgetState(NamedTuple):
-    """The content of a budget file without its key. Times are in seconds since 1970.
-
-    ``adjacency`` says which data sets are neighbours. ``closed_at`` is when the whole total was declared spent, or 0.
-    """
+    """The content of a budget file without its key. ``closed_at``: when its whole total was declared spent, or 0."""
 
     name: str
     adjacency: str

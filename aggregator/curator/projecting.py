@@ -230,10 +230,7 @@ LAPLACE, GAUSSIAN = "discrete Laplace", "discrete Gaussian"
 
 
 class MomentTerms(NamedTuple):
-    """What is public about a release of moments: numbers of inputs and classes (1 for PCA), and the privacy.
-
-    ``has_missing`` says whether a record may lack a number.
-    """
+    """What is public about a release of moments; ``has_missing``: whether a record may lack a number."""
 
     inputs: int
     classes: int
@@ -291,10 +288,7 @@ class MomentNoise(NamedTuple):
 
 
 class NoisyMoments(NamedTuple):
-    """Noisy moments of numbers in [−1, 1], which may leave the curator. The scatter matrices are positive semidefinite.
-
-    ``records``, at least 1, is the number of complete records; it has noise unless it is public.
-    """
+    """Noisy moments of numbers in [−1, 1], for publication; the number of ``records`` has noise unless it is public."""
 
     moments: Moments
     records: float

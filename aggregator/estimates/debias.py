@@ -129,10 +129,7 @@ def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Estima
 
 
 class Law(NamedTuple):
-    """Noise variance that one answer adds to the estimate of a value's share: linear in the share of its holders.
-
-    ``at_zero`` is the variance if no device holds the value, ``at_one`` if every device does.
-    """
+    """Noise variance of one answer in a value's estimated share: if no device holds the value, if every device does."""
 
     at_zero: float
     at_one: float
@@ -215,10 +212,7 @@ def noise_variance(mechanism: SummedHistogram) -> float:
 
 
 class Pairs(NamedTuple):
-    """Covariance of the noises that one answer adds to the estimated shares of two values.
-
-    ``at_zero`` holds if the device has neither value, ``at_one`` if it has one of them.
-    """
+    """Noise covariance of one answer in two values' shares: if the device has neither value, if it has one of them."""
 
     at_zero: float
     at_one: float
@@ -250,11 +244,7 @@ def direct_pairs(mechanism: Direct) -> Pairs:
 
 
 class Marginal(NamedTuple):
-    """Estimates for groups of values: how many of the asked devices hold a value of each group.
-
-    ``estimate``, shape (groups,) float64, is unbiased and in reports; ``law`` is the noise variance of one answer as a
-    function of a group's share.
-    """
+    """Unbiased estimate, (groups,), of how many devices hold a value of each group, and the noise of one answer."""
 
     estimate: Floats
     law: Law

@@ -19,10 +19,7 @@ Mask = NDArray[np.bool_]
 
 
 class Ratio(NamedTuple):
-    """Intervals for ratios: ``low`` and ``high``, clipped to the possible ratios; the widest if not determined.
-
-    ``determined`` says whether the set excludes a possible ratio at either end.
-    """
+    """Intervals for ratios, as wide as possible where not ``determined``: the set excludes neither end of the range."""
 
     low: Floats
     high: Floats

@@ -51,10 +51,7 @@ _RECALL = re.compile(r"([01]\.\d{3}) \(([01]\.\d{3}) to ([01]\.\d{3})\)", re.ASC
 
 
 class Recall(NamedTuple):
-    """Expected share of the records of class ``name`` to which the model gives this class; None if not known.
-
-    ``expected`` is the mean over the simulated fleets, ``least`` and ``most`` the smallest and the largest share.
-    """
+    """Expected share of class ``name`` that the model gives this class, and its range over the simulated fleets."""
 
     name: str
     expected: float | None

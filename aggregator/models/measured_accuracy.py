@@ -234,11 +234,7 @@ class ModelRank(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Compared models by falling estimated accuracy; models whose accuracy is not determined are last.
-
-    ``reports`` is the number of answers about all models. ``populations`` says in words who each accuracy's two
-    intervals are about, and what the second one assumes.
-    """
+    """Compared models by falling estimated accuracy; models whose accuracy is not determined are last."""
 
     reports: int
     models: tuple[ModelRank, ...]

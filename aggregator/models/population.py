@@ -24,10 +24,7 @@ _DEVIATIONS = 3
 
 
 class Outside(NamedTuple):
-    """How many numbers of a pilot lie ``below`` and ``above`` the bounds of the feature ``name``, or are ``missing``.
-
-    Numbers outside the bounds are put into the first or the last bin.
-    """
+    """How many numbers of a pilot lie ``below`` and ``above`` the bounds of a feature, or are ``missing``."""
 
     name: str
     below: int

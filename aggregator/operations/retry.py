@@ -64,10 +64,7 @@ class _Group(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """Rejected records of one file after a second check.
-
-    ``places``: offsets of all. ``good``: those to add. ``turned``: those refused again, each with its new reason.
-    """
+    """Rejected records of a file after a second check: offsets of all, the good ones, those with a new reason."""
 
     places: list[int]
     good: dict[_Group, list[Rejected]]

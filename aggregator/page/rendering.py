@@ -33,10 +33,7 @@ MOST_SECTIONS = 9
 
 
 class Page(NamedTuple):
-    """The content of a page: its heading, at most :data:`MOST_SECTIONS` sections, and its last line (``foot``).
-
-    ``standing``: a text that says whether signatures were verified. ``subtitle``: one sentence below the heading.
-    """
+    """The content of a page; ``standing`` says whether signatures were verified, ``foot`` is the last line."""
 
     title: str
     standing: Paragraph

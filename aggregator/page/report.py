@@ -37,10 +37,7 @@ VERIFIED = Paragraph(
 
 
 class Report(NamedTuple):
-    """A page. ``kind``: store or model, what it is about. ``verified``: whether signatures were checked.
-
-    ``title``, ``sections``: its heading, and the titles of its sections. ``html``: its text.
-    """
+    """A page about a store or a model (``kind``), with the titles of its sections and its HTML text."""
 
     kind: str
     title: str

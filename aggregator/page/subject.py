@@ -49,9 +49,8 @@ class StoreSubject(NamedTuple):
 class ModelSubject(NamedTuple):
     """A signed model.
 
-    ``file``: name of the file, for commands on the page. ``digest``: SHA-256 of the file's payload, the model's id.
-    ``campaigns``: those that it comes from, each with its file, as far as a workspace has them. ``card``: the map in
-    the model that says how it was made. Anybody who signs models can write anything in it.
+    ``digest``: SHA-256 of its payload, the model's id. ``campaigns``: those that it comes from, as far as a workspace
+    has them. ``card``: how it was made; anybody who signs models can write anything in it.
     """
 
     file: str
@@ -64,9 +63,8 @@ class ModelSubject(NamedTuple):
 class Measured(NamedTuple):
     """What one evaluation measured.
 
-    ``name``: of the evaluation's campaign. ``result``: accuracy of one model, or ranking of several; None if there are
-    not enough answers. ``obstacle``: why there is no result; else empty. ``about``: which models it is about, in a
-    sentence.
+    ``result``: accuracy or ranking; None if there are not enough answers, and then ``obstacle`` says why. ``about``:
+    which models it is about, in a sentence.
     """
 
     name: str

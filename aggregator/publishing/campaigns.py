@@ -439,11 +439,10 @@ def parse_duration(text: str) -> int:
 
 
 class EvaluationParameters(NamedTuple):
-    """The parameters of an evaluation campaign, with the meaning that they have in :class:`CampaignParameters`.
+    """Parameters of an evaluation campaign, as :class:`CampaignParameters` has them.
 
-    ``epsilon_micro``: of the one answer of a device. ``name``: by default the (first) model's name with ``-outcome``
-    or, for several models, ``-comparison``. ``weights``: shares of the answers, a positive integer for each of several
-    models; None: equal.
+    ``name``: by default the (first) model's name with ``-outcome`` or, for several models, ``-comparison``.
+    ``weights``: shares of the answers, a positive integer for each of several models; None: equal.
     """
 
     epsilon_micro: int

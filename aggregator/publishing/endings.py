@@ -39,10 +39,7 @@ _MEANING = {
 
 
 class Ending(NamedTuple):
-    """A document that has expired or is about to.
-
-    ``role``: root, nodes, campaign or model. ``expires``: when its time is over, in seconds since 1970.
-    """
+    """A document that has expired or is about to; ``role`` is root, nodes, campaign or model."""
 
     role: str
     name: str

@@ -121,10 +121,7 @@ def _by_id(signed: list[Published], given: str) -> list[Published]:
 
 @dataclass(frozen=True, repr=False)
 class SignedDocument:
-    """A signed document with its file (``raw``), that a workspace has recorded.
-
-    ``standing``: its valid signatures, and how many it needs. Devices and nodes refuse a document with fewer.
-    """
+    """A signed document with its file, recorded in a workspace; ``standing``: its valid signatures."""
 
     raw: bytes
     document: Campaign | Model | NodeList
@@ -152,11 +149,7 @@ class SignedDocument:
 
 @dataclass(frozen=True, repr=False)
 class SignedCampaign(SignedDocument):
-    """A signed campaign with its file.
-
-    ``why``: the mechanisms that ``auto`` compared, the chosen one first; empty without ``auto``. ``warnings``:
-    sentences for the person who signs.
-    """
+    """A signed campaign with its file, the mechanisms that ``auto`` compared, and warnings for the signer."""
 
     document: Campaign
     why: tuple[Candidate, ...] = ()

@@ -26,10 +26,7 @@ _EXAMPLE = "a share is two parts of the devices, from and to, with a colon: 0:0.
 
 
 class SeriesShare(NamedTuple):
-    """The series of a campaign, and its share of the devices, as the publisher states them.
-
-    Each device has a pseudo-random place among 2^32; those at the places from ``low`` to ``high`` − 1 are asked.
-    """
+    """A campaign's series, and its devices: those with pseudo-random places from ``low`` to ``high`` − 1 of 2^32."""
 
     name: str
     low: int = 0

@@ -42,11 +42,10 @@ MAX_FILE_NAME = 255
 
 
 class Tree(NamedTuple):
-    """The content of a published folder.
+    """The content of a published folder: numbers of files of each kind, and ``written``, paths of changed files.
 
-    ``roots`` to ``models``, ``lists`` (of nodes) and ``key_books``: numbers of files of each kind. ``written``: paths
-    of the files that changed, relative to the folder. ``lacking``: newest versions with too few signatures, in whose
-    place an older one may stay. ``unnamable``: names of documents that are too long for a file name.
+    ``lacking``: newest versions with too few signatures, in whose place an older one may stay. ``unnamable``: names of
+    documents that are too long for a file name.
     """
 
     roots: int

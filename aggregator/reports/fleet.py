@@ -362,11 +362,7 @@ def _of_period(period: int) -> PeriodIds:
 
 
 class IdFile(NamedTuple):
-    """The header of a file of marks (digests of the report ids of a closed fleet).
-
-    ``periods`` are the periods that the file covers, ``answers`` the answers of a device in a period, ``devices`` the
-    number of marks for each period and answer.
-    """
+    """The header of a file of marks (digests of ids): per period and answer of a device, one mark for each device."""
 
     campaign: bytes
     periods: range

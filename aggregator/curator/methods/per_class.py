@@ -34,10 +34,7 @@ LEAST = 2
 
 
 class Moments(NamedTuple):
-    """Noisy mean and mean square of a number x in [−1, 1] in one class, and the variances of their noise (or infinity).
-
-    ``released`` are the integers that were published, in steps of the noise's grids.
-    """
+    """Noisy mean and mean square of a number in one class, their noise's variances, and the integers as released."""
 
     mean: float
     square: float

@@ -44,10 +44,7 @@ The range is public and the clipping is post-processing. A mean in [−S, S] has
 
 
 class NoisyNumber(NamedTuple):
-    """One noisy number: in the statistic's units, and in steps of the public grid.
-
-    ``noise`` is an upper bound of the variance of its noise; infinite for noise without a variance.
-    """
+    """One noisy number, a bound of its noise's variance (infinite if it has none), and its steps of the public grid."""
 
     value: float
     noise: float

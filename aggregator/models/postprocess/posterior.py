@@ -195,11 +195,7 @@ def _towards_independence(table: Floats, prior: Floats, n: int, imagined: float)
 
 
 class Association(NamedTuple):
-    """What the tables of all features together tell about the class, if the features are independent of each other.
-
-    ``nats``: estimate with little bias; noise may make it negative. ``sd``: standard deviation of the noise of
-    ``nats``.
-    """
+    """What all tables tell about the class, in nats, if features are independent, and the noise's deviation."""
 
     nats: float
     sd: float

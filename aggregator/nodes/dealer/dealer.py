@@ -66,10 +66,7 @@ class ServedCampaign(NamedTuple):
 
 
 class Dealer:
-    """An open dealer's folder. All methods may raise ``dealer_damaged`` and ``dealer_busy``.
-
-    ``with Dealer.open(path) as dealer:`` closes it at the end.
-    """
+    """An open dealer's folder, for a ``with`` block. All methods may raise ``dealer_damaged`` and ``dealer_busy``."""
 
     def __init__(
         self, path: Path, journal: Journal, public: DealerPublic, passphrase: Callable[[], bytes], clock: Clock

@@ -35,11 +35,7 @@ THREATS = (
 
 
 class PeriodTotal(NamedTuple):
-    """The decrypted sums of one period.
-
-    ``book`` is the version of the key book with the parties' keys; ``parties`` are their ids, sorted; ``numbers`` are M
-    integers with their noise.
-    """
+    """The decrypted sums of one period: the key book, the ids of the parties, and M integers with their noise."""
 
     period: int
     book: KeyBook

@@ -76,10 +76,7 @@ class Rule(NamedTuple):
 
 
 class RobustTotals(NamedTuple):
-    """The totals that a trimmed mean or median of N nodes gives: N times each of M means or medians, as integers.
-
-    ``variance``, shape (M,) float64, is estimated from the differences between the nodes, and leaves bias out.
-    """
+    """N times each of M trimmed means or medians, and variances, (M,), estimated from the differences between nodes."""
 
     totals: list[int]
     variance: Floats
@@ -163,11 +160,7 @@ INTERVALS = "no interval under a robust rule: what lying nodes did is not known"
 
 
 class Cohort(NamedTuple):
-    """The nodes that a rule compares.
-
-    ``values``: shape (N, M) int64, the sums of each compared node over the periods, in the order of the nodes' ids.
-    ``left_out``: number of nodes that lack a summary with the common ε for one of the periods.
-    """
+    """The compared nodes' summaries, their sums, (N, M) int64 by node id, and the number of nodes left out."""
 
     summaries: list[Summary]
     values: Integers
@@ -311,11 +304,7 @@ _ROUNDING = 1 << 20
 
 
 class Loss(NamedTuple):
-    """Standard errors of a rule on honest data, as multiples of those of plain addition.
-
-    ``class_counts`` is that of the class counts, ``typical`` the median over all released vectors, ``worst`` the
-    largest of any vector, whose name is ``worst_name``.
-    """
+    """Standard errors of a rule on honest data, as multiples of those of plain addition."""
 
     class_counts: float
     typical: float

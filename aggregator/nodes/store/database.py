@@ -111,10 +111,7 @@ def _changed() -> StorageError:
 
 
 class Database(databases.Database):
-    """An open SQLite file of a store of summaries. All methods may raise ``store_busy`` and ``store_damaged``.
-
-    ``make`` makes the file if there is none. Opening may raise ``not_a_store`` (there is no file) and ``store_newer``.
-    """
+    """An open store's SQLite file, made if ``make``. May raise ``not_a_store`` and the errors of ``SCHEMA``."""
 
     def __init__(self, folder: Path, *, make: bool = False) -> None:
         self._sums: dict[str, RowSum] = {}  # of the tables that the present transaction has changed

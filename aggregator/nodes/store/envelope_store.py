@@ -66,10 +66,7 @@ class EnvelopeIngest(NamedTuple):
 
 
 class EnvelopeStore(ABC):
-    """One campaign's envelopes of nodes in a folder. Made and opened by :mod:`aggregator.nodes.store.opening`.
-
-    A kind of store says which campaigns are its own, how envelopes are judged, and what statistics they give.
-    """
+    """One campaign's envelopes of nodes in a folder, made and opened by :mod:`aggregator.nodes.store.opening`."""
 
     what: ClassVar[str]
     """Plural noun for the envelopes, in texts."""

@@ -45,10 +45,7 @@ LATE_REASON = "not_in_sum"
 
 
 class StoredMessage(NamedTuple):
-    """The parts of a kept message that a store needs. ``serial`` is the serial number of its key.
-
-    ``ciphertexts`` are J numbers of 512 bytes each, big-endian, joined. The message was judged when it was taken in.
-    """
+    """A kept and judged message: its key's serial number, and J joined ciphertexts of 512 bytes each."""
 
     period: int
     node: bytes
@@ -63,11 +60,7 @@ class StoredMessage(NamedTuple):
 
 
 class PartySet(NamedTuple):
-    """A set of parties whose sum of one period the aggregator asks for.
-
-    ``book`` is the version of the key book with their keys; ``parties`` are their ids, sorted. ``left_out`` is the
-    number of messages of the period that count and are not in the set.
-    """
+    """The parties, sorted by id, whose sum to ask for, and how many messages that count are not in the set."""
 
     period: int
     book: KeyBook

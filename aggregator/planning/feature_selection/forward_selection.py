@@ -86,11 +86,7 @@ class Scores(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A set of ways to ask about features, in the order of their choice, and how often its models are right.
-
-    ``right``: (records,) float64, share of the simulated campaigns whose model is right about each record; NaN for a
-    record without class.
-    """
+    """Ways to ask about features, and ``right``: (records,), how often its models are right about each record."""
 
     ways: tuple[Way, ...]
     right: Floats

@@ -284,10 +284,7 @@ def _codes_of(cut: Cut, schema: Schema) -> Integers:
 
 
 class _Shortlist(NamedTuple):
-    """The sets of ways to ask that are compared, with their models.
-
-    ``cuts``: all ways. ``candidates``: sets, as indices of ways. ``models``: size of a set → its simulated models.
-    """
+    """All ways to ask, the compared sets as indices of ways, and the simulated models of the sets of each size."""
 
     cuts: list[Cut]
     candidates: list[tuple[int, ...]]

@@ -84,10 +84,7 @@ class _Hits:
 
 
 class Rehearsal:
-    """Simulates campaigns of one design for one fleet, and forecasts the accuracy; more can be simulated at any time.
-
-    ``folds``: the divisions of the N = ``records`` records, at least one.
-    """
+    """Simulates campaigns of one design for one fleet, as often as asked, and forecasts the accuracy."""
 
     def __init__(self, folds: Sequence[Fold], records: int, fleet: Fleet, rng: np.random.Generator) -> None:
         self._folds, self._fleet, self._rng = folds, fleet, rng
@@ -143,10 +140,7 @@ def own_weight(folds: Sequence[Fold]) -> float:
 
 
 class Forecast(NamedTuple):
-    """An expected accuracy, the mean over simulated campaigns and records.
-
-    ``noise``: standard error from the number of simulated campaigns. ``error``: from the pilot's records, too.
-    """
+    """An expected accuracy, with its standard errors from the number of simulated campaigns, and from the pilot too."""
 
     accuracy: float
     noise: float

@@ -247,10 +247,7 @@ class _Single(NamedTuple):
 
 
 class _Unary(NamedTuple):
-    """Law of counts of noisy bits, one per value: binomial, given how many devices hold each of K values.
-
-    ``held``: (K,) shares of holders. ``if_true``, ``if_other``: chance of a 1 for a value held, for any other value.
-    """
+    """Law of counts of noisy bits, one per value: binomial, given the shares of holders of each of K values."""
 
     held: Floats
     if_true: float

@@ -60,10 +60,7 @@ class Read(NamedTuple):
 
 
 class Division(NamedTuple):
-    """Good records of a block, divided by what becomes of them; rows are indices in ``records``.
-
-    ``rows``: to be added, None for all. ``forgotten``: of forgotten periods. ``foreign``: not of an enrolled device.
-    """
+    """Rows of good records: to be added (None: all), of forgotten periods, not of an enrolled device."""
 
     records: Columns
     rows: NDArray[np.intp] | None

@@ -75,8 +75,8 @@ class SideFile(NamedTuple):
 class Forgotten(NamedTuple):
     """What a manifest says of forgotten periods, those before ``before``, whose reports were removed.
 
-    ``counts``: the file with their counts. ``replayed``, ``conflicting``, ``superseded``: numbers of removed records
-    that did not count. ``way``: how integers were added up, always :data:`CLAMPED`.
+    ``counts``: the file with their counts. ``way``: how integers were added up, always :data:`CLAMPED`. The others are
+    numbers of removed records that did not count.
     """
 
     before: int

@@ -339,10 +339,7 @@ class PartWriter:
 
 
 class _Bucket:
-    """A writer of the records whose ids fall into one bucket: the unfinished part file, and records that wait.
-
-    At most one row group waits, in arrays that are reused.
-    """
+    """A writer of one bucket's records: the part file under way, and at most one row group in reused arrays."""
 
     def __init__(self, number: int, rows: int, answer_bytes: int) -> None:
         self.number = number

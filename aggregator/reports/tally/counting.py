@@ -35,10 +35,9 @@ _MAX_DIVISIONS = 1 << 12
 
 
 class Partition(NamedTuple):
-    """The records of one bucket (that agree in the low bits of their ids) whose ids agree in some further bits.
+    """The records of one bucket whose ids agree in some further bits: part ``number`` of ``divisions``.
 
-    ``divisions``: number of partitions of the bucket, a power of two. ``number``: index of this partition in the
-    bucket, from 0. ``most``: number of complete records that fit into memory.
+    ``most``: number of complete records that fit into memory.
     """
 
     bucket: int

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 class Scope(NamedTuple):
-    """The records that a tally counts: of the periods ``first`` to ``last``, perhaps without those of damaged batches.
-
-    De-duplication comes first and looks at all records, so the scope does not change which record of an id is kept.
-    """
+    """The periods whose records count, perhaps without damaged batches; de-duplication looks at all records first."""
 
     first: int = 0
     last: int = LAST_PERIOD
