@@ -57,9 +57,8 @@ def _deviance(x: Floats, mean: Floats) -> Floats:
 def upper_tail(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
     """Return a lower bound of P(X ≥ k) for X ~ Bin(n, p), exact to about three digits where k is above the mean.
 
-    The probabilities from k on are divided into blocks. Within a block they are replaced by the geometric sequence
-    between its two ends, which is never larger, because binomial probabilities are log-concave. The arguments are as in
-    :func:`log_probability`; the result is 1 for k ≤ 0 and 0 for k > n.
+    Between the ends of each block of values a geometric sequence replaces the log-concave probabilities, which are
+    never smaller. The result is 1 for k ≤ 0 and 0 for k > n.
     """
     k, n, p = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (k, n, p)))
     flat = [each.ravel() for each in (k, n, p)]

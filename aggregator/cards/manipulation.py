@@ -127,9 +127,9 @@ def _estimate(mechanism: Mechanism, counts: Sequence[int], groups: int) -> float
 def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...], ...]:
     """Return the accepted answers that move some estimate, or the sum of a group's estimates, the furthest.
 
-    Each answer is given by the counts that it adds. For a mechanism of one number these are the two answers with the
-    extreme estimates; for single values all values; for rows those with one place, the places of one of ``groups``
-    groups (place i is in group i mod groups), or all places at one end of the range and the others at the other end.
+    Each answer is given by the counts that it adds: of one number the two extreme ones, of single values all; of rows
+    those with one place, the places of one group (place i is in group i mod ``groups``), or all places at an end of the
+    range.
     """
     size = mechanism.answers
     if isinstance(mechanism, SingleNumberMechanism):
@@ -170,9 +170,8 @@ class Numbers(NamedTuple):
 def numbers_of(share: float, weight: float, answers: int, devices: int | None = None) -> Numbers:
     """Return how many answers to one question are lies, and how many are honest.
 
-    ``share``: β, of lying devices. ``weight``: w, the question's share of the report ids of its stratum (group of
-    questions). ``answers``: r, of a device. With a number of ``devices``, each result is a bound that fails with
-    probability :data:`CHANCE`.
+    ``share``: β. ``weight``: w, the question's share of its stratum's report ids. ``answers``: r. With a number of
+    ``devices``, each result is a bound that fails with probability :data:`CHANCE`.
     """
     if devices is None:
         return Numbers(share * weight, (1 - share) * weight, share * answers)
@@ -191,9 +190,8 @@ def weights_of(campaign: Campaign) -> list[float]:
 def manipulation(campaign: Campaign, shares: Sequence[float] = LIARS, devices: int | None = None) -> tuple[Bound, ...]:
     """Return how far lies can move every question's estimates, then the combined shares of the classes.
 
-    ``shares``: the shares β of lying devices. ``devices``: number of all devices; None for the limit of many devices.
-
-    Raises InputError ``argument_invalid``: a share is not between 0 and 1, or there is no device.
+    ``shares``: the shares β of lying devices. ``devices``: all devices, or None for the limit of many. Raises
+    InputError ``argument_invalid``: a share is not between 0 and 1, or there is no device.
     """
     if not all(0 < share < 1 for share in shares) or (devices is not None and devices < 1):
         raise InputError(

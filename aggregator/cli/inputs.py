@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 def open_model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
     """Load a model file or, with a workspace, also a name, NAME@VERSION or id.
 
-    Its signature is checked if a trust root or a workspace is given. Raises InputError ``trust_ambiguous``: root and
-    workspace are given. Raises InputError, DocumentError, StorageError: the model or workspace can not be read, or the
-    root does not accept it.
+    Its signature is checked if a trust root or a workspace is given. Raises InputError ``trust_ambiguous``: both are
+    given; and the errors of reading and verifying.
     """
     from aggregator.models.scoring import Model
     from aggregator.publishing.naming import document_bytes
@@ -118,11 +117,10 @@ recursive_option = click.option("--recursive", is_flag=True, help="Read folders 
 
 
 def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, ...] | None = None) -> list[str]:
-    """Expand the file arguments of a command to names of files and URLs. Notes tell how many files are left out.
+    """Return the file names and URLs of a command's files, folders, patterns, URLs and ``-`` (a list from a pipe).
 
-    Raises InputError ``too_large``: the list on standard input is too long. ``names``: files, folders, patterns and
-    URLs; ``-`` for a list of names on standard input. ``recursive``: whether folders in folders are read. ``suffixes``:
-    ends of the names of the files that are taken from folders; None for those of report files.
+    Notes tell how many files are left out. ``suffixes``: ends of the names that are taken from folders; None for those
+    of report files. Raises InputError ``too_large``: the list on standard input is too long.
     """
     from aggregator.reports.intake.finding import SUFFIXES, find_files, read_names
 
@@ -139,9 +137,7 @@ def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, 
 def campaign_of(given: Path, workspace: Path | None) -> Campaign:
     """Read a campaign for devices: a file or, with a workspace, also a name or id. Its signatures are not checked.
 
-    Raises:
-        InputError: ``campaign_for_nodes``: it is a campaign for nodes, which have no report ids.
-        InputError, DocumentError, StorageError: the file or the workspace can not be read, or the file is no campaign.
+    Raises InputError ``campaign_for_nodes``, since nodes have no report ids; and the errors of reading and parsing.
     """
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace
@@ -170,9 +166,8 @@ def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
 def enrolled_ids(campaign: Campaign, enrolled: Path | None, lists: tuple[Path, ...]) -> Enrolled | None:
     """Return the report ids of a campaign's enrolled devices, or None if the command names neither ids nor lists.
 
-    Raises InputError ``enrolment_ambiguous``: both are given; or a file can not be read, or is of another campaign.
-    ``campaign``: the campaign of the reports. ``enrolled``: file of ids, from ``--enrolled``; None without it.
-    ``lists``: fleet lists, from ``--fleet``; empty without it.
+    ``enrolled``: file of ids. ``lists``: fleet lists. Raises InputError ``enrolment_ambiguous``: both are given; or a
+    file can not be read, or is of another campaign.
     """
     if enrolled is not None and lists:
         raise InputError("enrolment_ambiguous", "give --enrolled or --fleet, not both")

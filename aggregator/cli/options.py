@@ -404,11 +404,9 @@ def existing_passphrase(what: str = "") -> Callable[[], bytes]:
 
 
 def new_passphrase(what: str = "", option: str = "passphrase_file") -> bytes | None:
-    """Read or ask for a passphrase for new secrets. The result is None only with ``--no-passphrase``.
+    """Read or ask for a passphrase for new secrets; None only with ``--no-passphrase`` (decision 47).
 
-    Without that option every new secret is encrypted, even if no variable names a passphrase file (decision 47).
-    ``option`` is the :func:`shared` option that names the passphrase's file. Raises the errors of the function that
-    :func:`existing_passphrase` returns.
+    ``option`` is the :func:`shared` option that names the file. Errors are those of :func:`existing_passphrase`.
     """
     if setting("no_passphrase"):
         return None

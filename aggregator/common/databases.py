@@ -178,10 +178,10 @@ class Ledger(Database, ABC):
     def transaction(self, *, adopting: bool = False) -> Iterator[None]:
         """Context manager that runs its block as one transaction: an error undoes the block's changes.
 
-        When the block has ended, its changes are on the disk. A process that is killed in the block leaves the ledger
-        as before or after the change, and one mark too many. If the last flush, or the removal of the old mark, fails,
-        the changes may stay although an error is raised. With ``adopting`` this file becomes the only valid one,
-        whatever mark it names. Raises StorageError ``NAME_copied``: this is a copy, or an older file that was restored.
+        After the block its changes are on the disk. A kill leaves the ledger as before or after, with one mark too
+        many. If the last flush, or the removal of the old mark, fails, changes may stay although an error is raised.
+        With ``adopting`` this file becomes the only valid one. Raises StorageError ``NAME_copied``: it is a copy, or
+        was restored.
         """
         with self._changes():
             if not adopting:

@@ -69,10 +69,8 @@ def storage_errors(what: str) -> Iterator[None]:
 def check_output(path: Path, *, force: bool) -> None:
     """Raise an error if ``path`` is no path for an output, before any work is done.
 
-    Raises:
-        InputError: ``output_exists``: something is there, and ``force`` is false; ``output_invalid``: the path is a
-            folder, is in no folder, has a zero byte or is ``-``, or leads to a device, a pipe, a socket, a link, a
-            curator's budget file or a dealer's journal.
+    Raises InputError: ``output_exists``: something is there, without ``force``; ``output_invalid``: a folder, in no
+    folder, a zero byte, ``-``, no regular file, a link, a curator's budget or a dealer's journal.
     """
     if str(path) == "-":
         raise InputError("output_invalid", "this command can not write to standard output; name a file")
@@ -101,11 +99,10 @@ def _check_kind(path: Path) -> None:
 
 
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path]) -> None:
-    """Check the output paths of a command before any work is done, and before any privacy budget is spent.
+    """Check a command's output paths before any work is done, and before any privacy budget is spent.
 
-    An output must not be one of the ``inputs`` that the command reads, not even with ``force``. Raises InputError: the
-    errors of :func:`check_output`; ``output_invalid`` also if two outputs are one file, or an output is an input or its
-    SQLite journal, directly or through links.
+    Raises InputError as :func:`check_output`, ``output_invalid`` also, even with ``force``, if two outputs are one
+    file, or an output is an input or its SQLite journal, directly or through links.
     """
     for number, path in enumerate(outputs):
         if any(_same_file(path, other) or _is_journal(path, other) for other in inputs):
@@ -151,10 +148,8 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = OR
 def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Iterator[IO[bytes]]:
     """Context manager to write an output file piece by piece, under a temporary name.
 
-    At the end of the block the file is flushed to the disk and moved to ``path``. If the block raises, what was at
-    ``path`` is unchanged, unless only the last flush, that of the folder, failed. An ``OSError`` of the block becomes a
-    ``StorageError``. ``mode`` is :data:`ORDINARY` or :data:`PRIVATE`. Raises InputError: the errors of
-    :func:`check_output`.
+    After the block the file is flushed and moved to ``path``. If the block raises, what was at ``path`` is unchanged,
+    unless only the flush of the folder failed. ``OSError`` becomes ``StorageError``. Raises as :func:`check_output`.
     """
     check_output(path, force=force)
     temporary = None

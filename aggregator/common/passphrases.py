@@ -16,9 +16,8 @@ MAX_PASSPHRASE_BYTES = 1024
 def passphrase_from(given: Callable[[], bytes] | bytes | str | None) -> Callable[[], bytes]:
     """Turn each way to give a passphrase into a function that returns the passphrase as bytes.
 
-    ``given``: the passphrase itself (text is encoded as UTF-8); or a function, which is returned unchanged; or None.
-    For None the returned function reads the file that the environment variable :data:`VARIABLE` names when it is
-    called. It raises the errors of :func:`read_passphrase`, and ``passphrase_missing`` if the variable is not set.
+    ``given``: a text or bytes; a function, which is returned; or None for the file that the variable :data:`VARIABLE`
+    names when the result is called, which raises ``passphrase_missing`` without it.
     """
     if callable(given):
         return given

@@ -79,9 +79,8 @@ class Span(NamedTuple):
 def parse_span(text: str) -> Span:
     """Parse a range of periods: ``A..B``, ``A..``, ``..B``, ``..`` or ``A``, which is ``A..A``. Both ends are included.
 
-    A and B are periods' numbers, days or minutes, in the forms of :func:`parse_start`. An end that is left out is open.
-    Raises InputError ``periods_invalid``: the text has none of these forms, or A comes after B and both are numbers or
-    both are dates.
+    A and B have the forms of :func:`parse_start`. Raises InputError ``periods_invalid``: another form, or A comes after
+    B and both are numbers or both are dates.
     """
     first, dots, last = text.partition("..")
     start = parse_start(first) if first or not dots else None

@@ -54,10 +54,8 @@ def seal_secret(
 def open_secret(raw: bytes, passphrase: bytes) -> bytes:
     """Decrypt a secret that was sealed under the passphrase.
 
-    Raises:
-        InputError: ``passphrase_wrong``: the passphrase is wrong, or the file was altered; the cipher can not
-            distinguish these cases. ``passphrase_missing``: the passphrase is empty.
-        StorageError: the errors of :func:`check_sealed`; ``memory_short``: there is not enough memory to derive a key.
+    Raises InputError ``passphrase_wrong``: the passphrase is wrong, or the file was altered; ``passphrase_missing``.
+    Raises StorageError ``memory_short``, and as :func:`check_sealed`.
     """
     if not passphrase:
         raise InputError("passphrase_missing", "the passphrase is empty")

@@ -427,9 +427,8 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
 def unlike_schema(frame: pd.DataFrame, schema: Schema, columns: Iterable[str] | None = None) -> list[str]:
     """Return one line for every way in which records of a typed frame do not look like those that a schema describes.
 
-    A feature has no column, so that it is missing in every record; cells have no meaning; numbers are outside the
-    bounds and count as the nearer bound. Devices accept all of these silently. Names like a feature's are looked for
-    among ``columns``, by default those of the frame.
+    A feature has no column; cells have no meaning; numbers are outside the bounds. Devices accept all of these
+    silently. Names like a feature's are looked for among ``columns``, by default the frame's.
     """
     names = {schema.label.name, *(feature.name for feature in schema.features)}
     others = [name for name in (frame.columns if columns is None else columns) if name not in names]

@@ -169,9 +169,8 @@ class Total(NamedTuple):
 def total(epsilon_micro: int, delta: Fraction, concentrated_delta: Fraction | None = None) -> Total:
     """Check and return a total (E, D), E in millionths; δ_c is ``concentrated_delta``, or half of D for None.
 
-    Raises:
-        InputError: ``epsilon_invalid``: E is no integer from 1 to below :data:`MAX_MICRO`; ``delta_invalid``: D or
-            δ_c is no multiple of 10^−30, D is negative or not below 1, or δ_c is not from 0 to D.
+    Raises InputError ``epsilon_invalid``: E is not from 1 to below :data:`MAX_MICRO`; ``delta_invalid``: D or δ_c is no
+    multiple of 10^−30, D is not from 0 to below 1, or δ_c not from 0 to D.
     """
     _check_epsilon(epsilon_micro)
     delta = Fraction(delta)

@@ -49,9 +49,8 @@ class BinTerms(NamedTuple):
 def cost_of_bins(schema: Schema, terms: BinTerms) -> Cost:
     """Return the cost of private bins: the ε of ``terms``. No record is read.
 
-    Raises:
-        InputError: ``no_numbers``; ``bins_invalid``; ``epsilon_invalid``: ε is too small to be divided;
-            ``schema_invalid``: the schema has a projection, or a number has too many values for one question.
+    Raises InputError ``no_numbers``; ``bins_invalid``; ``epsilon_invalid``: too small to be divided;
+    ``schema_invalid``: it has a projection, or a number has too many values for one question.
     """
     numbers = numeric_inputs(schema)
     if schema.projection is not None:

@@ -176,9 +176,8 @@ class BudgetFile(Ledger):
     def adopt(cls, path: str | Path, *, nothing_since: bool = False, clock: Callable[[], float] = time.time) -> Self:
         """``hearsay budget adopt``: make a copied, moved or restored file usable again, and open it.
 
-        Another copy may have paid for queries that this one does not know. So the whole total counts as spent, unless
-        the owner knows that none was paid since this copy was made (``nothing_since``). No other copy may be used from
-        now on. Raises the errors of :meth:`open`.
+        The whole total counts as spent, unless the owner knows that nothing was paid since this copy was made
+        (``nothing_since``). No other copy may be used from now on. Raises the errors of :meth:`open`.
         """
         opened = cls.open(path, clock=clock)
         try:
@@ -440,9 +439,8 @@ def parts_of(records: Iterable[bytes], key: bytes, sizes: Sequence[int]) -> list
 def record_bytes(frame: pd.DataFrame) -> Iterator[bytes]:
     """Return the bytes of each record of a frame with all columns: the same for all files of these records.
 
-    The order of columns, the index, spaces around a cell and the spelling of a number (1, 1.0, 1e0) make no difference.
-    Missing values are all equal: empty cells, ``?``, None and NaN. Records of equal bytes that differ buy no new
-    budget.
+    The order of columns, the index, outer spaces, the spelling of a number (1, 1.0, 1e0) and of a missing value make no
+    difference. Records of equal bytes that differ buy no new budget.
     """
     import numpy as np
     import pandas as pd

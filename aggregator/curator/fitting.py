@@ -84,9 +84,8 @@ class FittedModel(NamedTuple):
 def cost_of_fit(schema: Schema, terms: FitTerms) -> Cost:
     """Return the cost of a fit, before any record is read. Run by the curator, who must record it durably.
 
-    Raises:
-        InputError: ``method_unknown``, ``postprocess_unknown``; ``delta_invalid``, the terms have a δ that the method
-            and its noise do not use; the reasons of :meth:`aggregator.curator.methods.base.Method.cost`.
+    Raises InputError ``method_unknown``, ``postprocess_unknown``; ``delta_invalid``: a δ that the method and its noise
+    do not use; and as :meth:`aggregator.curator.methods.base.Method.cost`.
     """
     check_postprocess(terms.postprocess)
     cost = method_of(terms.method).cost(schema, terms)
@@ -129,9 +128,8 @@ def settled(terms: FitTerms, schema: Schema, records: int | None) -> SettledTerm
     """Replace each ``auto`` in the terms by a choice. Run before a curator's records are read or paid for.
 
     The post-processing becomes ``floored`` for sums of the method ``sums``, else ``posterior``. The family is
-    ``discrete`` for a schema without numbers, and ``gaussian`` for other methods than ``sums``. Else both are fitted to
-    invented records (:func:`aggregator.models.population.assumed`) with the terms' noise, and the better one is taken;
-    that costs nothing (decision 98). ``records`` is about how many records there are, if that is public.
+    ``discrete`` without numbers, ``gaussian`` for other methods than ``sums``, else the better one on invented records
+    with the terms' noise, which costs nothing (decision 98). ``records``: about how many there are, if that is public.
     """
     if terms.postprocess == AUTO:
         terms = terms._replace(postprocess=FLOORED if terms.method == DEFAULT else POSTERIOR)

@@ -282,9 +282,8 @@ def calibrate(name: str, epsilon: Fraction, delta: Fraction = Fraction(0), beta:
 def calibrate_to_rho(name: str, rho: Fraction, delta: Fraction, beta: Fraction | None = None) -> Calibration:
     """Return the constants k and β of a noise whose release is ρ-zero-concentrated differentially private.
 
-    Laws of pure privacy get ε = √(2ρ). Of Laplace-log-normal noise many pairs (ε, δ) follow from ρ: the result states
-    that of ``delta`` > 0. Raises InputError ``noise_unfit``: the law has no ρ, or ``delta`` is 0; and those of
-    :func:`calibrate`.
+    Laws of pure privacy get ε = √(2ρ); Laplace-log-normal noise states the ε that follows for ``delta`` > 0. Raises the
+    errors of :func:`calibrate`, ``noise_unfit`` also for a law without ρ.
     """
     check_budget(rho, delta)
     found = law(name)

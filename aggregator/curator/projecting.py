@@ -313,9 +313,8 @@ def noise_of(terms: MomentTerms) -> MomentNoise:
 def release(numbers: Integers, labels: Integers, terms: MomentTerms, stream: Stream) -> NoisyMoments:
     """Return moments of records with noise. Run by the curator, after the cost was recorded.
 
-    ``numbers`` are scaled numbers in [−S, S] (S: 65536), (n, d) int64, of records that lack none. ``labels`` are class
-    codes, (n,) int64, not read if there is one class. The seed of ``stream`` is used once and kept secret. Raises the
-    errors of :func:`noise_of`.
+    ``numbers``, (n, d) int64, are scaled to [−S, S] (S: 65536), of records that lack none; ``labels``, (n,) int64, are
+    not read for one class. The seed of ``stream`` is used once and kept secret. Raises as :func:`noise_of`.
     """
     noise = noise_of(terms)
     d, k = terms.inputs, terms.classes

@@ -63,9 +63,8 @@ class Records(NamedTuple):
 def read_records(frame: pd.DataFrame, schema: Schema, *, strict: bool = False) -> Records:
     """Read a frame of records with the schema's public bounds. Run by the curator.
 
-    Numbers outside the bounds are clipped and counted; with ``strict`` they raise ``outside_bounds``. Raises
-    InputError: ``outside_bounds``; ``empty_file``, the frame has no record; and those of
-    :func:`aggregator.models.encoding.observe` and ``label_codes``.
+    Numbers outside the bounds are clipped and counted; with ``strict`` they raise ``outside_bounds``. Raises InputError
+    also ``empty_file``, and as :func:`.observe` and :func:`.label_codes`.
     """
     if frame.empty:
         raise InputError("empty_file", "there is no record")

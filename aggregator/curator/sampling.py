@@ -19,9 +19,8 @@ from protocol.stream import Stream
 def exponential(stream: Stream) -> LazyReal:
     """Draw a number with density e^−x, x > 0.
 
-    A run u₁ > u₂ > … of uniform numbers has odd length with probability e^−u₁, given u₁ (the sum over odd lengths k of
-    u₁^(k−1)/(k−1)! − u₁^k/k!). The result is u₁ of the first run of odd length, plus the number of runs of even length
-    before it.
+    A run u₁ > u₂ > … of uniform numbers has odd length with probability e^−u₁, given u₁. The result is u₁ of the first
+    run of odd length, plus the number of runs of even length before it.
     """
     whole = 0
     while True:

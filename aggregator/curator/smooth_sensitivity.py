@@ -34,9 +34,8 @@ class BoundedValues:
     def __init__(self, values: ArrayLike, low: int, high: int) -> None:
         """Check, sort and add up integers. The bounds must be chosen without looking at the values.
 
-        Raises:
-            InputError: ``range_invalid``: the bounds are no integers or not in order, or n·(high − low) is above 2⁶¹;
-                ``values_invalid``: a value is no integer; ``outside_bounds``: a value is outside the bounds.
+        Raises InputError ``range_invalid``: bounds that are no integers or not in order, or n·(high − low) above 2⁶¹;
+        ``values_invalid``: a value is no integer; ``outside_bounds``.
         """
         given = np.asarray(values)
         if given.ndim != 1 or (given.size and not np.issubdtype(given.dtype, np.integer)):

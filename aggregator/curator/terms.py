@@ -95,10 +95,9 @@ def terms_id(terms: FitTerms, schema: Schema) -> bytes:
 def check_terms(terms: FitTerms) -> None:
     """Raise an error if a term has a value that no method allows. Each method checks more.
 
-    Raises:
-        InputError: ``epsilon_invalid``, ε is not positive or 10⁶ or more; ``delta_invalid``, δ is not in [0, 1);
-            ``adjacency_unknown``, ``division_unknown``, ``family_unknown``: no such name; ``floor_invalid``, the
-            variance floor is not in (0, 1]; ``trim_invalid``, the trimmed share is not in [0, ½).
+    Raises InputError ``epsilon_invalid``: not positive, or 10⁶ or more; ``delta_invalid``: not in [0, 1);
+    ``floor_invalid``: not in (0, 1]; ``trim_invalid``: not in [0, ½); ``adjacency_unknown``, ``division_unknown``,
+    ``family_unknown``.
     """
     if type(terms.epsilon_micro) is not int or not 0 < terms.epsilon_micro < MICRO * MICRO:
         raise InputError("epsilon_invalid", "ε of a fit is a positive multiple of 10⁻⁶ below 10⁶")

@@ -51,10 +51,9 @@ class Conditional(NamedTuple):
 def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float = Z95) -> tuple[Conditional, ...]:
     """Return the pooled class shares, then one entry per question with probabilities or means given the class.
 
-    P(value | class) is the share of value and class over the class's share, which averages the question's own sum with
-    what all other questions say. E[x^power | class] is the mean of x^power·[y = c] (y: the record's class) over P(c),
-    or over P(number present, c) if that was asked. Without answers no interval is determined. ``z``: normal quantile of
-    the intervals' level.
+    P(value | class) is the share of value and class over the class's share, by this and all other questions. E[x^power
+    | class] is the mean of x^power·[y = c] (y: the record's class) over P(c), or over P(number present, c) if asked.
+    ``z``: normal quantile of the intervals' level.
     """
     classes = len(schema.label.classes)
     votes = [vote for question in questions for vote in question.classes]

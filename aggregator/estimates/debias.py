@@ -254,9 +254,8 @@ class Marginal(NamedTuple):
 def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
     """Return estimates for groups of values: group g has the values a·``groups`` + g, a = 0, 1, …. For the aggregator.
 
-    A question about feature value a and the class has the values a·k + class: ``groups`` = k gives the number of
-    devices in each class. ``n``: number of answers, at least 1; ``counts``: the K integers of :func:`support_counts`;
-    ``groups`` divides K. Return None if the mechanism's family has no such estimator.
+    Of a question about a feature and the class, ``groups`` = k gives the devices in each class. ``n``: at least 1;
+    ``counts``: from :func:`support_counts`. None if the mechanism's family has no such estimator.
     """
     del mechanism, n, counts, groups
     return None

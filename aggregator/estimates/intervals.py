@@ -36,8 +36,7 @@ class Interval(NamedTuple):
         """Return the interval clipped to the possible values [``least``, ``most``], but never shrunk to a point.
 
         With middle x and half width h, an x below ``least`` first moves the upper end up to x + √(h² + (x − least)²),
-        and an x above ``most`` the lower end down in the same way: each value is compared with the possible one that
-        fits best.
+        an x above ``most`` the lower end down: each value is compared with the possible one that fits best.
         """
         with np.errstate(invalid="ignore"):  # an infinite interval has no middle, and stays as it is
             middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2

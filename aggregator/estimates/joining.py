@@ -408,9 +408,8 @@ def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], 
 def of_features(statistics: Statistics, names: Collection[str]) -> Statistics:
     """Return the statistics of the observed features ``names`` and of the classes, for a model of these features only.
 
-    Questions about other features still count in the estimated shares of the classes. Raises InputError:
-    ``ask_invalid``: no name, or one that the statistics do not have; ``not_fittable``: a question is about several
-    features at once.
+    Questions about other features still count in the classes' shares. Raises InputError ``ask_invalid``: no name, or an
+    unknown one; ``not_fittable``: a question is about several features at once.
     """
     observed = [feature.name for feature in statistics.schema.observed]
     unknown = sorted(set(names) - set(observed))

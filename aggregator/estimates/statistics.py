@@ -186,9 +186,8 @@ class Statistics:
     def to_json(self, published: Published | None = None) -> dict[str, Any]:
         """Return the output of ``hearsay estimate --json``.
 
-        Estimates without answers are 0. Variances and ends of intervals are then null, as they are where no interval
-        may be stated or determined, and published values without the argument ``published``. Statistics of one source
-        hold ``counts`` in every question; joined statistics hold the list ``sources``.
+        Estimates without answers are 0; variances, ends of intervals and published values that there are not are null.
+        Statistics of one source hold ``counts`` in every question; joined ones hold the list ``sources``.
         """
         parameters = [self._parameter_json(one, published) for one in conditionals(self.questions, self.schema)]
         if len(self.sources) == 1:

@@ -150,10 +150,8 @@ def recall_of(found: QuestionEstimate, names: Sequence[str]) -> tuple[ClassRecal
 def evaluate(statistics: Statistics) -> Evaluation:
     """Return accuracy and confusion matrix from the statistics of an outcome campaign. Run by the aggregator.
 
-    Raises:
-        InputError: ``not_an_evaluation``: the campaign evaluates no model, or compares several; ``mechanism_unknown``:
-            the mechanism has no estimator for groups of values.
-        PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
+    Raises InputError ``not_an_evaluation``: of no model, or of several; ``mechanism_unknown``: no estimator for groups
+    of values. Raises PolicyError ``batch_too_small``: fewer reports than the minimum, or none.
     """
     if statistics.fit.family != EVALUATION:
         raise InputError("not_an_evaluation", "the store's campaign makes a model; it evaluates none")

@@ -127,12 +127,11 @@ class Population(NamedTuple):
 
 
 def assumed(schema: Schema, effect: float, rng: np.random.Generator, records: int = ASSUMED_RECORDS) -> Population:
-    """Return invented records in which features tell classes apart by a stated effect.
+    """Return invented records in which features tell classes apart by a stated effect, independent given the class.
 
     All classes have the same share. Feature i is made from a normal number of standard deviation 1 and mean d/2 in
-    class i mod k, −d/2 in all other classes: d is ``effect`` (Cohen's d), k the number of classes. A numeric feature is
-    that number, with bounds at ±3; the values of a category divide it into parts of equal probability. Features are
-    independent given the class, and no value is missing.
+    class i mod k, −d/2 in the others: d is ``effect`` (Cohen's d). A numeric feature is that number, with bounds at ±3;
+    the values of a category divide it into parts of equal probability. No value is missing.
     """
     classes = len(schema.label.classes)
     labels = np.arange(records) % classes

@@ -82,9 +82,8 @@ def numeric_inputs(schema: Schema) -> tuple[int, ...]:
 def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], Integers]:
     """Return the indices of the n numeric features, and the numbers scaled to integers: shape (rows, n) int64.
 
-    A missing number counts as its feature's substitute, else it is :data:`aggregator.models.encoding.NO_NUMBER`. Raises
-    InputError: ``no_numbers``: the schema has no numeric feature; ``pilot_incomplete``: every row lacks a number
-    without a substitute; and the errors of :func:`aggregator.models.encoding.observe`.
+    A missing number counts as its substitute, else it is :data:`.NO_NUMBER`. Raises InputError ``no_numbers``;
+    ``pilot_incomplete``: every row lacks a number without a substitute; and as :func:`.observe`.
     """
     inputs = numeric_inputs(schema)
     numbers = observe(frame, schema._replace(projection=None)).numbers[:, list(inputs)]
@@ -97,9 +96,8 @@ def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], 
 def fit_directions(x: Floats, labels: Integers, method: str, components: int, ridge: float) -> Directions:
     """Return the directions of PCA or DCA from the records of a pilot, by :func:`directions_of`.
 
-    ``x``: shape (rows, n) float64, inputs in [−1, 1]. ``labels``: shape (rows,) int64, class codes; DCA only. Raises
-    InputError: the errors of :func:`check_directions` and :func:`directions_of`; ``pilot_too_small``, not more rows
-    than inputs; for DCA ``one_class``, fewer than two classes.
+    ``x``: (rows, n) float64 in [−1, 1]. ``labels``: (rows,) int64, for DCA. Raises InputError as
+    :func:`check_directions` and :func:`directions_of`; ``pilot_too_small``: not more rows than inputs; ``one_class``.
     """
     rows, n = x.shape
     check_directions(n, method, components, ridge)

@@ -138,10 +138,9 @@ class Model:
     def scores(self, frame: pd.DataFrame) -> Floats:
         """Return log P(c) + Σ_i log P(x_i | c) for each record x and class c, without missing features: (rows, k).
 
-        A feature without a column is missing in every row. The terms are added in the order of the features, in double
-        precision, as devices do. Only the logarithm of a normal distribution's variance may differ in the last bit.
-        Raises InputError ``argument_invalid``, ``frame`` is no DataFrame; and the errors of
-        :func:`aggregator.models.encoding.recognise`.
+        A feature without a column is missing in every row. Terms are added in the order and precision of devices; only
+        the logarithm of a variance may differ in the last bit. Raises InputError ``argument_invalid``: ``frame`` is no
+        DataFrame; and as :func:`aggregator.models.encoding.recognise`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         return self.scores_of(recognise(frame, self.schema))
@@ -165,10 +164,9 @@ class Model:
     def check(self, frame: pd.DataFrame) -> list[str]:
         """Return a sentence for every feature whose column is absent, or has cells that the model can not read.
 
-        A prediction is made for every row, as on a device: absent columns and unknown cells count as missing, and
-        numbers outside the bounds as the nearer bound. Call this method before :meth:`predict`, which does not warn of
-        a column with another name, unit, coding or decimal mark. The label's column is checked too, if there is one.
-        Raises InputError ``duplicate_column``, ``argument_invalid``: see :meth:`scores`.
+        On devices and in :meth:`predict`, which warns of nothing, absent columns and unknown cells count as missing,
+        and numbers outside the bounds as the nearer bound. The label's column is checked too, if there is one. Raises
+        InputError ``duplicate_column``, ``argument_invalid``.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
@@ -189,10 +187,8 @@ class Model:
     def score(self, frame: pd.DataFrame, labels: Sequence[object] | pd.Series | None = None) -> float:
         """Return the share of right predictions among the records whose label is one of the model's classes.
 
-        ``labels``, shape (rows,), are the true classes; by default the label column of the frame. They are read by the
-        devices' rules, so the integer 1 is the class "1"; scikit-learn's metrics compare texts, and count a label that
-        is no class as wrong. Raises InputError ``argument_invalid``, not one label for each record; and the errors of
-        :meth:`accuracy`.
+        ``labels``, (rows,): by default the frame's label column. They are read by the devices' rules: the integer 1 is
+        the class "1". Raises InputError ``argument_invalid``: not one label for each record; and as :meth:`accuracy`.
         """
         if labels is None:
             return self.accuracy(frame)
@@ -271,9 +267,8 @@ def predict_file(
 ) -> Predictions:
     """Classify every record of a CSV file, plain or ``.gz``, and return the predictions.
 
-    ``proba``: also return the probability of every class. ``missing``: texts of a missing value. Raises InputError
-    ``columns_missing``: no feature has a column; or the file can not be read as a table
-    (:func:`aggregator.common.tables.read_table` lists the reasons).
+    ``proba``: also the probability of every class. ``missing``: texts of a missing value. Raises InputError
+    ``columns_missing``: no feature has a column; and as :func:`aggregator.common.tables.read_table`.
     """
     table = read_table(path)
     records = typed(table, model.schema, missing)

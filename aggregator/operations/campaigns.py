@@ -105,10 +105,9 @@ class CampaignTerms(StatedTerms):
 def plan_campaign(schema: SchemaFile | Schema | str | Path, **stated: Any) -> Planned:
     """Decide the whole content of a campaign without signing it.
 
-    ``schema``: a schema file, its path, or a schema, which then needs a ``name``. ``stated``: the fields of
-    :class:`CampaignTerms`, else TypeError. Raises InputError: the schema or projection file can not be read, there is
-    no name, a term is out of its range, or ``auto`` can not choose. Other contents are checked when the campaign is
-    signed.
+    ``schema``: a schema file, its path, or a schema, which needs a ``name``. ``stated``: the fields of
+    :class:`CampaignTerms`, else TypeError. Raises InputError: a file can not be read, there is no name, a term is out
+    of its range, or ``auto`` can not choose.
     """
     terms = CampaignTerms(**stated)
     subject = terms.subject(schema)

@@ -114,9 +114,9 @@ def sign_candidates(
 ) -> dict[str, bytes]:
     """Sign the candidate models of a step of :func:`refine`, or take those that the workspace has signed before.
 
-    Only a step of the kind ``evaluate`` has candidates. ``stores`` are the same as for :func:`refine`. The result has
-    the bytes of each candidate's ``.hsm`` file by its name, in the order of :func:`aggregator.make_evaluation`. Raises
-    InputError, PolicyError, DocumentError, StorageError: a store can not be opened, or a model not made or signed.
+    ``stores`` are the same as for :func:`refine`. Return name → bytes of the ``.hsm`` file, in the order of
+    :func:`aggregator.make_evaluation`; empty without candidates. Raises if a store can not be opened, or a model not
+    made.
     """
     if not step.candidates:
         return {}

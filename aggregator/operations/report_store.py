@@ -295,10 +295,9 @@ class Store:
     ) -> Iterator[Result]:
         """Call ``function(folder, campaign, manifest, partition, *more)`` for every partition, and yield the results.
 
-        A partition is a part of the store with all records of each of its ids. Results come in any order. The function,
-        defined at the top of a module, runs in the store's threads or on its cluster. With ``ids_only`` it keeps only
-        the ids of a partition in memory. Raises StorageError: on a cluster ``cluster_lost``, ``cluster_differs``,
-        ``store_not_shared``. Raises Exception: ``function`` raised it.
+        A partition has all records of each of its ids. Results come in any order. The function, defined at the top of a
+        module, runs in threads or on the cluster. With ``ids_only`` it keeps only ids in memory. Raises its errors, and
+        StorageError on a cluster: ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
         at_once = self.workers if self.cluster is None else self.cluster.threads_each
         width = self.campaign.layout.answer_bytes

@@ -84,9 +84,8 @@ def open_stores(
 ) -> StoreSubject:
     """Open stores, check their campaigns' signatures if ``workspace`` or ``trust`` is given, and count their reports.
 
-    The arguments are those of :func:`aggregator.report`; at most one of ``workspace`` and ``trust`` is given. Raises
-    InputError, DocumentError, StorageError: a store can not be opened or counted, the root does not accept a campaign,
-    or the stores do not fit together.
+    The arguments are those of :func:`aggregator.report`. Raises the errors of opening, counting and joining, and
+    DocumentError if the root does not accept a campaign.
     """
     stores = tuple(_opened(each) for each in given)
     for store in stores:
@@ -105,9 +104,8 @@ def open_stores(
 def open_model(given: str | Path, workspace: Workspace | None, trust: bytes | None, now: int) -> ModelSubject:
     """Read a model file, or with a workspace a name, NAME@VERSION or id of a model, and check its signatures.
 
-    ``workspace`` or ``trust`` says whose signatures the model must have at the time ``now``; without both none is
-    checked. Raises InputError ``not_reportable``: the file is another document; and the errors of
-    :func:`.naming.document_bytes`. Raises DocumentError: the file is no valid model, or the root does not accept it.
+    ``workspace`` or ``trust`` says whose must be valid at ``now``; without both none is checked. Raises InputError
+    ``not_reportable``: it is another document; and the errors of reading and verifying.
     """
     path = Path(given)
     raw = document_bytes("model", path, workspace)

@@ -89,9 +89,7 @@ def _parse_feature(name: str, entry: object) -> AskedFeature:
 
 
 def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
-    """Return what to ask, from the argument ``ask`` of a caller and the schema file's own table ``ask``.
-
-    ``given``: names as one text (:func:`listed`), a list of names, or a table; None for the file's table.
+    """Return what to ask, from a caller's argument: names as one text, a list of names, or a table; None: the file's.
 
     Raises InputError ``ask_invalid``: a name is empty or given twice, or there is no name.
     """

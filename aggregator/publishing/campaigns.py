@@ -409,9 +409,8 @@ def _floor_micro(text: str) -> int:
 def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
     """Return the number of answers r, from ``one``, ``all``, ``auto`` or a number from 1 to d = ``questions``.
 
-    ``auto`` is the multi-dimensional rule of the piecewise mechanism: r = max(1, min(d, ⌊ε/2.5⌋)) for a total of ε =
-    ``epsilon_micro``/10⁶ (Wang et al., ICDE 2019, section IV-A). Raises InputError ``answers_invalid`` for another
-    text.
+    ``auto`` is r = max(1, min(d, ⌊ε/2.5⌋)) for a total of ε = ``epsilon_micro``/10⁶ (Wang et al., ICDE 2019, section
+    IV-A). Raises InputError ``answers_invalid`` for another text.
     """
     if text in ("one", "all"):
         return 1 if text == "one" else questions

@@ -185,9 +185,8 @@ def _renew_document(workspace: Workspace, ending: Ending, now: int) -> Renewed:
 def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
     """Sign the version that ends a campaign, record it, and return its file. ``name``: see :func:`find_document`.
 
-    The version has no questions and ε = 0. It expires no earlier than any other version: a device that was off for long
-    can learn of the end as long as it would still report. A later version may ask questions again. Raises InputError:
-    ``campaign_unknown``; ``campaign_ended``: the newest version ends the campaign already. Raises the errors of
+    It has no questions and ε = 0, and expires no earlier than any other version, so that a device that was off can
+    learn of the end. Raises InputError ``campaign_unknown``; ``campaign_ended``: it has ended already; and as
     :meth:`Workspace.publish`.
     """
     name = find_document(workspace, "campaign", name).name

@@ -100,10 +100,8 @@ def key_file(
 ) -> KeyFile:
     """Return the key file of a signing key, in the clear or, with a passphrase, under it.
 
-    ``role``: root, campaign, model or dealer. ``cost``: time and memory to open the file; :data:`COST` by default.
-    ``entropy`` returns a given number of random bytes, for salt and nonce.
-
-    Raises InputError ``passphrase_missing``: the passphrase is empty; StorageError ``memory_short``.
+    ``role``: root, campaign, model or dealer. ``cost``: time and memory to open it; None for :data:`COST`. ``entropy``
+    returns random bytes. Raises InputError ``passphrase_missing``; StorageError ``memory_short``.
     """
     if passphrase is None:
         return KeyFile(role, key.public, key.seed)

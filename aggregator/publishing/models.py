@@ -138,10 +138,8 @@ def _check_asked(workspace: Workspace, statistics: Statistics, files: Sequence[b
 def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any]) -> Model:
     """Fit a model of the campaign's family, and return it unsigned. Run by :func:`publish_model`.
 
-    A value of a group has the probability of its group, divided by the group's size. ``common``: the fields that models
-    of all families have: header, campaign, schema, statistics_id, previous, card.
-
-    Raises InputError ``postprocess_unknown``, ``not_fittable``.
+    A group's probability is divided equally among its values. ``common``: the fields of all models: header, campaign,
+    schema, statistics_id, previous, card. Raises InputError ``postprocess_unknown``, ``not_fittable``.
     """
     groups = statistics.schema.groups or (None,) * len(statistics.schema.observed)
     log_prior, parameters = fit(statistics, postprocess)

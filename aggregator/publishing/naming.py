@@ -35,11 +35,10 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 def document_bytes(role: str, given: Document, workspace: Workspace | None) -> bytes:
-    """Return the bytes of a signed file that is given by its path or, in a workspace, by name or id.
+    """Return the bytes of a signed file that is given as bytes, by its path or, in a workspace, by name or id.
 
-    An existing path takes precedence. Bytes are returned unchanged. ``workspace``: None for paths only.
-
-    Raises InputError ``file_not_found``, ``unreadable``, ``too_large``; the errors of :func:`find_document`.
+    An existing path takes precedence. Raises InputError ``file_not_found``, ``unreadable``, ``too_large``, and as
+    :func:`find_document`.
     """
     if isinstance(given, bytes):
         return given
@@ -53,10 +52,8 @@ def check_campaign(
 ) -> bytes:
     """Return the bytes of a campaign. Its signatures are checked only if ``workspace`` or ``trust`` is given.
 
-    ``workspace`` must have signed it; ``trust`` is the root, a path or bytes, whose keys must have signed it.
-
-    Raises InputError ``trust_ambiguous``: both are given; the errors of :func:`document_bytes`; DocumentError
-    ``bad_signature`` and the other reasons of a foreign or damaged file.
+    The ``workspace`` must have signed it, or the keys of the root ``trust``. Raises InputError ``trust_ambiguous``:
+    both are given; DocumentError ``bad_signature``; and as :func:`document_bytes`.
     """
     if workspace is not None and trust is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
@@ -77,10 +74,9 @@ def opened(workspace: Workspace | str | Path) -> Workspace:
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
     """Return the history's entry of the document that a workspace signed under a name or id.
 
-    The forms of ``given`` are tried in this order: a name, which means the newest version (of a campaign, the newest
-    that asks questions); NAME@VERSION; the first digits of an id, or its words.
-
-    Raises InputError ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.
+    ``given`` is a name (the newest version; of a campaign the newest that asks questions), else NAME@VERSION, else an
+    id's first digits or its words. Raises InputError ``campaign_unknown``, ``model_unknown``: none fits, or several
+    ids.
     """
     signed = [item for item in workspace.history() if item.role == role]
     name, mark, version = given.rpartition("@")

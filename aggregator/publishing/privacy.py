@@ -90,10 +90,8 @@ class PrivacySheet(NamedTuple):
 def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
     """Compute the ε that a campaign really spends, beside the ε that it declares, from its parsed payload ``body``.
 
-    A campaign that spends more than it declares is not refused: the result says so. Run by an auditor, who needs only
-    the campaign's file and the trust root.
-
-    Raises DocumentError ``invalid_campaign``: features, questions, ε or the number of answers can not be read.
+    Run by an auditor, who needs only the campaign's file and the trust root; a campaign that spends more is not
+    refused. Raises DocumentError ``invalid_campaign``: the payload can not be read.
     """
     features = body.get("features")
     entries = body.get("questions")

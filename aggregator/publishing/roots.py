@@ -281,10 +281,8 @@ def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -
 def resign(workspace: Workspace, now: int) -> list[tuple[Published, Signatures]]:
     """Add signatures of the workspace's keys to documents that have too few for the root in force, and return these.
 
-    The newest version of every name is signed, if it has not expired. Payloads, versions and ids stay the same. Each is
-    returned with the signatures that it has now, which may still be too few.
-
-    Raises InputError ``passphrase_missing``, ``passphrase_wrong``; documents before the error stay signed.
+    The newest version of every name is signed, if it has not expired, and returned with its signatures, maybe still too
+    few. Ids stay. Raises InputError ``passphrase_missing``, ``passphrase_wrong``; what was signed stays signed.
     """
     redone = []
     with workspace.locked() as current:

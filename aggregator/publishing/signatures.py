@@ -51,9 +51,7 @@ def seconds_of(days: int) -> int:
 def header_for(name: str, version: int, now: int, lifetime_seconds: int) -> Header:
     """Return the header of a document that is issued at ``now`` and valid from ``now`` on.
 
-    A lifetime of one day gets one second more, because ``issued_at`` + 1 day < ``expires`` in every document.
-
-    Raises InputError ``terms_invalid``: the lifetime is less than a day.
+    A lifetime of one day gets one second more (``issued_at`` + 1 day < ``expires``). Raises ``terms_invalid`` for less.
     """
     if lifetime_seconds < DAY_SECONDS:
         raise InputError("terms_invalid", "a document lives for at least a day, 86400 seconds")
@@ -177,11 +175,9 @@ def to_bytes(envelope: Envelope, role: str) -> bytes:
 
 
 def check_payload(envelope: Envelope, role: str) -> Header:
-    """Check the form and values of a payload before it is signed, and that a campaign's mechanisms are complete.
+    """Check a payload before it is signed, also that a campaign's mechanisms are complete, and return its header.
 
-    The payload's header is returned. Signatures, dates and the size of the file are not checked.
-
-    Raises DocumentError: the payload of a document of this role can not be parsed; InputError ``mechanism_incomplete``.
+    Signatures, dates and the file's size are not checked. Raises DocumentError; InputError ``mechanism_incomplete``.
     """
     # Imported here, since it imports numpy, which hearsay show does not need.
     from aggregator.publishing.mechanisms.completeness import check_complete
@@ -271,9 +267,7 @@ def follow_roots(first: bytes, newer: Sequence[bytes], now: int) -> trust.TrustS
 
 
 def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> Verified:
-    """Check a document as a device does: signatures, dates and every value.
-
-    ``state``: the trust root that the device has, and the documents that it has seen.
+    """Check a document as a device with the trust ``state`` does: signatures, dates and every value.
 
     Raises DocumentError: devices would refuse it (:func:`protocol.documents.trust.verify`), or a value is wrong; of a
     root also ``rollback``: the trusted root has replaced it.

@@ -245,10 +245,8 @@ class Workspace(NamedTuple):
     def judge(self, role: str, payload: bytes, now: int) -> trust.Verdict:
         """Check a payload as devices would, and return their verdict, without signatures and without a model's values.
 
-        Earlier versions do not matter. A temporary key signs in place of the role's keys.
-
-        Raises DocumentError: devices would refuse the document (:func:`protocol.documents.trust.verify`, and the
-        parsers of campaigns and node lists); InputError ``mechanism_incomplete``.
+        Earlier versions do not matter. A temporary key signs in place of the role's keys. Raises DocumentError as the
+        devices' checks; InputError ``mechanism_incomplete``.
         """
         if role == "campaign":
             from aggregator.publishing.mechanisms.completeness import check_complete
@@ -399,10 +397,8 @@ def _create_folder(path: Path, keys: list[KeyFile], root: bytes) -> None:
 def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | str | None = None) -> Workspace:
     """Open an existing workspace. No key file is read yet.
 
-    ``passphrase``: of encrypted keys, or a function that returns it when something is signed. Without one, the first
-    line of the file that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
-
-    Raises StorageError ``not_a_workspace``; ``workspace_damaged``: a root does not follow from the root before.
+    ``passphrase``: of encrypted keys, or a function that returns it when something is signed; None: as
+    :func:`.passphrase_from`. Raises StorageError ``not_a_workspace``; ``workspace_damaged``: a root does not follow.
     """
     path = Path(path)
     if not (path / "root.hst").is_file() or not (path / "keys").is_dir():

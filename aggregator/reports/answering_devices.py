@@ -75,9 +75,8 @@ def conflicts(
 ) -> list[Conflict]:
     """Return the devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
 
-    A conflict means that two devices have one secret (a copied image), that a device lost its memory and answered
-    again, or that somebody else knows the secret. Forgotten periods have no records, and so no conflicts. Arguments and
-    errors are those of :func:`squares_of_answers`.
+    Two devices have one secret, a device lost its memory and answered again, or somebody else knows the secret.
+    Forgotten periods have no conflicts. Arguments and errors are those of :func:`squares_of_answers`.
     """
     given = (folder, campaign, manifest, memory_bytes, scope)
     counted = [records.id for records in stored_records(*given, everything=False)]

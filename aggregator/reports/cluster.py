@@ -289,9 +289,8 @@ class Cluster:
     def run(self, function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
         """Call a function once for each sequence of arguments, and yield the results as they become ready.
 
-        Calls of a lost worker run again on another one. Raises HearsayError: the function raised it. Raises
-        StorageError: ``cluster_lost``: there are no workers for too long, or no scheduler; ``cluster_differs``: a
-        worker can not run the function.
+        Calls of a lost worker run again. Raises the function's HearsayError, and StorageError: ``cluster_lost``: no
+        workers for too long, or no scheduler; ``cluster_differs``: a worker can not run the function.
         """
         pending: set[Any] = set()
         try:

@@ -83,9 +83,8 @@ class Roster(NamedTuple):
 def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
     """Make a fleet: draw a secret for every device. Run by the operator, once. ``entropy(n)`` returns n random bytes.
 
-    Raises:
-        InputError: ``name_invalid``: the fleet's name or a device's is empty, too long or can not be printed;
-            ``device_repeated``: a name occurs twice, perhaps in other cases of letters; ``fleet_empty``: there is none.
+    Raises InputError ``name_invalid``: a name is empty, too long or not printable; ``device_repeated``: a name occurs
+    twice, perhaps in other cases of letters; ``fleet_empty``.
     """
     names = tuple(names)
     if not is_text(fleet):
@@ -320,9 +319,8 @@ def fleet_ids(
 ) -> Iterator[PeriodIds]:
     """Yield the ids of all devices that take part in a campaign, period by period. Run by the holder of the fleet list.
 
-    In a campaign of a series (campaigns in which a device answers once in all) only the devices in its share take part.
-    Each has an id in every period. A device may be in several of the ``rosters``. Up to ``processes`` processes
-    compute, which are started only for a million ids or more.
+    In a campaign of a series only the devices in its share take part. Each has an id in every period, and may be in
+    several of the ``rosters``. Up to ``processes`` processes are started for a million ids or more.
     """
     ids = FleetIds(rosters, campaign)
     if processes <= 1 or len(periods) * campaign.answers * ids.devices < _WORTH_A_PROCESS:

@@ -36,9 +36,8 @@ class Removal(NamedTuple):
 def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, memory_bytes: int) -> Manifest:
     """Write new files: the counts of the periods before ``before``, and the records of the other periods.
 
-    Returns the manifest for the caller to write. It names the new files in place of all parts and earlier counts. Until
-    it is written the store is unchanged. ``memory_bytes`` bounds the memory for one partition's records. Raises
-    StorageError ``store_damaged``.
+    Return the manifest for the caller to write, which names them in place of all parts and earlier counts.
+    ``memory_bytes`` is for one partition's records. Raises StorageError ``store_damaged``.
     """
     generation = manifest.generation + 1
     counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)

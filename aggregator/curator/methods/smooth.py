@@ -165,11 +165,11 @@ def _released(
 def release(
     statistic: Fraction, sensitivity: SmoothSensitivity, calibration: Calibration, grid: Fraction, stream: Stream
 ) -> Fraction:
-    """Return f + k·S·Z, rounded to the nearest multiple of ``grid``. The result may be published.
+    """Return f + k·S·Z, rounded to the nearest multiple of ``grid``, for publication.
 
-    f: ``statistic``; S: ``sensitivity``; ``calibration`` has k and the law of Z. The rounding is exact and
-    post-processing, so no guarantee is lost. ``grid`` must not depend on the data, and ``stream`` is as secret as they
-    are. Raises InputError: ``beta_invalid``: S is not as smooth as the noise needs; ``grid_invalid``: not positive.
+    f: ``statistic``; S: ``sensitivity``; ``calibration`` has k and the law of Z. ``grid`` must not depend on the data,
+    and ``stream`` is as secret as they are. Raises InputError: ``beta_invalid``: S is not as smooth as the noise needs;
+    ``grid_invalid``: not positive.
     """
     if sensitivity.beta > calibration.beta:
         raise InputError("beta_invalid", "the smooth sensitivity was computed for a larger β than the noise allows")

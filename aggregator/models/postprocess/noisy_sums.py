@@ -34,9 +34,8 @@ _LARGEST_VARIANCE = 1.0
 def printed_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     """Return the probabilities of ``printed``: P(class) = n_c/Σn_c, and P(v | c) = m_vc/n_c of the given features.
 
-    As in the paper, the fractions of a feature need not sum to 1. n_c is at least one record, m_vc at least
-    :data:`LEAST_CELL`. Each count is first divided by the number of answers to its question. Raises InputError
-    ``not_fittable``: the question about the class alone, or about a feature's values, is missing.
+    As in the paper, they need not sum to 1. n_c is at least one record, m_vc at least :data:`LEAST_CELL`. Each count is
+    first divided by its question's answers. Raises InputError ``not_fittable`` if a question is missing.
     """
     return _fractions(statistics, features, LEAST_CELL)
 
@@ -49,9 +48,8 @@ def halves_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
 def floored_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     """Return the probabilities of ``floored``: P(class), and P(v | c) = m_vc/Σ_v m_vc of the given features.
 
-    P(c) is at least :data:`CLASSES` of its standard deviations, m_vc at least :data:`CELLS` of them and half a record,
-    so that no negative m_vc rules out a class. Values that were not asked have equal probabilities. Raises InputError
-    ``not_fittable``: there is no question about the values of one of the features.
+    P(c) is at least :data:`CLASSES` of its standard deviations, m_vc at least :data:`CELLS` of them and half a record.
+    Values that were not asked have equal probabilities. Raises InputError ``not_fittable`` if a question is missing.
     """
     joints = [joint_table(statistics, feature) for feature in features]
     tables = [normalised(np.maximum(one.estimate, max(CELLS * one.at_zero**0.5, HALF))) for one in joints]
@@ -61,9 +59,8 @@ def floored_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
 def printed_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats]:
     """Return mean S_c/n_c and variance Q_c/n_c − mean² of one number by ``printed`` or ``halves``: (k,) float64 each.
 
-    The variance may be negative. If the number's presence was asked, n_c counts the records that have the number.
-    ``feature``: index of the observed feature. Raises InputError ``not_fittable``: the question about the class alone
-    is missing.
+    The variance may be negative. n_c counts the records that have the number, if that was asked. Raises InputError
+    ``not_fittable``: the question about the class alone is missing.
     """
     share, place = _counted_shares(statistics), statistics.schema.numeric.index(feature)
     for found in _presence(statistics, feature):
@@ -77,9 +74,8 @@ def printed_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats
 def floored_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats]:
     """Return mean in [−1, 1] and variance in [0, 1] of one number in every class by ``floored``: (k,) float64 each.
 
-    With p_c the floored share of class c (or of its records that have the number, if that was asked) of n records, the
-    mean is S_c/(n p_c), the mean square Q_c/(n p_c), and the variance at least :data:`VARIANCES` standard deviations of
-    its noise; noise without a variance gives no floor. A number without answers has mean 0 and variance 1/3.
+    With p_c the floored share of class c (with the number, if that was asked) of n records: mean S_c/(n p_c), mean
+    square Q_c/(n p_c), variance at least :data:`VARIANCES` standard deviations of its noise. Without answers 0 and 1/3.
     """
     schema, share = statistics.schema, _floored_shares(statistics)
     for found in _presence(statistics, feature):

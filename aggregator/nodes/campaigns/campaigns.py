@@ -174,10 +174,9 @@ class Masking(NamedTuple):
 def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str, epsilon_micro: int) -> MaskedTerms:
     """Return the terms of a masked campaign, with the fewest bits per number in which no expected total overflows.
 
-    ``schema`` has the label and features that are summed, for a model of ``family``; ``epsilon_micro`` is ε of one
-    message. Raises InputError: ``dealer_invalid``, or the file can not be read; ``terms_invalid``: a choice is out of
-    range, or the terms for nodes have a least ε or smooth sensitivity; ``delta_invalid``; ``epsilon_invalid``: ε is too
-    small to be divided among the released vectors.
+    ``epsilon_micro`` is ε of one message. Raises InputError: ``dealer_invalid``, or the file can not be read;
+    ``terms_invalid``: a choice is out of range, or the terms have a least ε or smooth sensitivity; ``delta_invalid``;
+    ``epsilon_invalid``: too small to be divided.
     """
     dealer = masking.dealer if isinstance(masking.dealer, DealerPublic) else read_dealer(masking.dealer)
     if nodes.sensitivity != GLOBAL or nodes.least_epsilon_micro != epsilon_micro:

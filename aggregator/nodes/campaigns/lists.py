@@ -54,9 +54,8 @@ def make_node_list(
 ) -> SignedList:
     """``hearsay nodes new``: sign the first version of a node list, and record it in the workspace.
 
-    ``keys`` are public keys of the nodes: 32 bytes each, or files and folders (:func:`read_node_keys`). Raises
-    InputError: ``list_exists``; ``name_invalid``; ``terms_invalid``; also the errors of :func:`read_node_keys`,
-    :func:`check_node_keys` and :meth:`Workspace.publish`.
+    ``keys``: 32 bytes each, or files and folders (:func:`read_node_keys`). Raises InputError ``list_exists``,
+    ``name_invalid``, ``terms_invalid``; also as :func:`read_node_keys` and :func:`check_node_keys`.
     """
     wanted = _as_keys(keys)
 
@@ -125,9 +124,8 @@ def current_list(workspace: Workspace, name: str) -> NodeList | None:
 def read_node_keys(path: str | Path) -> list[bytes]:
     """Return the public keys of nodes in a file or folder, 32 bytes each, in the order of files and lines.
 
-    A file has one public key on each line, as ``hearsay-edge node key`` writes it. Of a folder all files whose names
-    end in ``.key.pub`` are read. Raises InputError: a file can not be read; ``key_invalid``: a folder without such a
-    file, or a line that is no public key; ``wrong_key``: a key is for another role.
+    A file has a key on each line, as ``hearsay-edge node key`` writes it; of a folder all files ``*.key.pub`` are read.
+    Raises InputError ``key_invalid``: no such file, or no public key; ``wrong_key``: a key is for another role.
     """
     path = Path(path)
     if path.is_dir():
@@ -155,9 +153,8 @@ def _parse_line(path: Path, number: int, line: bytes) -> bytes:
 def check_node_keys(workspace: Workspace, keys: list[bytes]) -> None:
     """Refuse public keys, 32 bytes each, that can not be those of the nodes of one list.
 
-    Raises InputError: ``nodes_invalid``: no key, or more than 65536; ``key_repeated``: a key is there twice, or two
-    keys have one id; ``key_invalid``: no point of the curve that can verify a signature; ``wrong_key``: a key of a
-    trust root of the workspace, also of an earlier one.
+    Raises InputError ``nodes_invalid``: no key, or more than 65536; ``key_repeated``: a key or key id twice;
+    ``key_invalid``: it can verify no signature; ``wrong_key``: a key of any trust root of the workspace.
     """
     if not 1 <= len(keys) <= MAX_NODES:
         raise InputError("nodes_invalid", f"a node list names 1 to {MAX_NODES} nodes, and this one {len(keys)}")

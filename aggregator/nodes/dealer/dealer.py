@@ -298,10 +298,8 @@ def machine_mark() -> bytes:
 def check_place(folder: Path) -> None:
     """Refuse a dealer's folder that is a workspace or store, is inside of one, or contains one. Links are followed.
 
-    Also refused is a process whose current folder is a workspace or store, or is inside of one. The reason: whoever has
-    the dealer's keys and the parties' ciphertexts can decrypt every party's numbers. Software can check that the folder
-    is apart from them; people must see to it that the machine is another one. Raises InputError
-    ``dealer_in_workspace``.
+    Also refused is a process whose current folder is in one. Whoever has the dealer's keys and the parties' ciphertexts
+    reads every party's numbers, so people must keep them on two machines. Raises InputError ``dealer_in_workspace``.
     """
     real, current = Path(os.path.realpath(folder)), Path.cwd()
     for place in (real, *real.parents, current, *current.parents, *_below(real)):

@@ -123,9 +123,9 @@ def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: 
 def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
     """Return the next serial number of a campaign in an adopted folder. The caller must have opened a transaction.
 
-    The other copy may have made key books that this copy does not know. If a party had two keys with one serial number
-    and different numbers u, a set could be released with less noise than its book says. So the number is random among
-    u32: two copies that made keys for the same n parties share one with a chance of at most n / 2^31.
+    If the other copy gave a party a key of the same serial number and another u, a set could be released with less
+    noise than its book says. So the number is random among u32: copies with n parties share one with a chance of at
+    most n / 2^31.
     """
     while True:
         first = _KEPT_SERIALS + secrets.randbelow(2**32 - 2 * _KEPT_SERIALS)

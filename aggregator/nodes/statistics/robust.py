@@ -177,10 +177,9 @@ def robust_statistics(
 ) -> Statistics:
     """Return statistics of summaries that are combined by a robust rule. Run by the aggregator.
 
-    ``summaries`` are those of the chosen periods that count, at most one per node and period. ``rejected`` and
-    ``periods`` become attributes of the result's source (:class:`.federation.Federation`). Raises InputError:
-    ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so many periods do not
-    fit into 64 bits. Raises PolicyError: ``nodes_too_few``; ``batch_too_small``: no summary counts.
+    ``summaries``: at most one per node and period. ``rejected``, ``periods``: for the result's source. Raises
+    InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so many
+    periods exceed 64 bits. Raises PolicyError: ``nodes_too_few``; ``batch_too_small``: no summary counts.
     """
     compared = compared_nodes(summaries)
     check_rule(rule, len(compared.values))

@@ -176,11 +176,10 @@ class Database(databases.Database):
         self._insert("documents", name, raw)
 
     def put(self, row: Row) -> str:
-        """Add an envelope to the kept ones. The caller must have opened a transaction.
+        """Add an envelope to the kept ones, whatever the order. The caller must have opened a transaction.
 
-        The kept rows do not depend on the order of arrival (:func:`protocol.nodes.summary.kept`). Return
-        :data:`REPLAYED_REASON` if the payload was kept before, :data:`CONFLICT_REASON` if another payload of the same
-        period and node was, else :data:`ACCEPTED`.
+        Return :data:`REPLAYED_REASON` if the payload was kept before, :data:`CONFLICT_REASON` if another payload of the
+        same period and node was, else :data:`ACCEPTED`.
         """
         place = (row.period, row.node)
         found = self._run(f"SELECT {_WITH_ENVELOPE} FROM summaries WHERE period = ? AND node = ?", place)  # noqa: S608

@@ -155,9 +155,8 @@ class MaskedStore(EnvelopeStore):
     def wanted(self, period: int) -> PartySet:
         """Return the largest set of parties whose sum can be asked for, by one version of the key book.
 
-        Versions with enough parties for the dealer come first, then the version with most parties, then the newest.
-        Raises InputError: ``nodes_unknown``, ``keys_unknown``; ``periods_absent``: the period has no message that
-        counts. Raises PolicyError ``parties_too_few``: the dealer releases no sum of so few parties.
+        Versions with enough parties for the dealer come first, then the most parties, then the newest version. Raises
+        InputError ``periods_absent``: no message of the period counts. Raises PolicyError ``parties_too_few``.
         """
         serials = {kept.node: kept.serial for kept, fault in self.messages() if kept.period == period and fault is None}
         if not serials:
@@ -207,9 +206,8 @@ class MaskedStore(EnvelopeStore):
     def request(self, period: int, *, again: bool = False) -> bytes:
         """Return the request to the dealer for the sum of a period, and keep it. A kept request is returned unchanged.
 
-        ``again`` makes a new one, for the parties that have sent messages by now, if the dealer has not seen the
-        earlier one. Raises InputError, PolicyError: no set of parties can be asked for (:meth:`wanted`);
-        ``period_decrypted``. Raises StorageError ``store_damaged``, ``store_busy``.
+        ``again`` makes a new one, for the parties that sent messages by now, if the dealer has not seen the earlier
+        one. Raises InputError ``period_decrypted``; and the errors of :meth:`wanted`.
         """
         documents = self.documents()
         if f"{_TOTAL} {period}" in documents:

@@ -37,9 +37,8 @@ def check_list(
 ) -> bytes:
     """Return the bytes of a list of nodes. Its signatures are checked only if a workspace or a trust root is given.
 
-    Dates are not checked: the list that was in force when a node made its summary may have expired since. Raises
-    InputError, StorageError: file or workspace can not be read. Raises DocumentError ``bad_signature``, or because it
-    is no list.
+    Dates are not checked: the list may have expired since a node made its summary. Raises DocumentError
+    ``bad_signature``, and the errors of reading and parsing.
     """
     raw = given if isinstance(given, bytes) else read_file(given, SIZE_LIMITS["nodes"])
     if workspace is not None:

@@ -113,8 +113,7 @@ def select(
 ) -> list[Candidate]:
     """Return the path of the forward selection: the best set of each number of features, then all features as stated.
 
-    If the best set of the last size has all features as the schema states them, it is not repeated. ``rows``: (n,)
-    int64, indices of the records that the selection may see. ``tabled``: makes models of a part's records
+    ``rows``: (n,) int64, the records that the selection may see. ``tabled``: makes models of a part's records
     (:func:`fleet_scores`, :func:`plain_scores`). ``draws``: number of models per fold.
     """
     known = usable_ways(records, schema, rows)

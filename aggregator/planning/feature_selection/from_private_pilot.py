@@ -166,10 +166,9 @@ def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
 def choose(population: Population, parts: Integers, file: SchemaFile, terms: DesignTerms, seed: bytes) -> PrivateDesign:
     """Choose features, groups and bins with privacy. For the curator, who must have recorded the cost before.
 
-    Raises InputError: the errors of :func:`cost_of_design`. ``population``: the records, read by the schema of ``file``
-    without groups. ``parts``: (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`,
-    :data:`MEASURED`), which must depend on this record alone, by a keyed hash. ``seed``: 32 secret bytes from the
-    operating system, used for this design alone.
+    ``population``: the records by the schema of ``file`` without groups. ``parts``: (records,) int64, :data:`MADE`,
+    :data:`COMPARED` or :data:`MEASURED` by a keyed hash of the record alone. ``seed``: 32 secret bytes, used for this
+    design alone. Raises as :func:`cost_of_design`.
     """
     schema = file.schema._replace(groups=())
     cost_of_design(schema, terms)

@@ -79,12 +79,10 @@ def choose_family(
     class_question: bool = True,
     **options: Any,
 ) -> FamilyChoice:
-    """Choose the family of a campaign, and its mechanism if both families are possible.
+    """Choose the family of a campaign, and its mechanism if both families are possible, by :func:`best_of_families`.
 
-    ``asked``: the parameters as the user gave them. The other arguments are those of :func:`best_of_families`.
-
-    Raises InputError ``plan_invalid``: there is a pilot, but ``auto`` has nothing to choose; and the errors of
-    :func:`best_of_families`.
+    ``asked``: the parameters as the user gave them. Raises InputError ``plan_invalid``: there is a pilot, but ``auto``
+    has nothing to choose.
     """
     family = only_family(schema, asked.family, asked.mechanism, class_question=class_question)
     if family is None:

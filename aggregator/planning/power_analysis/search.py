@@ -236,9 +236,8 @@ def _of_values(study: Study) -> list[str]:
 def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Design, float], list[PrunedDesign]]:
     """Return the designs to simulate, with their typical standard errors, and the designs that these errors leave out.
 
-    At the first coding of a family every mechanism is kept with its best number of answers, and every number of answers
-    with its best mechanism. At each other coding the better one of the two best designs is kept. Raises the error of
-    the first design if no campaign is possible with any.
+    At a family's first coding every mechanism is kept with its best number of answers, and every number with its best
+    mechanism; at each other coding the better of the two best. Raises the first design's error if none is possible.
     """
     kept: dict[Design, float] = {}
     left: list[PrunedDesign] = []

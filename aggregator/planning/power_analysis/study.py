@@ -85,9 +85,7 @@ class Design(NamedTuple):
     ) -> Campaign:
         """Return the unsigned campaign of this design, made and checked by the code that makes real campaigns.
 
-        ``schema``: from :meth:`schema_of`. ``epsilon_micro``: total ε of a device in one period, in millionths.
-        ``shares``: all features of ``schema`` with their groups and shares; empty for equal shares.
-
+        ``schema``: from :meth:`schema_of`. ``shares``: all its features with groups and shares; empty for equal shares.
         Raises the errors of :func:`aggregator.publishing.campaigns.build_campaign`.
         """
         parameters = CampaignParameters(

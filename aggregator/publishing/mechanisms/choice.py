@@ -90,10 +90,8 @@ def _own_form(kind: type[NumericMechanism]) -> str:
 def form_of(name: str, approach: int | None = None) -> str:
     """Return the form of a mechanism's questions about moments: a single number, one per class, or all numbers at once.
 
-    ``approach``: only for ``laplace``: 1 asks for all numbers at once, 3 for one feature's number (the papers'
-    numbering).
-
-    Raises InputError ``mechanism_unknown``: it is not numeric; ``approach_invalid``.
+    ``approach``, of ``laplace`` alone: 1 asks for all numbers at once, 3 for one (the papers' numbering). Raises
+    InputError ``mechanism_unknown``: it is not numeric; ``approach_invalid``.
     """
     if not is_numeric(name):
         raise InputError("mechanism_unknown", f"a Gaussian campaign takes {', '.join(forms())}")
@@ -140,9 +138,7 @@ def candidates(schema: Schema, epsilon_micro: int, *, joint: bool = True) -> lis
     """Return all mechanisms and approaches for the numbers of a schema, sorted by rising variance.
 
     ``laplace`` is left out where its noise does not fit into a report. ``joint``: whether one question may be about all
-    numbers at once; a campaign must then ask about all numbers.
-
-    Raises InputError ``epsilon_invalid``; ``no_numbers``: the schema has no numeric feature.
+    numbers. Raises InputError ``epsilon_invalid``; ``no_numbers``.
     """
     found = []
     for name in forms():
@@ -176,10 +172,8 @@ def choose(
 ) -> Candidate | None:
     """Return the numeric mechanism with the smallest variance; None unless a Gaussian campaign leaves it to ``auto``.
 
-    ``schema``: with its projection. ``joint``: whether questions may be about all numbers at once.
-
-    Raises InputError ``approach_invalid``: the approach is neither None, 1 nor 3; ``ask_invalid``: the approach asks
-    about all numbers at once, and not ``joint``; the errors of :func:`candidates`.
+    ``schema``: with its projection. ``joint``: whether questions may be about all numbers at once. Raises InputError
+    ``approach_invalid``; ``ask_invalid``: the approach needs ``joint``; and as :func:`candidates`.
     """
     if approach not in (None, 1, 3):
         raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")

@@ -84,9 +84,8 @@ def load_projection(path: str | Path, schema: Schema) -> Schema:
 def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
     """Parse the bytes of a projection file, and return ``schema`` with the projection added.
 
-    Raises InputError ``projection_invalid``: it is no projection file, or its parts do not fit together;
-    ``projection_overflow``: a weight exceeds 32 bits or a sum 64; ``projection_mismatch``: it was fitted to other
-    features or bounds; ``schema_invalid`` (:func:`protocol.schema.build_schema`).
+    Raises InputError ``projection_invalid``: no projection file, or parts that do not fit; ``projection_overflow``: a
+    weight exceeds 32 bits or a sum 64; ``projection_mismatch``: other features or bounds; ``schema_invalid``.
     """
     body = _body(raw)
     inputs = _integers(body, "inputs")

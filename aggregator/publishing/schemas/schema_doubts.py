@@ -155,9 +155,8 @@ def alike_in(schema: Schema) -> str:
 def marker(column: pd.Series, missing: Collection[str]) -> str | None:
     """Return the negative number, -1, -9, -99 and so on, that probably means "missing" in a column, or None.
 
-    All cells must be numbers, the marker the only negative one, and among the others the largest above 1. The least
-    other number must be 1 or more, or occur less often than the marker: otherwise the marker may be the next smaller
-    value.
+    All cells are numbers, the marker the only negative one, the largest above 1. The next one is 1 or more, or rarer
+    than the marker, which may else be the next smaller value.
     """
     numbers = _counted(column, missing)
     least, *others = sorted(numbers) or [Decimal()]

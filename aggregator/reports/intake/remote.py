@@ -141,9 +141,8 @@ def read_remotely(
 ) -> None:
     """Have an executor read files, by paths and URLs, and write their new records into parts (Parquet files).
 
-    All processes of the executor see the store's folder. ``progress`` is called with a number of finished files. Raises
-    PolicyError ``cluster_open``: the secrets of a fleet would be sent unencrypted. Raises InputError, StorageError: as
-    ``Reader.read``, :func:`check_urls` and :func:`opened`; ``cluster_lost``.
+    ``progress`` is called with a number of finished files. Raises PolicyError ``cluster_open``: a fleet's secrets would
+    be sent unencrypted; and as ``Reader.read``, :func:`check_urls`, :func:`opened`; ``cluster_lost``.
     """
     if enrolled is not None and enrolled.holds_secrets and not executor.is_private:
         problem = "a fleet list holds secrets, and tcp:// is not encrypted; use tls://, or --enrolled"
@@ -276,9 +275,8 @@ def _absolute(names: Sequence[str]) -> list[str]:
 def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
     """Return every file with the reason why it can not be read, or nothing as soon as one can be read.
 
-    The workers of ``cluster`` or this process try, before a store is made. Raises InputError: on a cluster:
-    ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL. Raises StorageError: on a cluster:
-    ``cluster_lost``, ``cluster_differs``.
+    The workers of ``cluster`` or this process try, before a store is made. Raises on a cluster ``protocol_unknown``,
+    ``missing_extra``, ``cluster_lost``, ``cluster_differs``.
     """
     given = [os.fspath(file) for file in files]
     if cluster is None:
@@ -358,9 +356,8 @@ def read_share(
 ) -> ShareResult:
     """Task: check the records of files, and write the good ones into parts (Parquet files).
 
-    ``apart`` is false if no two of the files agree in length and last bytes. It is true if some may, and the client has
-    made sure that no two files of this ingest have the same content. The errors are those of :func:`opened`,
-    :func:`check_urls` and ``Reader.read``.
+    ``apart`` is true if two files may agree in length and last bytes, and the client has made sure that their content
+    differs. The errors are those of :func:`opened`, :func:`check_urls` and ``Reader.read``.
     """
     campaign, manifest = opened(job)
     files = [one.file for one in listed]
@@ -406,9 +403,8 @@ def on_store(job: Job, function: Callable[..., Result], *arguments: object) -> R
 def opened(job: Job) -> tuple[Campaign, Manifest]:
     """Open the store of ``job`` on this worker, and return its campaign and manifest. No file stays open.
 
-    Raises:
-        StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``: the
-            worker has another version of this software; the errors of :func:`read_documents`.
+    Raises StorageError ``store_not_shared``: the worker sees another store at the path, or none; ``cluster_differs``:
+    it has another version of this software; and as :func:`read_documents`.
     """
     if job.software != VERSION:
         raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")

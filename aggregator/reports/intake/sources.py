@@ -209,10 +209,9 @@ def codec_of(data: Content) -> str | None:
 def decompress(data: Content, codec: str, in_memory: int, growth: int = MOST_GROWTH) -> bytes | mmap.mmap:
     """Decompress a file by ``codec``, ``gzip`` or ``zstd``; of a damaged file return the content before the damage.
 
-    gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members or frames form one
-    content; other bytes after them are ignored. Content of more than ``in_memory`` bytes is a mapping of a temporary
-    file. Raises OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``: no
-    content can be decompressed; others: the temporary file can not be written.
+    gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members form one content;
+    other bytes after them are ignored. Over ``in_memory`` bytes the result maps a temporary file. Raises OSError:
+    ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``: no content.
     """
     most = max(LEAST_BYTES, growth * len(data))
     with tempfile.SpooledTemporaryFile(max_size=in_memory, prefix="hearsay-") as content:
@@ -347,9 +346,9 @@ def read_source(
 ) -> Source | Unreadable:
     """Load the content of a path or URL, decompressed, or return the reason why it can not be read.
 
-    Files, but not URLs, of more than ``in_memory`` bytes, by default :data:`MAPPED_BYTES`, are read in pieces; their
-    content raises ``FileShortenedError`` if the file became shorter. ``growth`` is as for :func:`decompress`. Raises
-    ImportError: the file is a URL, and fsspec is not installed (:func:`check_urls`).
+    Files of more than ``in_memory`` bytes (:data:`MAPPED_BYTES`) are read in pieces; their content raises
+    ``FileShortenedError`` if the file became shorter. ``growth``: as for :func:`decompress`. Raises ImportError without
+    fsspec (:func:`check_urls`).
     """
     in_memory = MAPPED_BYTES if in_memory is None else in_memory
     reason = "unreadable"

@@ -194,9 +194,8 @@ def read_with_threads(
 ) -> int:
     """Read files with the threads of this process, and write their new records into parts (Parquet files).
 
-    ``enough`` is called after every share of files; if it returns True, no further share is read. ``progress`` is
-    called with a number of files that are finished. The result is the number of files that were read, from the first
-    on. The errors are those of :meth:`Reader.read`.
+    If ``enough`` returns True after a share of files, no further share is read. ``progress`` gets numbers of finished
+    files. The result is how many of the first files were read. Raises as :meth:`Reader.read`.
     """
     pool = ThreadPoolExecutor(threads)
     sharing = WorkSharingPool(pool, _OFFERED * threads) if threads > 1 else None

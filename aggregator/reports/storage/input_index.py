@@ -129,9 +129,8 @@ class Inputs:
     def has_all(self, name: bytes, present: int, enrolment: bytes = b"") -> bool:
         """Return whether a file is known, and reading it again would add no report.
 
-        So it is for all files that this ingest read. Reports that were too early may be accepted in a later period,
-        ``present``, and reports that were not enrolled with another set of ids, whose digest is ``enrolment``; it is
-        empty for an open store.
+        Reports that were too early may be accepted in a later period, ``present``, those not enrolled with another set
+        of ids, whose digest is ``enrolment`` (empty for an open store).
         """
         if name in self._new:
             return True

@@ -85,9 +85,8 @@ def exclusive(
 ) -> Iterator[None]:
     """Context manager that holds the lock file at ``path``, which the system releases when the process ends or crashes.
 
-    It waits up to ``timeout_seconds`` for another process. ``clock`` and ``sleep`` measure and pass the time. Raises
-    OSError: ``path`` is a link, or can not be opened. Raises StorageError ``store_busy``: another process held the lock
-    for ``timeout_seconds``.
+    ``clock`` and ``sleep`` measure and pass the time. Raises OSError: ``path`` is a link, or can not be opened;
+    StorageError ``store_busy``: another process held the lock for ``timeout_seconds``.
     """
     deadline = clock() + timeout_seconds
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -139,9 +139,8 @@ class Manifest(NamedTuple):
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest atomically. This commits a change of the store.
 
-    Raises:
-        StorageError: ``store_damaged``: it was replaced too often, which only an edited manifest says.
-        OSError: the disk failed. The old manifest stays, unless only the flush of the folder failed.
+    Raises StorageError ``store_damaged``: it was replaced too often, which only an edited manifest says. Raises
+    OSError: the old manifest stays, unless only the flush of the folder failed.
     """
     if manifest.generation > MAX_GENERATION:
         raise damaged(f"its manifest can not be replaced more than {MAX_GENERATION} times")
@@ -381,9 +380,8 @@ def read_campaign(raw: bytes) -> Campaign:
 def remove_orphans(folder: Path, manifest: Manifest) -> None:
     """Delete Parquet files and temporary files that the manifest does not name, for example after a crash.
 
-    Folders, links and other files are kept. Nothing is deleted if a named file is missing: the manifest may be an old
-    copy. Raises StorageError ``store_damaged``: a file that the manifest names is missing, or a folder of the store is
-    a link.
+    Folders, links and other files are kept. Raises StorageError ``store_damaged``, and deletes nothing, if a named file
+    is missing, since the manifest may be an old copy, or if a folder of the store is a link.
     """
     named = manifest.paths()
     found: set[str] = set()

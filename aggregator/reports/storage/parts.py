@@ -77,8 +77,7 @@ def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
     """Return a Parquet writer with the encodings of a part. The caller closes ``sink``, an open file object.
 
     Ids and bits are practically random: compression and statistics would gain nothing. Small numbers are packed by
-    their differences, in half the time of a dictionary. Periods and noisy sums are compressed. The manifest has the
-    digest.
+    their differences, in half the time of a dictionary; periods and noisy sums are compressed.
     """
     encodings = dict.fromkeys(["id", "answer", "period", "proven", "claim"], "PLAIN")
     compression = {**dict.fromkeys(encodings, "none"), "question": "none", "period": "snappy"}
@@ -462,12 +461,11 @@ def compact(
     most_small: int | None = None,
     name: str = "joined",
 ) -> list[Part]:
-    """Join the small parts of every bucket that has too many. Returns the parts for the next manifest.
+    """Join the small parts of every bucket that has too many, and return the parts for the next manifest.
 
-    Many small parts, with fewer records than :data:`SMALL_RECORDS`, would slow down every tally. They stay on the disk
-    until the next manifest is written. ``parts`` are those of ``manifest`` and those written since. Two calls for one
-    generation need different ``name``. Raises StorageError ``store_damaged``: one of the small parts is not as it was
-    written.
+    Small parts (below :data:`SMALL_RECORDS`) slow down every tally; they stay until that manifest is written. ``parts``
+    are those of ``manifest`` and those written since. Two calls for one generation need different ``name``. Raises
+    StorageError ``store_damaged``: a small part is not as it was written.
     """
     kept: list[Part] = []
     joined: list[Part] = []

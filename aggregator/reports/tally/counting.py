@@ -288,9 +288,8 @@ def stored_records(
 ) -> Iterator[Columns]:
     """Yield the records in scope, partition by partition, sorted by id in each, for exports and sums over devices.
 
-    ``memory_bytes`` bounds the memory for one partition. With ``everything`` the records come as stored, repeats and
-    conflicts included. Otherwise they are the reports that a tally counts: at most one per id. Raises StorageError
-    ``store_damaged``.
+    ``memory_bytes`` is for one partition. With ``everything`` they come as stored, else as a tally counts them: at most
+    one per id. Raises StorageError ``store_damaged``.
     """
     width = campaign.layout.answer_bytes
     scope = scope._replace(first=max(scope.first, manifest.first_period))

@@ -242,9 +242,8 @@ class Settled(NamedTuple):
 def settle(records: Columns) -> Settled:
     """Reduce records to at most one per id, whatever their order and repetition. Kept records stay in their order.
 
-    If an id has a proven record, its unproven records are superseded (dropped). If all other records of the id are
-    equal, one is kept and its copies are replays. If they differ, they are in conflict, copies included, and none is
-    kept.
+    A proven record supersedes the id's unproven ones. If all other records of the id are equal, one is kept and its
+    copies are replays; if they differ, they are in conflict, and none is kept.
     """
     order = _rising(records.id)
     ids = records.id.take(order)
@@ -351,9 +350,8 @@ class TallyBuilder:
     ) -> None:
         """Count N answers to ``question``, (N,) uint16, whose fields are ``answer``, (N, A) uint8.
 
-        ``group``, (N,) int64, is the group of each, from 0 on; None if all are of group 0. Raises InputError
-        ``question_unknown``, ``value_out_of_domain``: an answer is to no question, or not possible for its question.
-        Some answers may have been counted then.
+        ``group``, (N,) int64: the group of each; None for group 0. Raises InputError ``question_unknown``,
+        ``value_out_of_domain``; some answers may have been counted then.
         """
         questions, width = len(self._campaign.questions), 4 if self._campaign.layout.kind == INTEGERS else 2
         for start in range(0, len(question), BLOCK_RECORDS):
