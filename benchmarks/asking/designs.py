@@ -12,13 +12,12 @@ these, features of the model, share of the fleet that evaluated, repetitions, di
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from math import sqrt
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +28,8 @@ from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import create_workspace
 from benchmarks.asking.drawn import MADE, drawn_trial, made_up
 from benchmarks.models.estimators import TEST_SHARE, Data, divided, frame_of, load
-from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import NOT_HERE, available
+from benchmarks.shared.harness import Table, arguments, mean_error
+from benchmarks.shared.reference import require
 from protocol.epsilon import micro_epsilon
 from simulation.asking import collect
 from simulation.design import Division
@@ -47,22 +46,10 @@ PILOTS = {"votes": "pilot:100"}
 """Pilots of a tenth to a quarter of the records; 300 where a data set is not named."""
 
 
-class Row(NamedTuple):
-    """One row of the table: for each trial accuracy in points, size of the model, share of devices that evaluated."""
-
-    data: str
-    devices: int
-    design: str
-    accuracies: list[float]
-    sizes: list[int]
-    evaluated: list[float]
-    seconds: float
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean accuracy; NaN for one repetition."""
-        count = len(self.accuracies)
-        return float(np.std(self.accuracies, ddof=1)) / sqrt(count) if count > 1 else float("nan")
+COLUMNS = (
+    "data<14 devices>9 design>12 accuracy>10.1f ±>5.1f −_2_se>8.1f size>7.1f evaluated>11.1% repeats>9 seconds>9.0f "
+    "−_all>8.1f its_±>7.1f"
+)
 
 
 class TrialResult(NamedTuple):
@@ -106,11 +93,10 @@ def through_files(
     return TrialResult(100 * trial.accuracy, len(trial.steps[-1]["features"]), evaluated)
 
 
-def measure(name: str, devices: int, design: str, repeats: int, options: argparse.Namespace) -> Row:
+def measure(name: str, devices: int, design: str, repeats: int, options: argparse.Namespace) -> list[TrialResult]:
     """Run all repetitions of one row. Every repetition has its own seeds; all designs have the same test parts."""
     data = made_up(name) if MADE.fullmatch(name) else load(name)
     frame = frame_of(data)
-    began = time.perf_counter()
     trials = []
     for number in range(repeats):
         key = [options.seed, number, *name.encode()]
@@ -118,29 +104,27 @@ def measure(name: str, devices: int, design: str, repeats: int, options: argpars
             trials.append(drawn(data, devices, design, options.epsilon, key))
         else:
             trials.append(through_files(data, frame, devices, design, options.epsilon, key, number))
-    accuracies, sizes, evaluated = (list(column) for column in zip(*trials, strict=True))
-    return Row(name, devices, design, accuracies, sizes, evaluated, time.perf_counter() - began)
+    return trials
 
 
-def show(row: Row, everything: Row | None) -> None:
-    """Print one row of the table. ``everything``: the row of the design ``all``, with the same divisions."""
-    mean = float(np.mean(row.accuracies))
-    versus = ""
-    if everything is not None and row.design != ALL and len(row.accuracies) > 1:
-        differences = np.subtract(row.accuracies, everything.accuracies)
-        error = float(np.std(differences, ddof=1)) / sqrt(len(differences))
-        versus = f"{np.mean(differences):+.1f} ± {error:3.1f}"
-    print(
-        f"{row.data:<14}{row.devices:>9} {row.design:<10}{mean:>6.1f} ± {row.error:3.1f}{mean - 2 * row.error:>7.1f}"
-        f"{np.mean(row.sizes):>7.1f}{np.mean(row.evaluated):>8.1%}{len(row.accuracies):>5}{row.seconds:>7.0f} s"
-        f"{versus:>13}".rstrip(),
-        flush=True,
-    )
+def cells(trials: list[TrialResult], everything: list[TrialResult]) -> dict[str, float]:
+    """Return the measured cells of a row.
+
+    ``everything``: the trials of the design ``all``, with the same divisions of the records; empty if there are none.
+    """
+    accuracies, sizes, evaluated = zip(*trials, strict=True)
+    mean, error = mean_error(accuracies)
+    found = {"accuracy": mean, "±": error, "−_2_se": mean - 2 * error, "repeats": len(trials)}
+    found |= {"size": fmean(sizes), "evaluated": fmean(evaluated)}
+    if everything:
+        better = [own.accuracy - other.accuracy for own, other in zip(trials, everything, strict=True)]
+        found |= dict(zip(("−_all", "its_±"), mean_error(better), strict=True))
+    return found
 
 
-def main() -> int:
+def main() -> None:
     """Measure the table."""
-    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser = arguments(__doc__)
     parser.add_argument("--data", nargs="*", default=DATA, help="data sets, or made-up ones such as few:10:64")
     parser.add_argument("--devices", nargs="*", type=int, default=DEVICES)
     parser.add_argument("--design", nargs="*", default=DESIGNS, help=f"all, refine, pilot:K; {PILOT}: K by data set")
@@ -150,32 +134,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--drawn", action="store_true", help="draw counts, and no reports; for all and refine")
     options = parser.parse_args()
-    if not available() and not all(map(MADE.fullmatch, options.data)):
-        print(NOT_HERE, file=sys.stderr)
-        return 2
+    if not all(map(MADE.fullmatch, options.data)):
+        require()
     if options.drawn and set(options.design) - {ALL, REFINE}:
         parser.error("--drawn is for the designs all and refine")
-    if not options.json:
-        head = (
-            f"{'data':<14}{'devices':>9} {'design':<10}{'accuracy':>12}{'−2 se':>7}{'size':>7}{'eval.':>8}{'− all':>27}"
-        )
-        print(f"{machine()}\n\n{head}", flush=True)
-    rows: list[Row] = []
-    for name in options.data:
-        for devices in options.devices:
-            everything = None
-            for each in options.design:
-                design = PILOTS.get(name, "pilot:300") if each == PILOT else each
-                repeats = min(options.repeats, options.big_repeats) if name in BIG else options.repeats
-                rows.append(measure(name, devices, design, repeats, options))
-                everything = rows[-1] if design == ALL else everything
-                if not options.json:
-                    show(rows[-1], everything)
-    if options.json:
-        json.dump({"title": "Asking", "machine": machine(), "rows": [row._asdict() for row in rows]}, sys.stdout)
-        print()
-    return 0
+    table = Table("Asking", COLUMNS, as_json=options.json)
+    for name, devices in product(options.data, options.devices):
+        everything: list[TrialResult] = []
+        for each in options.design:
+            design = PILOTS.get(name, "pilot:300") if each == PILOT else each
+            repeats = min(options.repeats, options.big_repeats) if name in BIG else options.repeats
+            began = time.perf_counter()
+            trials = measure(name, devices, design, repeats, options)
+            row = {"data": name, "devices": devices, "design": design, **cells(trials, everything)}
+            table.add({**row, "seconds": time.perf_counter() - began})
+            everything = trials if design == ALL else everything
+    table.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -18,11 +18,11 @@ from aggregator.models.postprocess.joint_tables import Tables
 from aggregator.models.postprocess.posterior import posterior_tables
 from aggregator.planning.feature_selection import steps
 from aggregator.planning.feature_selection.candidates import Measurement
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.mechanisms.draws import count_law
 from aggregator.reports.tally.tally import Tally
-from benchmarks.models.estimators import LABEL, NOW, Data
-from protocol.documents.campaign import parse_campaign
+from benchmarks.models.estimators import LABEL, Data
+from benchmarks.shared.fleets import campaign_of
 from protocol.epsilon import MICRO
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -41,7 +41,7 @@ class DrawnFleet:
         self._codes, self._labels = data.codes[people], data.labels[people]
         self._fleet, self._rng = fleet, rng
         parameters = CampaignParameters("drawn", fleet.epsilon_micro, "auto", class_question=False)
-        self._campaign = parse_campaign(build_campaign(data.schema, parameters, 1, NOW))
+        self._campaign = campaign_of(data.schema, parameters)
         classes, shares = len(data.schema.label.classes), np.full(len(people), 1 / len(people))
         self._laws = [
             count_law(question.mechanism, self._codes[:, place] * classes + self._labels, shares)

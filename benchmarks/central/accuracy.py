@@ -2,19 +2,19 @@
 
     python -m benchmarks.central.accuracy [--data adult …] [--methods sums …] [--repeats 5] [--as-reference] [--json]
 
-Ten folds, repeated; adjacency ``change-features``. A row is ``below`` or ``above`` if its mean differs from the
-reference's by more than 2 points plus three standard errors. ``--as-reference`` undoes what makes the product better:
-a variance floor of 0.0003 in place of 0.01, the published constants of smooth sensitivity (Cauchy noise for
-``bun-steinke``, which has none), and the post-processing ``add-one``.
+Ten folds, repeated; adjacency ``change-features``. A row holds unless its mean is below the reference's by more than
+2 points plus three standard errors. ``--as-reference`` undoes what makes the product better: a variance floor of 0.0003
+in place of 0.01, the published constants of smooth sensitivity (Cauchy noise for ``bun-steinke``, which has none), and
+the post-processing ``add-one``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-import time
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +26,8 @@ from aggregator.curator.noise import published
 from aggregator.curator.records import Records, read_records
 from aggregator.curator.terms import EQUAL, TWO_TO_ONE, FitTerms
 from aggregator.models.encoding import EncodedFrame, recognise
-from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import NOT_HERE, Case, Comparison, available, central_cases, mixed_data
+from benchmarks.shared.harness import arguments
+from benchmarks.shared.reference import Case, Comparison, cases, compare, mixed_data, require
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import micro_epsilon
 from protocol.questions import CHANGE_FEATURES
@@ -44,17 +44,6 @@ METHODS = {
 NOISE = {"smooth": "cauchy", "smooth-trimmed": "cauchy", "bun-steinke": "student-t"}
 FOLDS = 10
 LOW_FLOOR_MICRO = 300
-
-
-class FitComparison(Comparison):
-    """A measured row that may be better than the reference's row."""
-
-    @property
-    def verdict(self) -> str:
-        """``below``, ``=`` or ``above``."""
-        if self.difference < -self.allowed():
-            return "below"
-        return "=" if self.difference <= self.allowed() else "above"
 
 
 class Data(NamedTuple):
@@ -87,7 +76,7 @@ class Data(NamedTuple):
         return found
 
 
-def measured(case: Case, data: Data, options: argparse.Namespace) -> FitComparison:
+def measured(case: Case, data: Data, options: argparse.Namespace) -> Comparison:
     """Measure one row of the reference."""
     method = METHODS[case.mechanism]
     noise = NOISE.get(method)
@@ -103,17 +92,17 @@ def measured(case: Case, data: Data, options: argparse.Namespace) -> FitComparis
         postprocess="add-one" if options.as_reference else options.postprocess,
         variance_floor_micro=LOW_FLOOR_MICRO if options.as_reference else 10_000,
     )
-    return FitComparison(case, data.accuracies(terms, options.repeats, options.seed))
+    return Comparison(case, data.accuracies(terms, options.repeats, options.seed), may_be_better=True)
 
 
-def printed(row: Comparison, seconds: float) -> str:
-    """Return a row as one line of the table."""
-    case = row.case
-    return (
-        f"{case.data:10} {METHODS[case.mechanism]:15} {case.epsilon_total:>4}"
-        f" {100 * row.accuracy:6.1f} ± {100 * row.error:3.1f} {100 * case.accuracy:6.1f} {100 * row.difference:+6.1f}"
-        f" (allowed {100 * row.allowed():4.1f})  {row.verdict:6} {seconds:5.0f} s"
-    )
+def rows(options: argparse.Namespace) -> Iterator[tuple[str, Comparison]]:
+    """Yield data set, method and ε of each chosen row of the reference, and what was measured."""
+    data_of = lru_cache(maxsize=1)(Data.load)
+    for case in cases("central"):
+        method = METHODS[case.mechanism]
+        if case.data in (options.data or [case.data]) and method in options.methods:
+            found = measured(case, data_of(case.data), options)
+            yield f"{case.data:10} {method:15} {case.epsilon_total:>4}", found
 
 
 def use_published_constants() -> None:
@@ -124,7 +113,7 @@ def use_published_constants() -> None:
 
 def main() -> int:
     """Measure and print. Return 1 if a row is below the reference, else 0."""
-    parser = arguments("accuracy of a curator's fits against the reference")
+    parser = arguments(__doc__)
     parser.add_argument("--data", nargs="+", default=[])
     parser.add_argument("--methods", nargs="+", default=list(METHODS.values()))
     parser.add_argument("--repeats", type=int, default=5, help="repetitions of the ten folds")
@@ -133,29 +122,10 @@ def main() -> int:
     parser.add_argument("--as-reference", action="store_true", help="low floor, published constants, add-one")
     parser.add_argument("--seed", type=int, default=1, help="of the folds; noise is always fresh")
     options = parser.parse_args()
-    if not available():
-        print(NOT_HERE, file=sys.stderr)
-        return 0
+    require()
     if options.as_reference:
         use_published_constants()
-    loaded: dict[str, Data] = {}
-    rows = []
-    for case in central_cases():
-        if (options.data and case.data not in options.data) or METHODS[case.mechanism] not in options.methods:
-            continue
-        if case.data not in loaded:
-            loaded[case.data] = Data.load(case.data)
-        began = time.perf_counter()
-        rows.append(measured(case, loaded[case.data], options))
-        if not options.json:
-            print(printed(rows[-1], time.perf_counter() - began), flush=True)
-    below = [row for row in rows if row.verdict == "below"]
-    if options.json:
-        named = [{**row.case._asdict(), "measured": row.accuracy, "verdict": row.verdict} for row in rows]
-        json.dump({"machine": machine(), "rows": named}, sys.stdout, indent=1)
-    else:
-        print(f"{len(rows)} rows, {len(below)} below the reference; {machine()}")
-    return 1 if below else 0
+    return compare(rows(options), as_json=options.json)
 
 
 if __name__ == "__main__":

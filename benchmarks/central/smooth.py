@@ -146,7 +146,7 @@ def noise_rows(runs: int) -> list[Row]:
 
 def main() -> None:
     """Measure and print."""
-    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser = arguments(__doc__)
     parser.add_argument("--largest", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()

@@ -9,8 +9,6 @@ from the population's true values. The campaigns have one or three answers per d
 
 from __future__ import annotations
 
-import json
-import sys
 from itertools import product
 from typing import NamedTuple
 
@@ -21,7 +19,7 @@ from aggregator.estimates.debias import lower_mean, sign_size
 from aggregator.estimates.reports import estimate
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.tally.tally import Tally
-from benchmarks.shared.harness import arguments, machine
+from benchmarks.shared.harness import Table, arguments
 from protocol import SCALE
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.features import Categorical, Numeric
@@ -66,7 +64,7 @@ def setting(mechanism: str, epsilon: float, answers: int, periods: int) -> Setti
 
     Numeric mechanisms ask for one number and one category with two values.
     """
-    numeric = mechanism in ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi")
+    numeric = mechanism in NUMERIC
     if numeric:
         sizes = [5, 2]
         features = [Numeric("u", "-1", "1", [0], substitute=0), _category("f", 2)]
@@ -188,24 +186,15 @@ def ratios(given: Setting) -> dict[str, Floats]:
 
 def main() -> None:
     """Compute and print."""
-    options = arguments(__doc__.splitlines()[0] if __doc__ else "").parse_args()
-    rows = []
-    for mechanism in (*FREQUENCY, *NUMERIC):
-        for epsilon in (0.5, 1.0, 4.0):
-            for answers in (1, 3):
-                for name, found in ratios(setting(mechanism, epsilon, answers, 1)).items():
-                    about = {"mechanism": mechanism, "epsilon": epsilon, "answers": answers, "question": name}
-                    ends = {"least": float(found.min()), "most": float(found.max()), "numbers": len(found)}
-                    rows.append(about | ends)
-    if options.json:
-        json.dump({"title": "Stated variances", "machine": machine(), "rows": rows}, sys.stdout, indent=1)
-        print()
-        return
-    print("mechanism  ε    r  question    stated over exact variance: least, most; numbers")
-    for row in rows:
-        where = f"{row['mechanism']:<10} {row['epsilon']:<4g} {row['answers']}  {row['question']:<10}"
-        print(f"{where}  {row['least']:.4f}  {row['most']:.4f}  {row['numbers']:>3}")
-    print(f"least {min(row['least'] for row in rows):.4f}, most {max(row['most'] for row in rows):.4f}")
+    options = arguments(__doc__).parse_args()
+    columns = "mechanism<11 ε<5g answers>8 question>12 least>9.4f most>9.4f numbers>9"
+    table = Table("Stated over exact variances", columns, as_json=options.json)
+    for mechanism, epsilon, answers in product((*FREQUENCY, *NUMERIC), (0.5, 1.0, 4.0), (1, 3)):
+        for name, found in ratios(setting(mechanism, epsilon, answers, 1)).items():
+            about = {"mechanism": mechanism, "ε": epsilon, "answers": answers, "question": name}
+            table.add(about | {"least": float(found.min()), "most": float(found.max()), "numbers": len(found)})
+    least, most = min(row["least"] for row in table.rows), max(row["most"] for row in table.rows)
+    table.end(f"least {least:.4f}, most {most:.4f}")
 
 
 if __name__ == "__main__":

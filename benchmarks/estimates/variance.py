@@ -9,10 +9,8 @@ Var_{ε/r}(x) is the variance of one answer at ε/r about x. Source: Wang et al.
 
 from __future__ import annotations
 
-import json
-import sys
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from math import log
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggregator.common.plots import Line, line_chart
-from benchmarks.shared.harness import arguments, machine
+from benchmarks.shared.harness import Table, arguments
 from benchmarks.shared.study import panels
 from protocol import SCALE, mechanisms
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO
@@ -112,7 +110,7 @@ def chart(grid: list[float], dimensions: int, found: list[Crossing]) -> str:
 
 def main() -> None:
     """Compute, draw, print the crossings."""
-    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser = arguments(__doc__)
     parser.add_argument("--out", type=Path, default=PLOT)
     parser.add_argument("--points", type=int, default=41)
     options = parser.parse_args()
@@ -121,18 +119,13 @@ def main() -> None:
     charts = [chart(grid, dimensions, found[dimensions]) for dimensions in DIMENSIONS]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(panels(charts, 2), encoding="utf-8")
-    rows = [crossing for dimensions in DIMENSIONS for crossing in found[dimensions]]
-    if options.json:
-        crossed = [row._asdict() for row in rows]
-        json.dump({"title": "Variance", "machine": machine(), "crossings": crossed}, sys.stdout, indent=1)
-        print()
-        return
-    for row in rows:
-        print(f"d = {row.dimensions:>2}  {row.better_above:<9} beats {row.better_below:<9} from ε = {row.epsilon:.3f}")
-    for dimensions in DIMENSIONS:
-        for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):
-            values = "  ".join(f"{name} {worst_variance(name, epsilon, dimensions):.4g}" for name in NAMES)
-            print(f"d = {dimensions:>2}  ε = {epsilon:g}  {values}")
+    table = Table("Variance", "d>3 better>11 than>11 from_ε>9.3f", as_json=options.json)
+    for each in (crossing for dimensions in DIMENSIONS for crossing in found[dimensions]):
+        table.add(dict(zip(("d", "better", "than", "from_ε"), each, strict=True)))
+    for dimensions, epsilon in product(DIMENSIONS, (0.5, 1.0, 2.0, 4.0, 8.0)):
+        values = "  ".join(f"{name} {worst_variance(name, epsilon, dimensions):.4g}" for name in NAMES)
+        table.note(f"d = {dimensions:>2}  ε = {epsilon:g}  {values}")
+    table.end()
 
 
 if __name__ == "__main__":

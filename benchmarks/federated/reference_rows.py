@@ -19,17 +19,12 @@ from statistics import stdev
 import numpy as np
 
 from benchmarks.federated.data import NAMES, Data, Split, noisy_statistics
-from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import NOT_HERE, Comparison, available, federated_cases
+from benchmarks.shared.harness import arguments
+from benchmarks.shared.reference import Comparison, cases, compare, require
 from simulation.drawn import statistics_of
 
 LIKE_VOTES = (0.94, 0.96)
 """Accuracies without noise of the splits of votes that are like the reference's: 41 of 43 records."""
-
-
-def line(found: Comparison) -> str:
-    """Return a row as one line of the table."""
-    return f"{found.case.data:13} {found.case.answers:>10} ε = {found.case.epsilon_total:>4} {found.text}"
 
 
 def accuracies(
@@ -81,59 +76,44 @@ def between_splits(data: Data, seed: int, number: int = 20) -> float:
     return stdev(without_noise(data, data.split(rng)) for _ in range(number)) ** 2
 
 
-def rows(options: argparse.Namespace) -> bool:
-    """Measure all rows of the chosen data sets. Return whether every row holds."""
-    good = True
-    for name in options.data or NAMES:
-        data = Data.load(name)
-        between = between_splits(data, options.seed)
-        for case in federated_cases():
-            if case.data == name:
-                nodes = int(case.answers.split()[0])
-                splits, chosen = random_splits(data, options.seed), [options.postprocess]
-                measured = accuracies(data, case.epsilon_total, nodes, chosen, options.repeats, splits)
-                found = Comparison(case, measured[options.postprocess], between)
-                good &= found.verdict != "differs"
-                print(line(found), flush=True)
-    return good
-
-
-def like_votes(options: argparse.Namespace) -> bool:
-    """Measure the rows of votes, on splits like the reference's. Return whether every row holds."""
-    data, drawn = Data.load("votes"), 0
-    alike: list[Split] = []
-    for split in random_splits(data, options.seed):
-        drawn += 1
+def votes_alike(data: Data, options: argparse.Namespace) -> Iterator[Split]:
+    """Yield random splits of votes like the reference's, one for each repeat, and print how many were drawn."""
+    found = 0
+    for drawn, split in enumerate(random_splits(data, options.seed), 1):
         if LIKE_VOTES[0] < without_noise(data, split) < LIKE_VOTES[1]:
-            alike.append(split)
-        if len(alike) == options.repeats:
-            break
-    good = True
-    for case in federated_cases():
-        if case.data == "votes":
-            nodes = int(case.answers.split()[0])
-            found = accuracies(data, case.epsilon_total, nodes, ["printed"], options.repeats, iter(alike))
-            row = Comparison(case, found["printed"])
-            good &= row.verdict == "="
-            print(line(row), flush=True)
-    print(f"{drawn} random splits drawn, of which {len(alike)} are like the reference's")
-    return good
+            found += 1
+            yield split
+        if found == options.repeats:
+            print(f"{drawn} random splits drawn, of which {found} are like the reference's")
+            return
+
+
+def rows(options: argparse.Namespace) -> Iterator[tuple[str, Comparison]]:
+    """Yield data set, nodes and ε of each chosen row of the reference, and what was measured."""
+    for name in ["votes"] if options.like_votes else options.data or NAMES:
+        data = Data.load(name)
+        alike = list(votes_alike(data, options)) if options.like_votes else None
+        between = 0.0 if alike else between_splits(data, options.seed)
+        for case in cases("federated"):
+            if case.data == name:
+                splits = iter(alike) if alike else random_splits(data, options.seed)
+                nodes, chosen = int(case.answers.split()[0]), [options.postprocess]
+                found = accuracies(data, case.epsilon_total, nodes, chosen, options.repeats, splits)
+                about = f"{name:13} {case.answers:>10} ε = {case.epsilon_total:>4}"
+                yield about, Comparison(case, found[options.postprocess], between)
 
 
 def main() -> int:
     """Measure and print. Return 1 if a row differs, else 0."""
-    parser = arguments("accuracy of simulated nodes against the reference")
+    parser = arguments(__doc__)
     parser.add_argument("--data", nargs="+", choices=NAMES)
     parser.add_argument("--repeats", type=int, default=60)
     parser.add_argument("--postprocess", default="printed")
     parser.add_argument("--like-votes", action="store_true", help="votes, on splits like the reference's")
     parser.add_argument("--seed", type=int, default=1, help="of the splits; noise is always fresh")
     options = parser.parse_args()
-    if not available():
-        print(NOT_HERE, file=sys.stderr)
-        return 0
-    print(machine())
-    return 0 if (like_votes if options.like_votes else rows)(options) else 1
+    require()
+    return compare(rows(options), as_json=options.json)
 
 
 if __name__ == "__main__":

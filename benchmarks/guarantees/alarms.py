@@ -10,8 +10,6 @@ power of the best test of set bits with 1 % of false alarms against ``one bit`` 
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -26,14 +24,14 @@ from aggregator.publishing.mechanisms.draws import draw
 from aggregator.reports.decoding.decode import decode_batches
 from aggregator.reports.tally.profile import ProfileCounter
 from aggregator.reports.tally.tally import count, settle
-from benchmarks.guarantees.attacks import write_answers
-from benchmarks.shared.harness import arguments, machine
+from benchmarks.guarantees.attacks import answer_all, choose_question
+from benchmarks.shared.harness import Table, arguments
 from benchmarks.shared.made_batches import NOW, batch
 from protocol import SCALE
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical
-from protocol.mechanisms import BITS
+from protocol.mechanisms import BITS, Mechanism
 from protocol.schema import Label, build_schema
 from simulation.fleet import vector_reports
 
@@ -48,7 +46,9 @@ MUSHROOM = (6, 4, 10, 2, 9, 4, 3, 2, 12, 2, 5, 4, 4, 9, 9, 2, 4, 3, 5, 9, 6, 7)
 
 
 KINDS = ("one bit", "choose", "both")
-COLUMNS = ("one bit", "most", "choose", "both")
+COLUMNS = (
+    "setting<26 reports>8 periods>9 answers>9 honest>8 false_alarms>14 one_bit>9.1% most>8.1% choose>8.1% both>8.1%"
+)
 
 
 class Setting(NamedTuple):
@@ -119,28 +119,18 @@ def honest_rows(campaign: Campaign, reports: int, rng: np.random.Generator, peri
 
 def lie(campaign: Campaign, rows: Rows, kind: str, rng: np.random.Generator) -> None:
     """Replace 1 % of the reports by lies, in place. The module's docstring explains the kinds."""
-    head = len(campaign.layout.prefix)
     liars = rng.permutation(len(rows))[: int(len(rows) * LIARS)]
     some = rows[liars]
     if kind != "one bit":
-        chosen = int(rng.integers(0, len(campaign.questions)))
-        low, high = campaign.assignment.interval(chosen, campaign.questions[chosen].stratum)
-        ids = rng.integers(low, high, len(some), np.uint64).astype(">u4")
-        some[:, head : head + 4] = ids.view(np.uint8).reshape(-1, 4)
-        some[:, head + 12 : head + 14] = np.frombuffer(chosen.to_bytes(2, "big"), np.uint8)
-    asked = np.ascontiguousarray(some[:, head + 12 : head + 14]).view(">u2")[:, 0]
-    for number in np.unique(asked).tolist():
-        own = np.flatnonzero(asked == number)
-        mechanism = campaign.questions[number].mechanism
-        values = np.full(len(own), int(rng.integers(0, mechanism.size)))
+        choose_question(campaign, some, rng)
+
+    def answers(mechanism: Mechanism, count: int) -> NDArray[np.int64]:
+        values = np.full(count, int(rng.integers(0, mechanism.size)))
         if kind == "choose":
-            answers = draw(mechanism, values, rng)
-        else:
-            answers = np.zeros((len(own), mechanism.size), np.int64)
-            answers[np.arange(len(own)), values] = 1
-        changed = some[own]
-        write_answers(campaign, changed, number, answers)
-        some[own] = changed
+            return draw(mechanism, values, rng)
+        return np.eye(mechanism.size, dtype=np.int64)[values]
+
+    answer_all(campaign, some, answers)
     rows[liars] = some
 
 
@@ -157,7 +147,7 @@ def alarms_of(campaign: Campaign, rows: Rows) -> Alarms:
 
 def main() -> None:
     """Count alarms and print."""
-    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser = arguments(__doc__)
     parser.add_argument("--honest", type=int, default=1000, help="honest campaigns, over all settings")
     parser.add_argument("--lying", type=int, default=100, help="campaigns per setting and kind of lies")
     parser.add_argument("--reports", type=int, default=100_000)
@@ -167,21 +157,14 @@ def main() -> None:
     kinds = options.kinds.split(",")
     settings = [SETTINGS[int(index)] for index in options.settings.split(",")]
     rng = np.random.default_rng(11)
-    rows = []
+    table = Table(f"1 % liars; alarms in shares of {options.lying} campaigns", COLUMNS, as_json=options.json)
     for place, setting in enumerate(settings):
         campaign, reports = campaign_of(setting), int(options.reports * setting.part)
         many = len(range(place, options.honest, len(settings)))
-        raised = 0
-        for _ in range(many):
-            raised += bool(alarms_of(campaign, honest_rows(campaign, reports, rng, setting.periods)).raised)
-        row: dict[str, object] = {
-            "setting": setting.words,
-            "reports": reports,
-            "periods": setting.periods,
-            "answers": setting.answers,
-            "honest": many,
-            "false alarms": raised,
-        }
+        made = (honest_rows(campaign, reports, rng, setting.periods) for _ in range(many))
+        raised = sum(bool(alarms_of(campaign, rows).raised) for rows in made)
+        row: dict[str, object] = {"setting": setting.words, "reports": reports, "periods": setting.periods}
+        row |= {"answers": setting.answers, "honest": many, "false_alarms": raised}
         best = power(campaign, reports, FALSE_ALARMS)
         if best is not None:
             row["most"] = best.found
@@ -193,21 +176,10 @@ def main() -> None:
                 lying = honest_rows(campaign, reports, rng, setting.periods)
                 lie(campaign, lying, kind, rng)
                 found += bool(alarms_of(campaign, lying).raised)
-            row[kind] = found / options.lying
-        rows.append(row)
-        print(row, file=sys.stderr, flush=True)
-    if options.json:
-        json.dump({"machine": machine(), "rows": rows}, sys.stdout, indent=1)
-        print()
-        return
-    print(f"1 % liars; alarms in shares of {options.lying} campaigns\n")
-    print("setting                  reports  periods  answers  honest  false alarms  one bit    most  choose    both")
-    for row in rows:
-        cells = "  ".join(f"{row[name]:>6.1%}" if name in row else "     -" for name in COLUMNS)
-        about = f"{row['setting']:<24} {row['reports']:>7}  {row['periods']:>7}  {row['answers']:>7}"
-        print(f"{about}  {row['honest']:>6}  {row['false alarms']:>12}   {cells}")
-    false, of = sum(int(str(row["false alarms"])) for row in rows), sum(int(str(row["honest"])) for row in rows)
-    print(f"\nfalse alarms: {false} of {of} honest campaigns ({false / max(of, 1):.2%})")
+            row[kind.replace(" ", "_")] = found / options.lying
+        table.add(row)
+    false, of = (sum(row[name] for row in table.rows) for name in ("false_alarms", "honest"))
+    table.end(f"false alarms: {false} of {of} honest campaigns ({false / max(of, 1):.2%})")
 
 
 if __name__ == "__main__":

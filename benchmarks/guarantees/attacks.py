@@ -11,22 +11,20 @@ bound of ``aggregator.cards.manipulation``, against the same reports without lie
 
 from __future__ import annotations
 
-import json
-import sys
-from collections import defaultdict
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.cards.manipulation import LIARS, Bound, manipulation
+from aggregator.cards.manipulation import LIARS, manipulation
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import EncodedFrame
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.decoding.decode import decode_batches
 from aggregator.reports.tally.tally import count, settle
-from benchmarks.shared.harness import arguments, machine
+from benchmarks.shared.harness import Table, arguments
 from benchmarks.shared.made_batches import NOW, batch
 from protocol import SCALE, mechanisms
 from protocol.batches.report import FIXED_BYTES
@@ -117,27 +115,40 @@ def write_answers(campaign: Campaign, rows: Rows, question: int, answers: NDArra
     rows[:, start : start + field.shape[1]] = field
 
 
+def choose_question(campaign: Campaign, rows: Rows, rng: np.random.Generator) -> None:
+    """Give the M reports (M, L) uint8 of an open fleet's liars one question and ids that belong to it, in place."""
+    head = len(campaign.layout.prefix)
+    chosen = int(rng.integers(0, len(campaign.questions)))
+    low, high = campaign.assignment.interval(chosen, campaign.questions[chosen].stratum)
+    ids = rng.integers(low, high, len(rows), np.uint64).astype(">u4")
+    rows[:, head : head + 4] = ids.view(np.uint8).reshape(-1, 4)
+    rows[:, head + 12 : head + 14] = np.frombuffer(chosen.to_bytes(2, "big"), np.uint8)
+
+
+def answer_all(campaign: Campaign, rows: Rows, answers: Callable[[Mechanism, int], NDArray[np.int64]]) -> None:
+    """Replace the answers of the reports (M, L) uint8 in place.
+
+    ``answers`` is called with each question's mechanism and its number of reports, in rising order of the questions.
+    """
+    head = len(campaign.layout.prefix)
+    asked = np.ascontiguousarray(rows[:, head + 12 : head + 14]).view(">u2")[:, 0]
+    for question in np.unique(asked).tolist():
+        own = np.flatnonzero(asked == question)
+        some = rows[own]
+        write_answers(campaign, some, question, answers(campaign.questions[question].mechanism, len(own)))
+        rows[own] = some
+
+
 def attacked(campaign: Campaign, rows: Rows, attack: Attack, rng: np.random.Generator) -> tuple[Rows, Rows]:
     """Return the reports with lies, and the reports without lies for the comparison."""
-    head = len(campaign.layout.prefix)
-    devices = len(rows) // campaign.answers
+    devices, classes = len(rows) // campaign.answers, len(campaign.schema.label.classes)
     liars = rng.permutation(devices)[: int(np.ceil(attack.share * devices))]
     lying = (liars[:, None] * campaign.answers + np.arange(campaign.answers)).ravel()
-    changed, classes = rows.copy(), len(campaign.schema.label.classes)
+    changed, some = rows.copy(), rows[lying]
     if attack.fleet == "open":
-        chosen = int(rng.integers(0, len(campaign.questions)))
-        low, high = campaign.assignment.interval(chosen, campaign.questions[chosen].stratum)
-        changed[lying, head : head + 4] = (
-            rng.integers(low, high, len(lying), np.uint64).astype(">u4").view(np.uint8).reshape(-1, 4)
-        )
-        changed[lying, head + 12 : head + 14] = np.frombuffer(chosen.to_bytes(2, "big"), np.uint8)
-    asked = np.ascontiguousarray(changed[lying, head + 12 : head + 14]).view(">u2")[:, 0]
-    for question in np.unique(asked).tolist():
-        own = lying[asked == question]
-        some = changed[own]
-        mechanism = campaign.questions[question].mechanism
-        write_answers(campaign, some, question, lies(mechanism, attack.kind, classes, len(own), rng))
-        changed[own] = some
+        choose_question(campaign, some, rng)
+    answer_all(campaign, some, lambda mechanism, count: lies(mechanism, attack.kind, classes, count, rng))
+    changed[lying] = some
     before = rows if attack.fleet == "closed" else np.delete(rows, lying, axis=0)
     return changed, before
 
@@ -165,23 +176,24 @@ def moves(after: Statistics, before: Statistics) -> list[float]:
 
 def main() -> None:
     """Attack, compare and print."""
-    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser = arguments(__doc__)
     parser.add_argument("--attacks", type=int, default=100, help="attacks of each kind per mechanism")
     parser.add_argument("--devices", type=int, default=2000)
     parser.add_argument("--epsilon", default="1")
     parser.add_argument("--mechanisms", default=",".join(mechanisms.names()))
     options = parser.parse_args()
-    names = options.mechanisms.split(",")
-    worst: dict[tuple[str, str, str], float] = defaultdict(float)
+    about = f"{options.devices} devices, ε = {options.epsilon}, 1 and 2 answers, β = 1 % and 5 %"
+    pairs = [(kind, fleet) for fleet in FLEETS for kind in KINDS]
+    columns = "mechanism<11" + "".join(f" {kind}_{fleet}>15.3f" for kind, fleet in pairs)
+    table = Table(f"Largest move of an estimate over its bound; {about}", columns, as_json=options.json)
     exceeded = total = 0
-    for mechanism in names:
+    for mechanism in options.mechanisms.split(","):
         rng = np.random.default_rng(list(mechanism.encode()))
-        bounds: dict[int, tuple[Campaign, tuple[Bound, ...]]] = {}
-        for answers in (1, 2):
-            made = campaign_of(mechanism, options.epsilon, answers)
-            bounds[answers] = (made, manipulation(made, devices=options.devices))
+        campaigns = [campaign_of(mechanism, options.epsilon, answers) for answers in (1, 2)]
+        bounds = [manipulation(campaign, devices=options.devices) for campaign in campaigns]
+        worst = dict.fromkeys((f"{kind}_{fleet}" for kind, fleet in pairs), 0.0)
         for number in range(options.attacks):
-            campaign, limits = bounds[1 + number % 2]
+            campaign, limits = campaigns[number % 2], bounds[number % 2]
             honest = fleet_rows(campaign, options.devices, rng)
             for kind in KINDS:
                 attack = Attack(kind, FLEETS[number // 2 % 2], LIARS[number // 4 % 2])
@@ -189,25 +201,11 @@ def main() -> None:
                 moved = moves(counted(campaign, after), counted(campaign, before))
                 allowed = [getattr(limit, attack.fleet)[attack.share] for limit in limits]
                 part = max(move / most for move, most in zip(moved, allowed, strict=False))
-                place = (mechanism, kind, attack.fleet)
-                worst[place] = max(worst[place], part)
+                worst[f"{kind}_{attack.fleet}"] = max(worst[f"{kind}_{attack.fleet}"], part)
                 exceeded += part > 1 + 1e-9
                 total += 1
-        done = {f"{kind} {fleet}": round(worst[mechanism, kind, fleet], 3) for fleet in FLEETS for kind in KINDS}
-        print(mechanism, options.attacks, done, f"beyond so far: {exceeded} of {total}", file=sys.stderr, flush=True)
-    if options.json:
-        rows = [{"mechanism": m, "kind": k, "fleet": f, "worst": w} for (m, k, f), w in worst.items()]
-        json.dump({"machine": machine(), "attacks": total, "exceeded": exceeded, "rows": rows}, sys.stdout, indent=1)
-        print()
-        return
-    print(f"{total} attacks, {total // len(KINDS)} of each kind; {options.devices} devices, "
-          f"ε = {options.epsilon}, 1 and 2 answers, β = 1 % and 5 %")  # fmt: skip
-    print("largest move of an estimate over its bound\n")
-    print("mechanism  " + "  ".join(f"{kind + ' ' + fleet:>13}" for fleet in FLEETS for kind in KINDS))
-    for mechanism in names:
-        cells = "  ".join(f"{worst[mechanism, kind, fleet]:>13.3f}" for fleet in FLEETS for kind in KINDS)
-        print(f"{mechanism:<9}  {cells}")
-    print(f"\nattacks beyond a bound: {exceeded} of {total}")
+        table.add({"mechanism": mechanism, **worst})
+    table.end(f"attacks beyond a bound: {exceeded} of {total}")
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def curves(values: int) -> list[Line]:
 
 def main() -> None:
     """Compute, print and draw."""
-    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser = arguments(__doc__)
     parser.add_argument("--values", type=int, default=8, help="k: how many values there are (8)")
     parser.add_argument("--out", type=Path, help="an SVG file to draw into")
     options = parser.parse_args()

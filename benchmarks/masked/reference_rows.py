@@ -15,16 +15,14 @@ with both kinds of noise (δ = 10^−5 in total, or for each count), and one cur
 from __future__ import annotations
 
 import sys
-from math import sqrt
-from statistics import fmean, stdev
 
 import numpy as np
 
 from benchmarks.federated.data import Data, noisy_statistics
 from benchmarks.federated.figures import rival
-from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
-from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import NOT_HERE, Case, Comparison, available, distributed_cases
+from benchmarks.masked.data import folds, masked_campaign, masked_statistics
+from benchmarks.shared.harness import Table, arguments, mean_error
+from benchmarks.shared.reference import Case, Comparison, cases, compare, require
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.masked.costs import moved
 from protocol.questions import ADD_REMOVE
@@ -64,23 +62,10 @@ def measured(case: Case, data: Data, repeats: int, seed: int, noise_seed: int | 
     return Comparison(case, found)
 
 
-def line(found: Comparison) -> str:
-    """Return a row as one line of the table."""
-    case, kind = found.case, "one copy" if found.case.mechanism.startswith("one") else "diluted"
-    return (
-        f"{case.answers:>12}  {kind:8}  ε = {float(case.epsilon_total):4.1f}  {case.epsilon_per_answer:19}{found.text}"
-    )
-
-
-def rows(repeats: int, seed: int) -> bool:
-    """Measure all rows. Return whether every row holds."""
-    data, verdicts = Data.load("car"), []
-    for case in distributed_cases():
-        found = measured(case, data, repeats, seed)
-        verdicts.append(found.verdict)
-        print(line(found), flush=True)
-    print(f"{verdicts.count('=')} of {len(verdicts)} rows hold, {repeats} runs each ({FOLDS} folds)", flush=True)
-    return all(verdict == "=" for verdict in verdicts)
+def about(case: Case) -> str:
+    """Return parties, kind of noise and ε of a row as text."""
+    kind = "one copy" if case.mechanism.startswith("one") else "diluted"
+    return f"{case.answers:>12}  {kind:8}  ε = {float(case.epsilon_total):4.1f}  {case.epsilon_per_answer:19}"
 
 
 def adult(repeats: int, noise_seed: int | None = None) -> bool:
@@ -107,38 +92,37 @@ def adult(repeats: int, noise_seed: int | None = None) -> bool:
             statistics = masked_statistics(data, campaign, split.learning, NODES, rng)
             own.append(data.accuracy(statistics, "floored", split.test))
     good = True
+    table = Table(f"adult, ε = {EPSILON}, {NODES} nodes", "sums<38 accuracy>9.1f ±>5.1f at_least>10.0f")
     for name, found in measures.items():
-        mean, error = fmean(found), stdev(found) / sqrt(len(found))
+        mean, error = mean_error(found)
         asked = name.startswith("masked") and "per count" not in name
         good &= not asked or mean >= TARGET
-        verdict = "" if not asked else f"   (at least {100 * TARGET:.0f}: {'reached' if mean >= TARGET else 'missed'})"
-        print(
-            f"adult, ε = {EPSILON}, {NODES} nodes  {name:36} {100 * mean:5.1f} ± {100 * error:3.1f}{verdict}",
-            flush=True,
-        )
+        least = {"at_least": 100 * TARGET} if asked else {}
+        table.add({"sums": name, "accuracy": 100 * mean, "±": 100 * error, **least})
     central = rival(data, EPSILON, min(repeats, 20))
-    print(
-        f"adult, ε = {EPSILON}  {'one curator, sums, posterior':48} {100 * central['accuracy']:5.1f} ± "
-        f"{100 * central['error']:3.1f}"
+    table.add(
+        {"sums": "one curator, sums, posterior", "accuracy": 100 * central["accuracy"], "±": 100 * central["error"]}
     )
     return good
 
 
 def main() -> int:
     """Measure and print. Return 1 if a row differs or the target is missed, else 0."""
-    parser = arguments("accuracy of masked totals against the reference")
+    parser = arguments(__doc__)
     parser.add_argument("--repeats", type=int, default=150, help="runs of every row; ten folds are ten runs")
     parser.add_argument("--adult-repeats", type=int, default=100)
     parser.add_argument("--only", choices=["rows", "adult"])
     parser.add_argument("--seed", type=int, default=1, help="of the folds; parties and noise are always new")
     options = parser.parse_args()
-    if not available():
-        print(NOT_HERE, file=sys.stderr)
-        return 0
-    print(machine())
-    good = options.only == "adult" or rows(options.repeats, options.seed)
-    good = (options.only == "rows" or adult(options.adult_repeats)) and good
-    return 0 if good else 1
+    require()
+    status = 0
+    if options.only != "adult":
+        car = Data.load("car")
+        found = ((about(case), measured(case, car, options.repeats, options.seed)) for case in cases("distributed"))
+        status = compare(found, as_json=options.json)
+    if options.only != "rows" and not adult(options.adult_repeats):
+        status = 1
+    return status
 
 
 if __name__ == "__main__":

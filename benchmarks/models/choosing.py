@@ -230,7 +230,7 @@ def draw(rows: Sequence[study.TableRow]) -> str:
 
 def write_needed(rows: Sequence[study.TableRow], folder: Path) -> bool:
     """Interpolate, and write ``choosing-needed.csv``."""
-    study.write_rows(list(needed(rows)), folder / "choosing-needed.csv")
+    (folder / "choosing-needed.csv").write_text(study.csv_text(list(needed(rows))), "utf-8")
     return True
 
 

@@ -14,10 +14,9 @@ beyond two standard errors over repeated splits.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from math import sqrt
 from typing import NamedTuple
 
@@ -33,12 +32,13 @@ from aggregator.models.baselines import fit_plain
 from aggregator.models.fitting import fit
 from aggregator.models.foresight import foresee
 from aggregator.models.postprocess.methods import DEFAULT, POSTPROCESSES
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.mechanisms.draws import counts_of
 from aggregator.reports.tally.tally import Tally
-from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import BINS, FOLDER, NOT_HERE, available
-from protocol.documents.campaign import Campaign, parse_campaign
+from benchmarks.shared import fleets
+from benchmarks.shared.harness import Table, arguments
+from benchmarks.shared.reference import BINS, FOLDER, entry, require
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical
 from protocol.schema import Label, Schema, build_schema
@@ -63,7 +63,6 @@ DEFAULT_BINS = 4
 MOST_TESTED = 4000
 TEST_SHARE = 0.2
 TOLERANCE = 0.01
-NOW = 1_780_000_000
 
 
 class Data(NamedTuple):
@@ -81,12 +80,12 @@ def load(name: str) -> Data:
     """
     if name == HELD_OUT:
         return _held_out()
-    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
-    parts = [part for part in entry["files"] if not (name == "adult" and part == "test")]
+    about = entry(name)
+    parts = [part for part in about["files"] if not (name == "adult" and part == "test")]
     files = [f"{name}.csv.gz" if part == "all" else f"{name}.{part}.csv.gz" for part in parts]
     frame = pd.concat([pd.read_csv(FOLDER / "datasets" / file, dtype=str) for file in files], ignore_index=True)
-    named = {column["name"]: column for column in entry["columns"] if column["name"] != LABEL}
-    columns = [column for column, about in named.items() if name != "adult" or about["kind"] == "categorical"]
+    named = {column["name"]: column for column in about["columns"] if column["name"] != LABEL}
+    columns = [column for column, kept in named.items() if name != "adult" or kept["kind"] == "categorical"]
     codes, features = [], []
     for column in columns:
         if named[column]["kind"] == "categorical" and name not in BINS:
@@ -118,9 +117,7 @@ def _held_out() -> Data:
 
 def campaign_of(schema: Schema, epsilon: str) -> Campaign:
     """Return a campaign with the mechanism ``auto`` that also asks for the class alone, which ``paper`` needs."""
-    return parse_campaign(
-        build_campaign(schema, CampaignParameters("estimators", micro_epsilon(epsilon), "auto"), 1, NOW)
-    )
+    return fleets.campaign_of(schema, CampaignParameters("estimators", micro_epsilon(epsilon), "auto"))
 
 
 def tally_of(campaign: Campaign, codes: Integers, labels: Integers, rng: np.random.Generator) -> Tally:
@@ -247,35 +244,39 @@ def measure(name: str, data: Data, epsilon: str, devices: int | None, options: a
     return Row(name, epsilon, devices, {key: np.array([one[key] for one in trials]) for key in trials[0]})
 
 
-def show(row: Row, others: Sequence[str]) -> None:
-    """Print one row: accuracies, differences ± standard errors, warnings."""
-    accuracies = "".join(f"{row.mean(name):>7.1f}" for name in (*POSTPROCESSES, "prior", "largest"))
-    differences = "".join("{:>+8.1f} ± {:3.1f}".format(*row.versus(name)) for name in others)
-    marks = "".join(f"  LOSES to {name}" for name in others if row.loses(name))
+def cells(row: Row, others: Sequence[str]) -> dict[str, object]:
+    """Return the cells of a row: accuracies, differences to others and their standard errors, warnings.
+
+    ``needless``: warnings though the default is better than the largest class; ``quiet``: without a warning, by how
+    much the default is better than it.
+    """
+    found = {"data": row.data, "devices": row.devices or "", "ε": row.epsilon}
+    found |= {name: row.mean(name) for name in row.found if name != "warned"}
+    for name in others:
+        found |= dict(zip((f"−_{name}", f"±_{name}"), row.versus(name), strict=True))
     warned = row.found["warned"]
     known = ~np.isnan(warned)
     if known.any():
-        quiet = known & (warned == 0)
-        needless = known & (warned == 1) & (row.found[DEFAULT] > row.found["largest"])
-        mean, error = row.versus("largest", quiet)
-        marks = f"{int((warned == 1).sum()):>5} of {int(known.sum())}{int(needless.sum()):>5}{mean:>+9.1f}{marks}"
-        marks += "  QUIET LOSS" if mean + 2 * error < -100 * TOLERANCE else ""
-    print(f"{row.data:<14}{row.devices or '':>8}{row.epsilon:>6}{accuracies}{differences}{marks}", flush=True)
+        needless = (warned == 1) & (row.found[DEFAULT] > row.found["largest"])
+        mean, error = row.versus("largest", known & (warned == 0))
+        found |= {"warned": f"{int((warned == 1).sum())} of {int(known.sum())}", "needless": int(needless.sum())}
+        found |= {"quiet": mean, "quiet_loss": "yes" if mean + 2 * error < -100 * TOLERANCE else ""}
+    return found
 
 
-def summarise(rows: Sequence[Row], others: Sequence[str]) -> None:
-    """Print the mean differences over all rows, and the number of rows in which the default loses."""
+def summarise(rows: Sequence[Row], others: Sequence[str]) -> Iterator[str]:
+    """Yield for each other the mean difference over all rows, and the number of rows in which the default loses."""
     for name in others:
         each = np.array([row.versus(name) for row in rows])
         error = sqrt(float((each[:, 1] ** 2).sum())) / len(rows)
         lost = sum(row.loses(name) for row in rows)
         mean = f"{each[:, 0].mean():+.2f} ± {error:.2f} on average"
-        print(f"{DEFAULT} − {name}: {mean}; loses in {lost} of {len(rows)} cells")
+        yield f"{DEFAULT} − {name}: {mean}; loses in {lost} of {len(rows)} cells"
 
 
 def main() -> int:
     """Measure all rows. Return 0 if the default loses in no row."""
-    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser = arguments(__doc__)
     parser.add_argument("grid", choices=list(GRIDS))
     parser.add_argument("--data", nargs="*", help="data sets; default: all of the grid")
     parser.add_argument("--epsilon", nargs="*", help="default: all of the grid")
@@ -285,36 +286,23 @@ def main() -> int:
     parser.add_argument("--warnings", type=int, default=0, help="repetitions in which publish's warning is computed")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if not available():
-        print(NOT_HERE, file=sys.stderr)
-        return 2
+    require()
     others = ["prior"] if options.grid == "devices" else ["paper", "simplex"]
-    began, rows = time.perf_counter(), []
-    if not options.json:
-        head = "".join(f"{name[:6]:>7}" for name in (*POSTPROCESSES, "prior", "largest"))
-        print(f"{machine()}\n\n{'data':<14}{'devices':>8}{'ε':>6}{head}" + "".join(f"{f'− {o}':>14}" for o in others))
+    columns = ["data<14 devices>8 ε>6", *(f"{name}>11.1f" for name in (*POSTPROCESSES, "prior", "largest"))]
+    columns += [f"−_{name}>+11.1f ±_{name}>11.1f" for name in others]
+    if options.warnings:
+        columns.append("warned>12 needless>10 quiet>+8.1f quiet_loss>12")
+    table = Table("Estimators", " ".join(columns), as_json=options.json)
+    rows = []
     for name in options.data or GRIDS[options.grid]:
         data = load(name)
-        if not options.json:
-            print(f"{name:<28}without privacy {plain(data):.1f}")
-        for devices in options.devices or FLEETS[options.grid]:
-            for epsilon in options.epsilon or EPSILONS[options.grid]:
-                rows.append(measure(name, data, epsilon, devices, options))
-                if not options.json:
-                    show(rows[-1], others)
-    if options.json:
-        cells = [
-            {"data": row.data, "epsilon": row.epsilon, "devices": row.devices}
-            | {key: row.mean(key) for key in row.found if key != "warned"}
-            | {f"versus_{name}": row.versus(name) for name in others}
-            for row in rows
-        ]
-        json.dump({"title": "Estimators", "machine": machine(), "rows": cells}, sys.stdout, indent=1)
-        print()
-    else:
-        print()
-        summarise(rows, others)
-        print(f"{time.perf_counter() - began:.0f} s")
+        table.note(f"{name:<28}without privacy {plain(data):.1f}")
+        fleets, budgets = options.devices or FLEETS[options.grid], options.epsilon or EPSILONS[options.grid]
+        for devices, epsilon in product(fleets, budgets):
+            rows.append(measure(name, data, epsilon, devices, options))
+            marks = [f"  LOSES to {other}" for other in others if rows[-1].loses(other)]
+            table.add(cells(rows[-1], others), "".join(marks))
+    table.end("\n" + "\n".join(summarise(rows, others)))
     return int(any(row.loses(name) for row in rows for name in others))
 
 

@@ -5,13 +5,13 @@
 A fleet's records are drawn, its answers are counted and made into a model, and
 :func:`aggregator.models.foresight.foresee` says how often the model will be right. The truth is P(predicted class | x),
 which is known, averaged over :data:`TESTED` records x. Features are independent given the class. Columns:
-:class:`Summary`.
+:func:`summary`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
+from math import nan
 from typing import NamedTuple
 
 import numpy as np
@@ -25,19 +25,18 @@ from aggregator.models.population import Population
 from aggregator.models.scoring import model_of
 from aggregator.planning.power_analysis.plan import plan
 from aggregator.planning.power_analysis.rehearsal import laws_of, shares_of_questions
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.schemas.schema_draft import draft_schema
 from aggregator.publishing.schemas.schema_file import parse_schema_text
 from aggregator.reports.tally.tally import Tally
-from benchmarks.shared.harness import arguments, machine
-from protocol.documents.campaign import Campaign, parse_campaign
+from benchmarks.shared.fleets import campaign_of
+from benchmarks.shared.harness import Table, arguments
 
 TESTED = 40_000
 ANSWERING = 300_000
 """Number of different records of a population, from which fleets are drawn with replacement."""
 DRAFTED = 20_000
 """Number of records of which a schema is drafted."""
-NOW = 1_780_000_000
 LABEL = "kind"
 
 
@@ -146,7 +145,7 @@ class Bench:
         terms = CampaignParameters(
             "expected", round(kind.epsilon * 1e6), kind.mechanism, family=kind.family, postprocess=kind.postprocess
         )
-        self.campaign: Campaign = parse_campaign(build_campaign(self.schema, terms, 1, NOW))
+        self.campaign = campaign_of(self.schema, terms)
         answering = Population.of_frame(kind.records(ANSWERING, rng)[0], self.schema)
         self.laws = laws_of(self.campaign, answering, np.full(ANSWERING, 1 / ANSWERING))
         tested, self.chance = kind.records(TESTED, rng)
@@ -262,51 +261,40 @@ KINDS = {
 """
 
 
-class Summary(NamedTuple):
-    """What was found on one population: accuracies and widths in points, counts of fleets.
+COLUMNS = (
+    "population<18 devices>9 ε>4g told>8 truth>8.1f said>8.1f inside>8.1f too_low>8 too_high>9 width>8.1f plan>8.1f "
+    "recall>8.1f beats>8 wrong>8"
+)
 
-    Attributes:
-        inside: share of the stated intervals that hold the truth, in percent.
-        too_low, too_high: intervals below, and above, the truth.
+
+def summary(name: str, trials: Sequence[Trial], largest: float, plan: float) -> dict[str, object]:
+    """Return what was found on one population: accuracies and widths in points, counts of fleets.
+
+    ``told``: fleets of which an accuracy is stated. ``inside``: share of the stated intervals that hold the truth, in
+    percent. ``too_low``, ``too_high``: intervals below, and above, the truth. ``recall``: share of all intervals of a
+    class's recall that hold the truth, in percent. ``beats``, ``wrong``: fleets in which "beats the largest class" is
+    said, or denied, and how many of these are false.
+
+    Args:
+        largest: share of the largest class.
         plan: mean width of the intervals of plans; NaN without plans.
-        recall: share of all intervals of a class's recall that hold the truth, in percent.
-        beats, wrong: fleets in which "beats the largest class" is said, or denied, and how many of these are false.
     """
-
-    population: str
-    fleets: int
-    told: int
-    truth: float
-    said: float
-    inside: float
-    too_low: int
-    too_high: int
-    width: float
-    plan: float
-    recall: float
-    beats: int
-    wrong: int
-
-    @classmethod
-    def of(cls, name: str, trials: Sequence[Trial], largest: float, plan: float) -> Summary:
-        """``largest``: share of the largest class."""
-        told = [one for one in trials if one.found.accuracy is not None]
-        ends = np.array([[one.found.least, one.found.most, one.truth, one.found.accuracy] for one in told], float)
-        ends = 100 * ends.reshape(-1, 4)
-        low, high = ends[:, 2] > ends[:, 1], ends[:, 2] < ends[:, 0]
-        recall = [
-            part.least - 1e-9 <= truth <= part.most + 1e-9
-            for one in trials
-            for part, truth in zip(one.found.recall, one.recall, strict=False)
-            if part.least is not None and part.most is not None
-        ]
-        said = [one for one in trials if one.found.beats is not None]
-        wrong = sum(one.found.beats is not (one.truth > largest) for one in said)
-        return cls(
-            name, len(trials), len(told), *ends[:, 2:].mean(axis=0), 100 * (1 - (low | high).mean()),
-            int(low.sum()), int(high.sum()), float((ends[:, 1] - ends[:, 0]).mean()), plan,
-            100 * float(np.mean(recall)), len(said), wrong,
-        )  # fmt: skip
+    told = [one for one in trials if one.found.accuracy is not None]
+    ends = [[one.found.least, one.found.most, one.truth, one.found.accuracy] for one in told]
+    least, most, truth, stated = 100 * np.array(ends, float).reshape(-1, 4).T
+    low, high = truth > most, truth < least
+    recall = [
+        part.least - 1e-9 <= truth <= part.most + 1e-9
+        for one in trials
+        for part, truth in zip(one.found.recall, one.recall, strict=False)
+        if part.least is not None and part.most is not None
+    ]
+    said = [one for one in trials if one.found.beats is not None]
+    accuracies = {"truth": truth.mean(), "said": stated.mean(), "inside": 100 * (1 - (low | high).mean())}
+    missed = {"too_low": int(low.sum()), "too_high": int(high.sum()), "width": float((most - least).mean())}
+    wrong = sum(one.found.beats is not (one.truth > largest) for one in said)
+    beats = {"plan": plan, "recall": 100 * float(np.mean(recall)), "beats": len(said), "wrong": wrong}
+    return {"population": name, "fleets": len(trials), "told": len(told), **accuracies, **missed, **beats}
 
 
 def planned(bench: Bench, records: int, seed: int) -> float:
@@ -332,27 +320,24 @@ def _text(cell: object) -> str:
     return cell if isinstance(cell, str) else f"{cell:.3f}"
 
 
-HEADS = ("told", "true", "said", "inside", "low", "high", "width", "plan", "recall", "beats", "wrong")
-
-
 def main() -> None:
     """Measure every population that was named, and print one line for each."""
-    parser = arguments(__doc__ or "")
+    parser = arguments(__doc__)
     parser.add_argument("--populations", nargs="+", choices=list(KINDS), default=list(KINDS), metavar="NAME")
     parser.add_argument("--fleets", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--pilot", type=int, default=300, help="records of a plan's pilot; 0 leaves plans out")
     options = parser.parse_args()
-    print(f"{machine()}; {options.fleets} fleets each, seed {options.seed}, plans of {options.pilot} records")
-    print(f"{'':<18}{'devices':>9}{'ε':>4}" + "".join(f"{head:>8}" for head in HEADS), flush=True)
+    about = f"{options.fleets} fleets each, seed {options.seed}, plans of {options.pilot} records"
+    table = Table(f"Expected accuracy; {about}", COLUMNS, as_json=options.json)
     for name in options.populations:
         kind, bench = KINDS[name], Bench(KINDS[name], options.seed)
         trials = [bench.trial([options.seed, number, *name.encode()]) for number in range(options.fleets)]
-        width = planned(bench, options.pilot, options.seed) if options.pilot else float("nan")
-        found = Summary.of(name, trials, max(kind.prior), width)
-        numbers = "".join(f"{value:>8.1f}" if isinstance(value, float) else f"{value:>8}" for value in found[2:])
-        print(f"{name:<18}{kind.devices:>9}{kind.epsilon:>4g}{numbers}", flush=True)
+        width = planned(bench, options.pilot, options.seed) if options.pilot else nan
+        found = summary(name, trials, max(kind.prior), width)
+        table.add({**found, "devices": kind.devices, "ε": kind.epsilon})
+    table.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

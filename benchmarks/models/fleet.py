@@ -25,7 +25,8 @@ from aggregator.models.postprocess.methods import POSTPROCESSES
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.workspace import create_workspace
-from benchmarks.models.estimators import NOW, Data, divided, load, right, without_privacy
+from benchmarks.models.estimators import Data, divided, load, right, without_privacy
+from benchmarks.shared.fleets import NOW
 from benchmarks.shared.harness import arguments, machine
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
@@ -93,7 +94,7 @@ def growing_fleet(
 
 def main() -> None:
     """Draw, ingest, count, fit and print."""
-    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser = arguments(__doc__)
     parser.add_argument("data", help="name of a data set")
     parser.add_argument("--devices", type=int, default=100_000_000)
     parser.add_argument("--epsilon", default="1")

@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.reproduce.jobs import Part, Size
-from benchmarks.reproduce.running import complete_rows, found_rows, read_rows, seconds_of
+from benchmarks.reproduce.running import complete_rows, found_rows, seconds_of
+from benchmarks.shared import reference
 from benchmarks.shared.harness import machine
+from benchmarks.shared.study import read_rows
 
 PARTS = {
     "discrete": "benchmarks.reproduce.discrete",
@@ -39,11 +41,10 @@ RESULTS, PLOTS, QUICK = ROOT / "benchmarks/results/reproduce", ROOT / "docs/plot
 def main(words: Sequence[str] | None = None) -> int:
     """Measure and draw the parts. Return 0; 1 if ``--draw`` finds rows missing; 2 if there are no data."""
     options = _options(words)
-    os.environ["HEARSAY_REFERENCE"] = str(options.data.resolve())  # Before any module reads it, here or in a process.
-    from benchmarks.shared.reference import NOT_HERE, available
-
-    if not available():
-        print(f"{options.data}: {NOT_HERE}", file=sys.stderr)
+    reference.FOLDER = options.data.resolve()
+    os.environ["HEARSAY_REFERENCE"] = str(reference.FOLDER)  # For the processes that measure.
+    if not reference.available():
+        print(f"{options.data}: {reference.NOT_HERE}", file=sys.stderr)
         return 2
     print(f"{machine()}, {options.processes} processes, seed {options.seed}")
     results = options.folder or (QUICK if options.quick else RESULTS)
@@ -81,8 +82,7 @@ def _part(name: str, results: Path, plots: Path, options: argparse.Namespace) ->
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks.reproduce", description=__doc__.splitlines()[0])
-    default = Path(os.environ.get("HEARSAY_REFERENCE", ROOT.parent / "shared"))
-    parser.add_argument("--data", type=Path, default=default, help="folder with datasets/ and reference/")
+    parser.add_argument("--data", type=Path, default=reference.FOLDER, help="folder with datasets/ and reference/")
     parser.add_argument("--quick", action="store_true", help="few points, few repetitions")
     parser.add_argument("--only", nargs="*", choices=list(PARTS), metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--folder", type=Path, help="folder for all files")

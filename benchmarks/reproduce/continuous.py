@@ -31,10 +31,10 @@ from aggregator.models.fitting import fit
 from aggregator.models.population import Population
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, campaign_subjects
-from benchmarks.reproduce.jobs import Job, Row, Size, agreement, csv_text
+from benchmarks.reproduce.jobs import Job, Row, Size, agreement
 from benchmarks.shared.fleets import campaign_of, tally_of
 from benchmarks.shared.reference import BINS, REDUCTIONS, Case, numeric_cases, numeric_data
-from benchmarks.shared.study import accuracies, level, line, panels
+from benchmarks.shared.study import accuracies, csv_text, level, line, panels
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
 from protocol.epsilon import MICRO, micro_epsilon

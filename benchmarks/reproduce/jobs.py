@@ -5,10 +5,8 @@ A part is a module with the functions of :class:`Part`.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from io import StringIO
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, Protocol
@@ -72,15 +70,6 @@ class Job(NamedTuple):
             }
             rows.append({**{name: str(value) for name, value in names.items()}, **measured})
         return rows
-
-
-def csv_text(rows: Sequence[Row]) -> str:
-    """Return rows of equal columns, at least one, as the text of a CSV file."""
-    out = StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
 
 
 def agreement(case: Case, row: Row) -> Row:

@@ -16,19 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.reproduce.jobs import MEASURED, Job, Row
+from benchmarks.shared.study import csv_text
 
 Key = tuple[str, ...]
-
-
-def read_rows(file: Path) -> list[Row]:
-    """Return the rows of an earlier run; none if there is no file. An incomplete last line is dropped.
-
-    A run that is killed can leave such a line.
-    """
-    if not file.exists():
-        return []
-    lines = file.read_text("utf-8").splitlines(keepends=True)
-    return list(csv.DictReader([line for line in lines if line.endswith("\n")]))
 
 
 def complete_rows(
@@ -47,7 +37,7 @@ def complete_rows(
     """
     columns, known = jobs[0].columns(), _known(jobs, found)
     missing = [job for job in jobs if not all(key in known for key in job.keys)]
-    _write(file, columns, known.values())
+    _write(file, columns, list(known.values()))
     with file.open("a", newline="", encoding="utf-8") as out:
         writer = csv.DictWriter(out, columns, lineterminator="\n")
 
@@ -87,13 +77,10 @@ def _key(row: Row) -> Key:
     return (*(value for name, value in row.items() if name not in MEASURED), row["n"])
 
 
-def _write(file: Path, columns: Sequence[str], rows: Sequence[Row] | object) -> None:
+def _write(file: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
     """Replace the CSV. A run that is killed leaves the old file or the new one."""
     beside = file.with_name(file.name + ".new")
-    with beside.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(columns), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)  # type: ignore[arg-type]
+    beside.write_text(csv_text(rows, columns), "utf-8")
     beside.replace(file)
 
 

@@ -6,21 +6,25 @@ The distribution of the answers does not matter for the benchmarks. Devices woul
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocol.batches.batch import Header, trailer
 from protocol.batches.report import FIXED_BYTES
-from protocol.mechanisms import BITS, INTEGERS, SINGLE
+from protocol.documents.campaign import Campaign
+from protocol.mechanisms import BITS, INTEGERS, SINGLE, Mechanism
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from numpy.typing import NDArray
-from support.publisher import NOW
+from support.publisher import NOW, Publisher
+from support.reports import RAW, made, mixed, opened
 
-from protocol.documents.campaign import Campaign
-from protocol.mechanisms import Mechanism
+__all__ = ["FILE_REPORTS", "NOW", "RAW", "Publisher", "batch", "files", "made", "mixed", "opened", "records", "write"]
+FILE_REPORTS = 1_000_000
+"""Records that are drawn at a time."""
 
 
 def records(campaign: Campaign, count: int, seed: int = 0) -> NDArray[np.uint8]:
@@ -47,6 +51,29 @@ def batch(campaign: Campaign, rows: NDArray[np.uint8]) -> bytes:
     layout = campaign.layout
     body = Header(campaign.id, layout.kind, layout.record_length).to_bytes() + rows.tobytes()
     return body + trailer(len(rows), sha256(body).digest())
+
+
+def files(
+    folder: Path,
+    campaign: Campaign,
+    reports: int,
+    per_file: int = FILE_REPORTS,
+    change: Callable[[NDArray[np.uint8], int], None] | None = None,
+) -> list[Path]:
+    """Write N reports into files of one batch with ``per_file`` records, and return the files.
+
+    Args:
+        change: changes the records (M, L) uint8 of each drawn part, whose number from 0 it gets too, in place.
+    """
+    found = []
+    for number in range(-(-reports // FILE_REPORTS)):
+        drawn = records(campaign, min(FILE_REPORTS, reports - number * FILE_REPORTS), number)
+        if change is not None:
+            change(drawn, number)
+        for start in range(0, len(drawn), per_file):
+            found.append(folder / f"{number:06d}-{start:06d}.hsr")
+            found[-1].write_bytes(batch(campaign, drawn[start : start + per_file]))
+    return found
 
 
 def write(path: Path, campaign: Campaign, count: int, at_once: int) -> None:

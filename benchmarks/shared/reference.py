@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -18,7 +20,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from aggregator.common.tables import read_table, typed
-from protocol.features import Categorical, Feature, Numeric
+from benchmarks.shared.harness import machine, print_json
+from protocol.features import Categorical, Numeric
 from protocol.schema import Label, Schema, build_schema
 
 FOLDER = Path(os.environ.get("HEARSAY_REFERENCE", Path(__file__).parents[3] / "shared"))
@@ -84,12 +87,14 @@ TOLERANCE, STANDARD_ERRORS = 0.02, 3
 class Comparison:
     """Measured accuracies of one row of the reference.
 
-    ``between``: variance of the accuracy between random splits, of which the reference has one.
+    ``between``: variance of the accuracy between random splits, of which the reference has one. ``may_be_better``:
+    whether the row also holds if the measured accuracy is higher.
     """
 
     case: Case
     accuracies: list[float]
     between: float = 0.0
+    may_be_better: bool = False
 
     @property
     def accuracy(self) -> float:
@@ -98,8 +103,9 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """Standard error of the mean."""
-        return stdev(self.accuracies) / sqrt(len(self.accuracies))
+        """Standard error of the mean, with the standard deviation of one run or, if that is larger, the reference's."""
+        spread = stdev(self.accuracies) if len(self.accuracies) > 1 else 0.0
+        return max(spread, self.case.sd) / sqrt(len(self.accuracies))
 
     @property
     def difference(self) -> float:
@@ -112,10 +118,17 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """``=``; ``(=)`` if the row holds only with the variance between splits; or ``differs``."""
+        """``=``, ``above`` or ``below``; ``(=)`` if the row holds only with the variance between splits."""
         if abs(self.difference) <= self.allowed():
             return "="
-        return "(=)" if abs(self.difference) <= self.allowed(self.between) else "differs"
+        if abs(self.difference) <= self.allowed(self.between):
+            return "(=)"
+        return "above" if self.difference > 0 else "below"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the verdict is one of those that the row allows."""
+        return self.verdict in ("=", "(=)") or (self.may_be_better and self.verdict == "above")
 
     @property
     def text(self) -> str:
@@ -128,40 +141,50 @@ class Comparison:
         )
 
 
+def compare(found: Iterable[tuple[str, Comparison]], *, as_json: bool = False) -> int:
+    """Print rows as soon as they are measured, each with a text about its setting. Return 1 if a row does not hold."""
+    rows = []
+    for about, row in found:
+        rows.append(row)
+        if not as_json:
+            print(f"{about} {row.text}", flush=True)
+    holding = sum(row.holds for row in rows)
+    if as_json:
+        measured = [{**row.case._asdict(), "measured": row.accuracy, "verdict": row.verdict} for row in rows]
+        print_json("comparison with the reference", measured)
+    else:
+        print(f"{holding} of {len(rows)} rows hold; {machine()}")
+    return int(holding < len(rows))
+
+
 def available() -> bool:
     """Return whether the folder with data sets and accuracies exists."""
     return (FOLDER / "datasets" / "schema.json").is_file() and (FOLDER / "reference" / "accuracy.csv").is_file()
 
 
+def require() -> None:
+    """End the program with status 2 unless the folder with data sets and accuracies exists."""
+    if not available():
+        print(NOT_HERE, file=sys.stderr)
+        raise SystemExit(2)
+
+
 def discrete_cases() -> list[Case]:
     """Return the rows of setting ``local``, form ``discrete``."""
-    return [case for case in _cases() if case.form == "discrete"]
+    return [case for case in cases("local") if case.form == "discrete"]
 
 
 def numeric_cases() -> list[Case]:
     """Return the rows of setting ``local`` on numeric features, including rows without privacy."""
-    return [case for case in _cases() if "fit=" in case.form]
+    return [case for case in cases("local") if "fit=" in case.form]
 
 
-def central_cases() -> list[Case]:
-    """Return the rows of setting ``central``. ``mechanism`` is the reference's name of a curator's method."""
-    return _cases("central")
+def cases(setting: str) -> list[Case]:
+    """Return the rows of a setting: ``local``, ``central``, ``federated`` or ``distributed``.
 
-
-def federated_cases() -> list[Case]:
-    """Return the rows of setting ``federated``. ``answers`` is the number of nodes in words, such as ``10 nodes``."""
-    return _cases("federated")
-
-
-def distributed_cases() -> list[Case]:
-    """Return the rows of setting ``distributed``.
-
-    ``answers`` is the number of parties in words, such as ``500 parties``.
+    In ``central``, ``mechanism`` is the reference's name of a curator's method. With nodes, ``answers`` is their number
+    in words, such as ``10 nodes``, ``500 parties``.
     """
-    return _cases("distributed")
-
-
-def _cases(setting: str = "local") -> list[Case]:
     with (FOLDER / "reference" / "accuracy.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["setting"] == setting]
     return [
@@ -181,34 +204,31 @@ def _cases(setting: str = "local") -> list[Case]:
     ]
 
 
+def entry(name: str) -> dict[str, Any]:
+    """Return what is known of a data set: its columns, files, numbers of records in each class."""
+    return json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
+
+
 def numeric_data(name: str) -> tuple[pd.DataFrame, Schema]:
     """Read a data set with all columns as numeric features, as in the reference.
 
     The bounds contain all data. :class:`simulation.design.Design` replaces them by bounds fitted on the allowed
     records.
     """
-    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
     frame = read_table(FOLDER / "datasets" / f"{name}.csv.gz")
-    features: list[Feature] = [
-        Numeric(column, "-1e6", "1e6", [0]) for column in map(str, frame.columns) if column != LABEL
-    ]
-    schema = build_schema(Label(LABEL, sorted(_class_counts(entry))), features)
+    features = [Numeric(column, "-1e6", "1e6", [0]) for column in map(str, frame.columns) if column != LABEL]
+    schema = build_schema(Label(LABEL, sorted(_class_counts(entry(name)))), features)
     return typed(frame, schema, missing=()), schema
 
 
 def categorical_data(name: str) -> tuple[pd.DataFrame, Schema]:
     """Read a data set with all columns as categorical features. Each value has a code, ``?`` too."""
-    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
-    features: list[Feature] = []
-    classes: list[str] = []
-    for column in entry["columns"]:
-        if column["name"] == LABEL:
-            classes = _values(column)
-        else:
-            features.append(Categorical(column["name"], _values(column), substitute=0))
-    schema = build_schema(Label(LABEL, classes or sorted(_class_counts(entry))), features)
-    frame = read_table(FOLDER / "datasets" / f"{name}.csv.gz")
-    return typed(frame, schema, missing=()), schema
+    about = entry(name)
+    values = {column["name"]: _values(column) for column in about["columns"]}
+    classes = values.pop(LABEL, None) or sorted(_class_counts(about))
+    features = [Categorical(column, own, substitute=0) for column, own in values.items()]
+    schema = build_schema(Label(LABEL, classes), features)
+    return typed(read_table(FOLDER / "datasets" / f"{name}.csv.gz"), schema, missing=()), schema
 
 
 def mixed_data(name: str) -> tuple[pd.DataFrame, Schema]:
@@ -216,21 +236,20 @@ def mixed_data(name: str) -> tuple[pd.DataFrame, Schema]:
 
     A missing value counts as the first listed value, or as the middle of the bounds.
     """
-    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
-    features: list[Feature] = []
-    for column in entry["columns"]:
+    about, features = entry(name), []
+    for column in about["columns"]:
         if column["kind"] == "numeric":
             features.append(Numeric(column["name"], str(column["min"]), str(column["max"]), [0], substitute=0))
         elif column["name"] != LABEL:
             features.append(Categorical(column["name"], _values(column), substitute=0))
-    schema = build_schema(Label(LABEL, sorted(_class_counts(entry))), features)
-    parts = [read_table(FOLDER / "datasets" / part["file"]) for part in entry["files"].values()]
+    schema = build_schema(Label(LABEL, sorted(_class_counts(about))), features)
+    parts = [read_table(FOLDER / "datasets" / part["file"]) for part in about["files"].values()]
     return typed(pd.concat(parts, ignore_index=True), schema, missing=()), schema
 
 
 def training_rows(name: str) -> int | None:
     """Return the size of the predefined training part, the first rows of :func:`mixed_data`; None if there is none."""
-    files = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]["files"]
+    files = entry(name)["files"]
     return None if "train" not in files else len(read_table(FOLDER / "datasets" / files["train"]["file"]))
 
 
@@ -240,5 +259,5 @@ def _values(column: dict[str, Any]) -> list[str]:
     return [*listed, token] if token and token not in listed else listed
 
 
-def _class_counts(entry: dict[str, Any]) -> list[str]:
-    return list(next(iter(entry["files"].values()))["class_counts"])
+def _class_counts(about: dict[str, Any]) -> list[str]:
+    return list(next(iter(about["files"].values()))["class_counts"])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import StringIO
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from aggregator.common.plots import HEIGHT, WIDTH, Line, line_chart
 from benchmarks.shared.harness import machine
-from benchmarks.shared.reference import NOT_HERE, available
+from benchmarks.shared.reference import require
 
 TableRow = dict[str, Any]
 """One row of a table: column → value; text in rows that were read."""
@@ -83,9 +83,8 @@ def run(
         after: called with all rows and the table's folder. It returns whether a target is reached, which decides the
             status.
     """
-    if needs_data and not options.draw and not available():
-        print(NOT_HERE, file=sys.stderr)
-        return 2
+    if needs_data and not options.draw:
+        require()
     folder = options.folder or (Path() if options.quick else None)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,6 +92,8 @@ def run(
     if not options.draw:
         measure(study.jobs(options), table)
     rows = read_rows(table)
+    if not rows:
+        raise SystemExit(f"{table} has no rows")
     if study.draw is not None:
         (folder or PLOTS).joinpath(f"{study.name}.svg").write_text(study.draw(rows), encoding="utf-8")
     good = after is None or after(rows, table.parent)
@@ -116,17 +117,20 @@ def measure(jobs: Iterable[Job], file: Path) -> None:
 
 
 def read_rows(file: Path) -> list[TableRow]:
-    """Return the rows of a table."""
-    with file.open(newline="", encoding="utf-8") as source:
-        return list(csv.DictReader(source))
+    """Return the rows of a table; none if there is no file. An incomplete last line, of a killed run, is dropped."""
+    if not file.exists():
+        return []
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    return list(csv.DictReader([line for line in lines if line.endswith("\n")]))
 
 
-def write_rows(rows: Sequence[TableRow], file: Path) -> None:
-    """Write at least one row as CSV."""
-    with file.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+def csv_text(rows: Sequence[TableRow], columns: Sequence[str] = ()) -> str:
+    """Return rows as the text of a CSV file. ``columns``: their columns, needed only without rows."""
+    out = StringIO()
+    writer = csv.DictWriter(out, columns or list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
 
 
 def grouped(rows: Iterable[TableRow], *columns: str) -> dict[tuple[str, ...], list[TableRow]]:

@@ -11,39 +11,20 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from aggregator.operations.report_store import create_store
-from aggregator.reports.cluster import open_cluster
-from benchmarks.shared import made_batches
+from aggregator.reports.cluster import Cluster, open_cluster
 from benchmarks.shared.harness import Row, arguments, show
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.publisher import NOW, Publisher
-from support.reports import opened
-
-from aggregator.reports.cluster import Cluster
+from benchmarks.shared.made_batches import NOW, RAW, files, opened
 
 RESULTS = Path(__file__).parents[1] / "results" / "cluster.txt"
 TITLE = "From files to a tally on a cluster"
-RAW = Publisher().campaign()
 FILE_REPORTS = 500_000
 LEAST_RUNS = 5
-
-
-def write_inbox(folder: Path, reports: int) -> list[Path]:
-    """Write files of half a million reports each."""
-    campaign = opened(RAW)
-    files = []
-    for number in range(-(-reports // FILE_REPORTS)):
-        made = made_batches.records(campaign, min(FILE_REPORTS, reports - number * FILE_REPORTS), number)
-        files.append(folder / f"{number:05d}.hsr")
-        files[-1].write_bytes(made_batches.batch(campaign, made))
-    return files
 
 
 class Seconds(NamedTuple):
@@ -65,13 +46,13 @@ def processor_times(cluster: Cluster | None) -> dict[str, float]:
     return {"client": time.process_time(), **workers}
 
 
-def measure(home: Path, files: list[Path], cluster: Cluster | None) -> tuple[Seconds, bytes]:
+def measure(home: Path, inbox: list[Path], cluster: Cluster | None) -> tuple[Seconds, bytes]:
     """Measure ingest and tally with a new store. Return the times and the tally's bytes."""
     store = create_store(home / "store", RAW)
     store.cluster = cluster
     before = processor_times(cluster)
     began = time.perf_counter()
-    store.ingest(files, now=NOW)
+    store.ingest(inbox, now=NOW)
     ingested = time.perf_counter()
     tally = store.tally()
     ended = time.perf_counter()
@@ -91,13 +72,13 @@ def rows(reports: int, runs: int, folder: Path | None) -> list[Row]:
     ):
         inbox = Path(home) / "inbox"
         inbox.mkdir()
-        files = write_inbox(inbox, reports)
+        made = files(inbox, opened(RAW), reports, FILE_REPORTS)
         ways = {"one worker": one, "two workers": two, "one process, its threads": None}
         taken: dict[str, list[Seconds]] = {name: [] for name in ways}
         tallies = set()
         for run in range(runs + 1):
             for name, cluster in ways.items():
-                seconds, tally = measure(Path(home), files, cluster)
+                seconds, tally = measure(Path(home), made, cluster)
                 tallies.add(tally)
                 if run:  # the first run is a warm-up
                     taken[name].append(seconds)

@@ -114,7 +114,7 @@ def _numpy_scores(model: Model, readings: list[tuple[int, int | None]]) -> Calla
 
 def main() -> None:
     """Measure and print."""
-    options = arguments(__doc__.splitlines()[0] if __doc__ else "").parse_args()
+    options = arguments(__doc__).parse_args()
     draw = Random(1)
     show("Numbers on a device", [*projections(draw), *predictions(draw)], as_json=options.json)
 

@@ -9,41 +9,28 @@ without a memory limit; its runs take turns with the other runs. The speed of th
 
 from __future__ import annotations
 
-import sys
+import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.shared import made_batches
-from benchmarks.shared.harness import Row, arguments, interleaved_seconds, show
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.publisher import NOW, Publisher
-from support.reports import opened
-
 from aggregator.operations.report_store import create_store, open_store
+from benchmarks.shared.harness import Row, arguments, interleaved_seconds, show
+from benchmarks.shared.made_batches import FILE_REPORTS, NOW, RAW, files, opened
 
 TITLE = "Counting reports that came twice"
-RAW = Publisher().campaign()
-FILE_REPORTS = 1_000_000
 _UNLIMITED = 1 << 40
 _MIB = 1 << 20
 
 
 def make(folder: Path, reports: int, buckets: int) -> Path:
-    """Make a store in which each report arrived twice: in a file of a million reports and in one of half a million."""
-    campaign = opened(RAW)
+    """Make a store in which each report arrived twice: in a file of a million reports, and in one of half as many."""
     store = create_store(folder / "store", RAW, buckets=buckets)
-    for number in range(-(-reports // FILE_REPORTS)):
-        made = made_batches.records(campaign, min(FILE_REPORTS, reports - number * FILE_REPORTS), number)
-        half = len(made) // 2
-        files = []
-        for place, some in enumerate((made, made[:half], made[half:])):
-            files.append(folder / f"{number}-{place}.hsr")
-            files[-1].write_bytes(made_batches.batch(campaign, some))
-        store.ingest(files, now=NOW)
-        for file in files:
-            file.unlink()
+    for per_file in (FILE_REPORTS, min(reports, FILE_REPORTS) // 2):
+        inbox = folder / "inbox"
+        inbox.mkdir()
+        store.ingest(files(inbox, opened(RAW), reports, per_file), now=NOW)
+        shutil.rmtree(inbox)
     return store.path
 
 

@@ -17,15 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared import made_batches
 from benchmarks.shared.harness import Row
+from benchmarks.shared.made_batches import FILE_REPORTS, NOW, RAW, files, opened, write
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from support.publisher import NOW, Publisher
-from support.reports import opened
-
-RAW = Publisher().campaign()
-FILE_REPORTS = 1_000_000
 _MIB = 1 << 20
 
 
@@ -42,16 +36,12 @@ def storing(
     rows: list[Row] = []
     least = None
     with tempfile.TemporaryDirectory(dir=folder) as home:
-        for size in sizes:
-            middle = _medians(_runs(Path(home), size, min(size, FILE_REPORTS), runs, workers, memory))
+        kinds = [("files", size, FILE_REPORTS) for size in sizes] + [("one file", size, size) for size in in_one]
+        for name, size, per_file in kinds:
+            middle = _medians(_runs(Path(home), size, min(size, per_file), runs, workers, memory))
             cost = (middle["ingest"] + middle["tally"]) / size
             least = cost if least is None else least
-            rows += _whole(f"files to tally, {size:,} reports", size, middle, workers, cost / least)
-        for size in in_one:
-            middle = _medians(_runs(Path(home), size, size, runs, workers, memory))
-            cost = (middle["ingest"] + middle["tally"]) / size
-            least = cost if least is None else least
-            rows += _whole(f"one file to tally, {size:,} reports", size, middle, workers, cost / least)
+            rows += _whole(f"{name} to tally, {size:,} reports", size, middle, workers, cost / least)
         if small_files:
             rows += _small(small_files, _medians(_runs(Path(home), small_files, 1, runs, workers, memory)), workers)
     return rows
@@ -65,14 +55,10 @@ def _runs(home: Path, reports: int, per_file: int, runs: int, workers: int, memo
     """Measure ``reports`` reports in files of ``per_file`` reports, ``runs`` times, each with a new store."""
     inbox, store = home / "inbox", home / "store"
     inbox.mkdir()
-    campaign = opened(RAW)
     if per_file > FILE_REPORTS:
-        made_batches.write(inbox / "one.hsr", campaign, reports, FILE_REPORTS)
-    for number in range(-(-reports // FILE_REPORTS) if per_file <= FILE_REPORTS else 0):
-        made = made_batches.records(campaign, min(FILE_REPORTS, reports - number * FILE_REPORTS), number)
-        for start in range(0, len(made), per_file):
-            name = f"{number:06d}-{start:06d}.hsr"
-            (inbox / name).write_bytes(made_batches.batch(campaign, made[start : start + per_file]))
+        write(inbox / "one.hsr", opened(RAW), reports, FILE_REPORTS)
+    else:
+        files(inbox, opened(RAW), reports, per_file)
     found = []
     for _ in range(runs):
         command = [sys.executable, "-m", __spec__.name, str(inbox), str(store), str(workers), str(memory)]
@@ -120,14 +106,14 @@ def _measure(inbox: Path, store: Path, workers: int, memory: int) -> dict[str, A
 
     from aggregator.operations.report_store import create_store
 
-    files = sorted(str(path) for path in inbox.iterdir())
+    made = sorted(str(path) for path in inbox.iterdir())
     opened_store = create_store(store, RAW)
     opened_store.workers, opened_store.memory_bytes = workers, memory
     found: dict[str, Any] = {}
     for name, action in (
-        ("ingest", lambda: opened_store.ingest(files, now=NOW)),
+        ("ingest", lambda: opened_store.ingest(made, now=NOW)),
         ("tally", lambda: found.update(reports=opened_store.tally_report().reports)),
-        ("again", lambda: opened_store.ingest(files, now=NOW)),
+        ("again", lambda: opened_store.ingest(made, now=NOW)),
     ):
         wall, cpu = time.perf_counter(), time.process_time()
         action()

@@ -15,7 +15,8 @@ from support.reference import need_reference
 from aggregator.publishing.mechanisms.draws import counts_of, draw
 from benchmarks.reproduce.__main__ import PARTS, PLOTS, RESULTS, main
 from benchmarks.reproduce.jobs import MEASURED, Job, Size
-from benchmarks.reproduce.running import complete_rows, read_rows
+from benchmarks.reproduce.running import complete_rows
+from benchmarks.shared.study import read_rows
 from protocol.mechanisms import INTEGERS, SINGLE, from_epsilon
 
 CALLS: list[str] = []
