@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 from support.reference import need_reference
 
-from aggregator.publishing.mechanisms.draws import counts_of, draw
 from benchmarks.reproduce.__main__ import PARTS, PLOTS, RESULTS, main
 from benchmarks.reproduce.jobs import MEASURED, Job, Size
 from benchmarks.reproduce.running import complete_rows
 from benchmarks.shared.study import read_rows
-from protocol.mechanisms import INTEGERS, SINGLE, from_epsilon
 
 CALLS: list[str] = []
 STOPS_AT: set[str] = set()
@@ -178,31 +176,6 @@ def wait_until(holds):
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.1)
-
-
-@pytest.mark.parametrize("name", ["direct", "sue", "oue", "the", "she"])
-def test_counts_have_the_mean_and_variance_of_drawn_answers(name):
-    """Sums drawn at once against sums of single draws, 1,500 of each.
-
-    Means differ by at most 4.5 standard errors; variances by at most 25 %, 6 standard errors. False alarms: below
-    10⁻⁴ in all.
-    """
-    mechanism, rng, repeats = from_epsilon(name, "1", 4), np.random.default_rng(3), 1500
-    inputs = np.repeat([0, 1, 3], [20, 30, 10])
-    sums = np.array([counts_of(mechanism, inputs, rng) for _ in range(repeats)], float)
-    drawn = []
-    for _ in range(repeats):
-        answers = draw(mechanism, inputs, rng)
-        if mechanism.layout == SINGLE:
-            drawn.append(np.bincount(answers, minlength=4))
-        else:
-            drawn.append(
-                (np.clip(answers, *mechanism.counted) if mechanism.layout == INTEGERS else answers).sum(axis=0)
-            )
-    drawn = np.array(drawn, float)
-    error = np.sqrt((sums.var(axis=0) + drawn.var(axis=0)) / repeats)
-    assert (np.abs(sums.mean(axis=0) - drawn.mean(axis=0)) < 4.5 * error).all()
-    assert (np.abs(sums.var(axis=0) / drawn.var(axis=0) - 1) < 0.25).all()
 
 
 @pytest.mark.slow
