@@ -44,11 +44,10 @@ def test_the_private_model_beats_the_majority(demo):
     assert model.document.card["reports"] == outcome["reports"] == 1200
 
 
-@pytest.mark.parametrize(("mechanism", "devices"), [("direct", 10), ("oue", 37), ("she", 25)])
-def test_the_file_that_is_cut_short_is_always_noticed(tmp_path, mechanism, devices):
-    outcome = told("demo", "--mechanism", mechanism, "--devices", devices, "--output", tmp_path / "out")
-    assert outcome["reports"] == devices
-    assert outcome["rejected"] == {"report_replayed": 2 * devices, "truncated": 1}
+def test_the_file_that_is_cut_short_is_always_noticed(tmp_path):
+    outcome = told("demo", "--mechanism", "she", "--devices", 25, "--output", tmp_path / "out")
+    assert outcome["reports"] == 25
+    assert outcome["rejected"] == {"report_replayed": 50, "truncated": 1}
 
 
 @pytest.mark.slow
@@ -91,10 +90,8 @@ def test_an_earlier_demo_is_replaced_and_nothing_else_is(demo, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
-@pytest.mark.parametrize("epsilon", ["0", "nan", "17", "-1", "ten"])
-def test_a_wrong_epsilon_is_one_line(tmp_path, epsilon):
-    result = invoke("demo", "--output", tmp_path / "x", "--epsilon", epsilon)
-    assert result.exit_code == 1
+def test_a_wrong_epsilon_is_one_line(tmp_path):
+    result = invoke("demo", "--output", tmp_path / "x", "--epsilon", "17")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert result.stderr.startswith("epsilon_invalid: ")
-    assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

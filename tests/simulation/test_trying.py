@@ -98,9 +98,8 @@ def test_a_frame_of_pandas_that_is_no_text_is_refused(data):
     assert draft_schema(text, "<b>", name="n") == draft_schema(read_table(data), "<b>", name="n")
 
 
-@pytest.mark.parametrize("engine", ["vector", "device"])
-def test_a_simulation_asks_about_some(data, engine):
-    found = simulation.simulate_campaign(data, "<b>", epsilon=16, engine=engine, seed=3, devices=60, ask="odor")
+def test_a_simulation_asks_about_some(data):
+    found = simulation.simulate_campaign(data, "<b>", epsilon=16, seed=3, devices=60, ask="odor")
     payload = canonical.unpack(read_envelope(found.trials[0].signed.model, "model").payload)
     assert [feature["name"] for feature in payload["features"]] == ["odor"]
     with pytest.raises(InputError, match="ask_invalid: there is no feature 'odr'; near: 'odor'"):

@@ -78,7 +78,7 @@ def independent(codes, labels, epsilon, repeats, seed):
     return found
 
 
-@pytest.mark.parametrize("epsilon", ["0.02", "0.1", "0.3"])
+@pytest.mark.parametrize("epsilon", ["0.02", "0.3"])
 def test_the_curve_is_that_of_an_independent_simulation(records, epsilon):
     """Means of 8 repetitions of five folds each: within 4 standard errors of their difference, and one point.
 

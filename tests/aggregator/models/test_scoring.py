@@ -193,14 +193,6 @@ def test_labels_match_as_text():
     assert label_codes(frame, SCHEMA.label, substitute=True).tolist() == [0, 2, 2, 2, 1, 1]
 
 
-@given(st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=10))
-def test_report_codes_are_those_of_the_schema(rows):
-    names = [feature.name for feature in SCHEMA.features]
-    frame = pd.DataFrame({name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate(names)})
-    expected = [list(SCHEMA.observe(dict(zip(names, row, strict=True))).codes) for row in rows]
-    assert observe(frame, SCHEMA).codes.tolist() == expected
-
-
 def test_refused_values_are_refused_without_being_named():
     strict = build_schema(Label("label", ["e", "p"], unlisted="refuse"), [Categorical("odor", ["a"], "refuse")])
     frame = pd.DataFrame({"odor": ["a", None], "label": ["e", None]})

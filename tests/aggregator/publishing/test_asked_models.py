@@ -12,11 +12,10 @@ from support.publisher import NOW
 from support.reports import batch, opened, report
 
 import aggregator
-from aggregator.models.encoding import label_codes, observe, recognise
+from aggregator.models.encoding import recognise
 from aggregator.models.fitting import fit
 from aggregator.models.interchange import to_json
 from aggregator.planning.feature_selection.schema_text import schema_text
-from aggregator.publishing.mechanisms.draws import inputs_of
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from edge_sdk import Device
 from protocol.documents.campaign import Fit, build_payload
@@ -63,29 +62,6 @@ def test_the_model_holds_the_asked_features_with_all_codes_and_a_device_classifi
         device.install(model.raw)
         answers = [device.model().predict(record) for record in records.to_dict("records")]
     assert answers == list(model.model.predict(records))
-
-
-def test_real_devices_and_arrays_give_the_same_inputs(world):
-    _, _, frame, store, _ = world
-    campaign = aggregator.open_store(store).campaign
-    people_ = frame.head(200)
-    encoded, labels = observe(people_, campaign.schema), label_codes(people_, campaign.schema.label)
-    for question in campaign.questions:
-        inputs = inputs_of(campaign.schema, question.subject, encoded, labels, labels)
-        device = [
-            question.input_of(campaign.schema.observe(record), int(label), 2)
-            for record, label in zip(people_.to_dict("records"), labels, strict=True)
-        ]
-        assert list(inputs) == device
-
-
-def test_estimates_name_groups(world):
-    _, _, frame, store, _ = world
-    table = aggregator.count(store).frame()
-    shares = table[table.kind == "cell"].groupby(["feature", "value"]).estimate.sum()
-    assert sorted(shares["odor"].index) == ["n", "{a, l}", "{f, (missing)}"]
-    n = table[table.feature == "odor"].n.iloc[0]
-    assert abs(shares["odor"]["{a, l}"] / n - frame.odor.isin(["a", "l"]).mean()) < 0.1  # 7 standard errors
 
 
 COMMANDS = [
