@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from math import erf, sqrt
 from statistics import fmean
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 from support.commands import invoke, told
 
@@ -20,7 +22,7 @@ from simulation.local import LocalTrust
 from simulation.settings import Settings
 from simulation.simulate import facts_of
 from simulation.sweep import MOST_POINTS, check_plot, points
-from simulation.trust import Simulation, Trial
+from simulation.trust import Simulation, Trial, mean_interval, two_sided_quantile, within
 
 
 @pytest.fixture(scope="module")
@@ -233,3 +235,43 @@ def test_a_private_accuracy_s_interval_ends_where_shares_do_and_names_its_popula
     assert said == "85.0% (56.3% to 100.0%, of the population), at ε = 1"
     said = facts_of({**result, "accuracy_private": 1.05})["as devices told it"]
     assert said == "100.0% (56.3% to 100.0%, of the population), at ε = 1"
+
+
+# The interval of a mean ------------------------------------------------------------------------------
+
+
+TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 29: 2.045, 30: 2.042, 120: 1.980}
+"""Degrees of freedom → 0.975 quantile of Student's distribution, from printed tables."""
+
+
+@pytest.mark.parametrize("freedom", TABLE)
+def test_the_quantiles_are_those_of_the_tables(freedom):
+    assert two_sided_quantile(freedom) == pytest.approx(TABLE[freedom], abs=6e-4)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 8, 50])
+def test_the_law_is_a_law(freedom):
+    at = [within(t, freedom) for t in (0, 0.1, 1, 3, 100, 1e9)]
+    assert at[0] == 0
+    assert at == sorted(at)
+    assert at[-1] == pytest.approx(1)
+    assert within(1.3, 100_000) == pytest.approx(erf(1.3 / sqrt(2)), abs=1e-5)
+
+
+def covered(width, repeats=3, trials=4000):
+    rng = np.random.default_rng(5)
+    draws = rng.normal(0.8, 0.02, (trials, repeats)).tolist()
+    ends = [mean_interval(values) for values in draws]
+    return sum(low - (high - low) * width / 2 <= 0.8 <= high + (high - low) * width / 2 for low, high in ends)
+
+
+def test_it_covers_the_mean_in_95_of_100_and_a_narrower_one_does_not():
+    """Binomial(4000, 0.95) leaves 3800 ∓ 75 with probability 6e-8; an interval that is a third narrower fails."""
+    assert abs(covered(0.0) - 3800) <= 75
+    assert covered(-1 / 3) < 3725
+
+
+@pytest.mark.parametrize("values", [[0.5], [0.5, 0.5], [0.1 + 0.2, 0.3]])
+def test_values_that_do_not_vary_have_no_interval(values):
+    """A difference by rounding is none."""
+    assert mean_interval(values) is None

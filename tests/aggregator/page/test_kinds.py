@@ -1,13 +1,15 @@
-"""Pages of every kind of store and model: of reports, nodes' summaries, masked messages, evaluations, a curator."""
+"""Pages of every kind of store and model, of hostile and very large inputs: bounded, without markup of their own."""
 
 from __future__ import annotations
 
 import random
 
 import pandas as pd
+import pytest
 from support.asked import answered, people
 from support.commands import run, told
 from support.failures import reason
+from support.hostile import CARDS, model_of, wide
 from support.masked import DEALER, MODULUS, NODES, TERMS, book_of, masked_payload, secret_of
 from support.node_fleets import list_of
 from support.node_publishing import round_of
@@ -26,6 +28,7 @@ from aggregator.models.foresight import Foresight, Recall
 from aggregator.nodes.store.masked import MaskedStore
 from aggregator.nodes.store.opening import make_envelope_store
 from aggregator.operations.report_store import create_store
+from aggregator.page import rendering
 from aggregator.page.report import report as page_of
 from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.workspace import create_workspace
@@ -225,3 +228,33 @@ def test_the_command_writes_the_page_and_says_what_it_wrote(tmp_path, monkeypatc
     ):
         assert run("report", *line.split(), status=1).stderr.startswith(f"{why}: ")
     assert not (tmp_path / "q.html").exists()
+
+
+# Hostile and very large inputs -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("card", CARDS.values(), ids=CARDS.keys())
+def test_a_model_with_any_card_has_a_bounded_page_without_its_markup(tmp_path, card):
+    (tmp_path / "m.hsm").write_bytes(model_of(Publisher().schema, card))
+    assert "UNVERIFIED" in check(page_of(tmp_path / "m.hsm", now=NOW).html).words
+
+
+@pytest.mark.parametrize(("features", "values", "classes"), [(300, 2, 3), (1, 2, 256)])
+def test_a_page_of_a_large_schema_is_bounded_and_says_what_is_left_out(tmp_path, features, values, classes):
+    (tmp_path / "m.hsm").write_bytes(model_of(wide(features, values, classes), CARDS["huge"]))
+    found = check(page_of(tmp_path / "m.hsm", now=NOW).html)
+    assert "left out" in found.words
+    assert "hearsay export-model MODEL" in found.words
+
+
+def test_a_page_of_a_store_with_many_features_is_bounded(tmp_path):
+    raw = Publisher(schema=wide(35, 4, 3)).campaign()
+    campaign = opened(raw)
+    made = stored(tmp_path, raw, batch(campaign, [report(campaign, device, device) for device in range(300)]), now=NOW)
+    assert "left out" in check(page_of(made, now=NOW).html).words
+
+
+def test_the_sizes_of_the_parts_add_up_to_less_than_a_page():
+    parts = rendering.LARGEST_BYTES + (rendering.MOST_SECTIONS - 1) * rendering.SECTION_BYTES
+    assert parts + 25_000 < rendering.PAGE_BYTES
+    assert len(rendering._style()) < 15_000
