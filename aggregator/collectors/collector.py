@@ -145,7 +145,7 @@ class CollectorFolder:
             clock: returns the time in seconds since 1970.
 
         Raises:
-            InputError: ``collectors_invalid``: name or contact is empty or does not print.
+            InputError: ``collectors_invalid``: name or contact is empty, too long or does not print.
             StorageError: ``collector_exists``: the path is no folder, or a folder with content.
         """
         path = Path(path).absolute()

@@ -14,6 +14,7 @@ from nacl import bindings
 
 from protocol import canonical
 from protocol.documents.envelope import KEY_BYTES, SigningKey
+from protocol.documents.payload import is_text
 from protocol.documents.shared_terms import LEADER, SALT_BYTES, Collector, SharedTerms
 from protocol.errors import DocumentError, InputError
 from protocol.shared.shape import box_key
@@ -145,7 +146,7 @@ def _map(raw: bytes, keys: set[str], mark: str) -> dict[str, Any]:
             body = canonical.unpack(raw, 64)
         except DocumentError:
             body = None
-    if not isinstance(body, dict) or body.keys() != keys or body[mark] != FORMAT:
+    if not isinstance(body, dict) or body.keys() != keys or body[mark] is True or body[mark] != FORMAT:
         raise _invalid()
     return body
 
@@ -153,8 +154,7 @@ def _map(raw: bytes, keys: set[str], mark: str) -> dict[str, Any]:
 def _collector(entry: object) -> Collector:
     if not isinstance(entry, dict) or entry.keys() != set(Collector._fields):
         raise _invalid()
-    texts = [entry["name"], entry["contact"]]
-    if not all(isinstance(text, str) and text.strip() and text.isprintable() for text in texts):
+    if not all(is_text(text) and text.strip() for text in (entry["name"], entry["contact"])):
         raise _invalid()
     if not _is_bytes(entry["key"], KEY_BYTES):
         raise _invalid()

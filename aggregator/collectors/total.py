@@ -22,7 +22,7 @@ from protocol.shared.report import terms_of, variant_of
 ROLE = "total"
 MOST = 1 << 62
 TAIL = 64
-"""How many standard deviations of noise a total may be beyond possible counts."""
+"""So many standard deviations of noise, and as many reports more, may a number be beyond possible counts."""
 MOST_REASONS = 64
 _REASON = re.compile("[a-z_]{1,64}")
 _KEYS = {"accepted", "campaign", "numbers", "period", "refused", "spec"}
@@ -80,7 +80,7 @@ def read_total(raw: bytes, campaign: Campaign) -> Total:
     problem = period_fault(campaign, found.period)
     if problem:
         raise DocumentError(problem, "the total's period is none of the campaign's")
-    reach = TAIL * variance_of(campaign) ** 0.5
+    reach = TAIL * (1 + variance_of(campaign) ** 0.5)
     if found.accepted < campaign.min_batch_size or not (
         -reach <= min(found.numbers) <= max(found.numbers) <= found.accepted + reach
     ):

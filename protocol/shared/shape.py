@@ -64,6 +64,6 @@ def box_key(public: bytes) -> bytes:
     """
     try:
         return bytes(bindings.crypto_sign_ed25519_pk_to_curve25519(public))
-    except (exceptions.CryptoError, TypeError) as error:
-        problem = error
-    raise InputError("key_invalid", "nothing can be sealed to the key of a collector") from problem
+    except (exceptions.CryptoError, TypeError):
+        pass
+    raise InputError("key_invalid", "nothing can be sealed to the key of a collector")

@@ -22,7 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 NAMES = (
     *("envelope", "root", "campaign", "model", "batch", "report", "provisioning", "nodes", "node", "summaries"),
-    *("masked", "messages", "keys", "request", "release"),
+    *("masked", "messages", "keys", "request", "release", "asked", "said", "total", "pair", "collector"),
 )
 MEMORY_MB = 1024
 SECONDS_PER_INPUT = 10
@@ -40,7 +40,7 @@ def fuzz(name, seconds, corpus):
     import atheris
 
     _load()
-    with atheris.instrument_imports(include=["protocol", "edge_sdk"]):
+    with atheris.instrument_imports(include=["protocol", "edge_sdk", "aggregator.collectors"]):
         from fuzz.targets import LARGEST, TARGETS
     from fuzz.mutate import mutated
     from fuzz.seeds import seeds

@@ -8,6 +8,7 @@ payload is handed to its parser as if it had been signed: no fuzzer guesses a si
 
 from hashlib import sha256
 
+from fuzz import collector_targets
 from fuzz.node_targets import book, masked, messages, node, nodes, release, request, summaries
 from fuzz.refusing import PAYLOAD_REASONS, refused, taken_by
 from support.batches import account
@@ -318,6 +319,7 @@ TARGETS = {
     "keys": book,
     "request": request,
     "release": release,
+    **collector_targets.TARGETS,
 }
 LARGEST = dict.fromkeys(TARGETS, 4096)
 LARGEST |= {"report": 64, "provisioning": 4200, "campaign": 32_768, "model": 32_768}

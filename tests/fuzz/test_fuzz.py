@@ -5,7 +5,7 @@ from collections import Counter
 from hashlib import sha256
 
 import pytest
-from fuzz import node_targets, run, targets
+from fuzz import collector_targets, node_targets, run, targets
 from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from fuzz.targets import LARGEST, TARGETS
@@ -134,6 +134,12 @@ def longer(items):
         ("release", "accepted", TARGETS["release"], "parse", changed(period=lambda period: period + 1)),
         ("request", "accepted", TARGETS["request"], "parse", changed(parties=lambda parties: parties[:1] * 2)),
         ("messages", "some", node_targets.MessageSet, "to_bytes", lambda _: lambda found: b""),
+        ("asked", "accepted", collector_targets, "honest", lambda right: lambda: ([], *right()[1:])),
+        ("said", "accepted", collector_targets, "noisy", lambda right: lambda _, sums, __: sums),
+        ("total", "accepted", TARGETS["total"], "parse", changed(accepted=lambda accepted: accepted + 1)),
+        ("total", "accepted", collector_targets, "TAIL", lambda _: -100),
+        ("pair", "accepted", TARGETS["pair"], "parse", changed(salt=lambda salt: salt[::-1])),
+        ("collector", "accepted", TARGETS["collector"], "parse", changed(name=lambda name: name + "x")),
     ],
 )
 def test_with_a_faulty_part_a_good_seed_does_not_keep_its_property(monkeypatch, name, outcome, owner, part, wrong):

@@ -18,7 +18,7 @@ from protocol.errors import DocumentError, StorageError
 RAW, CAMPAIGN = shared_file(min_batch_size=5), shared_campaign(min_batch_size=5)
 HEADER = CAMPAIGN.header
 GOOD = Total(CAMPAIGN.id, PERIOD, 10, (5,) * 12, {"proof_invalid": 3})
-REACH = int(64 * variance_of(CAMPAIGN) ** 0.5)
+REACH = int(64 * (1 + variance_of(CAMPAIGN) ** 0.5))
 TAKEN = {
     "as it is": {},
     "the most": {"numbers": (10 + REACH, *GOOD.numbers[1:])},
