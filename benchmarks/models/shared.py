@@ -1,10 +1,11 @@
 """Accuracy of shared answers: devices that split exact records for two collectors, beside a curator of the same noise.
 
-Every row runs what ``hearsay simulate --trust shared --engine vector`` runs: a signed campaign, exact counts with noise
-of both collectors' law, a signed model, and a device that verifies it. Tests compare this engine with real devices and
-collectors. Fleets are drawn with replacement from nine tenths of a data set (adult: its training part), and the other
-tenth (adult: its test part) is classified. ``design`` rows choose features from a pilot of 300 people who do not answer
-(``--design pilot:300``). ε is for a replaced record.
+Rows of the engine ``vector`` run what ``hearsay simulate --trust shared --engine vector`` runs: a signed campaign,
+exact counts with noise of both collectors' law, a signed model, and a device that verifies it. ``--bytes`` adds rows of
+the engine ``files``, for settings with an accuracy to reach and those of few devices: the bytes of devices' reports in
+batch files, and both collectors' folders. Fleets are drawn with replacement from nine tenths of a data set (adult: its
+training part), and the other tenth (adult: its test part) is classified. ``design`` rows choose features from a pilot
+of 300 people who do not answer (``--design pilot:300``). ε is for a replaced record.
 
 A row of ``central`` is a curator's fit (method ``sums``, discrete, the same bins) at ε/√2, whose noise has twice the
 variance of that at ε: two collectors' noise instead of one curator's. All rows of one data set have the same splits.
@@ -40,6 +41,8 @@ PILOT = "pilot:300"
 DELTA = "0.000001"
 METHODS = ("posterior", "floored")
 TEST_SHARE = 0.1
+FEW = 3_000
+"""Up to this number of devices real bytes are measured although no accuracy is to be reached."""
 WITHIN = 0.02
 """How far shared answers may be below a curator whose noise has twice the variance."""
 
@@ -113,23 +116,32 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
                 for postprocess in ("auto", "posterior"):
                     lower = f"{float(case.epsilon) / sqrt(2):.6f}"
                     settings = Settings(lower, trust=CENTRAL, family="discrete", postprocess=postprocess, **common)
-                    row = {**named, "kind": CENTRAL, "noise": "laplace", "postprocess": postprocess}
+                    row = {**named, "kind": CENTRAL, "engine": "", "noise": "laplace", "postprocess": postprocess}
                     yield single(row, measured, data, settings)
             # A design asks about few features, for which both kinds of noise are much the same.
             for noise, delta in (("laplace", None), ("gaussian", DELTA))[: 1 if case.design != "all" else 2]:
-                for postprocess in METHODS[: 1 if case.design != "all" else 2]:
+                for engine, postprocess in ways(case, noise, options):
                     settings = Settings(
                         case.epsilon,
                         trust=SHARED,
-                        engine="vector",
+                        engine=engine,
                         postprocess=postprocess,
                         noise=noise,
                         delta=delta,
                         asking=None if case.design == "all" else case.design,
                         **common,
                     )
-                    row = {**named, "kind": SHARED, "noise": noise, "postprocess": postprocess}
+                    row = {**named, "kind": SHARED, "engine": engine, "noise": noise, "postprocess": postprocess}
                     yield single(row, measured, data, settings)
+
+
+def ways(case: Case, noise: str, options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return engines and post-processings of a setting: real bytes with one noise and post-processing."""
+    found = [("vector", method) for method in METHODS[: 1 if case.design != "all" else 2]]
+    real = case.least > 0 or (case.devices or FEW + 1) <= FEW
+    if options.bytes and real and noise == ("gaussian" if case.design == "all" else "laplace"):
+        found.append(("files", METHODS[0]))
+    return found
 
 
 def measured(data: Data, settings: Settings) -> TableRow:
@@ -149,23 +161,26 @@ def targets(rows: Sequence[TableRow], folder: Path) -> bool:
             continue
         least = case.least or max(curators) - WITHIN
         for noise in ("laplace", "gaussian"):
-            shared = [row for row in own if (row["kind"], row["noise"]) == (SHARED, noise)]
-            if not shared:
-                continue
-            best = max(shared, key=lambda row: float(row["accuracy"]))
-            reached = float(best["accuracy"]) >= least
-            good = good and (reached or (noise == "laplace" and case.design == "all"))
-            print(
-                f"{case.data:9} ε = {case.epsilon:4} {case.devices or 'everybody':>9} {case.design:9} {noise:9}"
-                f"{best['postprocess']:10}{100 * float(best['accuracy']):5.1f} ± {100 * float(best['error']):3.1f}"
-                f"   at least {100 * least:4.1f}: {'yes' if reached else 'no'}"
-            )
+            for engine in ("vector", "files"):
+                shared = [row for row in own if (row["kind"], row["noise"], row["engine"]) == (SHARED, noise, engine)]
+                if not shared:
+                    continue
+                best = max(shared, key=lambda row: float(row["accuracy"]))
+                reached = float(best["accuracy"]) >= least
+                good = good and (reached or (noise == "laplace" and case.design == "all"))
+                print(
+                    f"{case.data:9} ε = {case.epsilon:4} {case.devices or 'everybody':>9} {case.design:9} {noise:9}"
+                    f"{engine:7}{best['postprocess']:10}{100 * float(best['accuracy']):5.1f}"
+                    f" ± {100 * float(best['error']):3.1f}   at least {100 * least:4.1f}: {'yes' if reached else 'no'}"
+                )
     return good
 
 
 def main() -> int:
     """Measure, and compare with the targets."""
-    options = arguments("accuracy of shared answers", DATA).parse_args()
+    parser = arguments("accuracy of shared answers", DATA)
+    parser.add_argument("--bytes", action="store_true", help="also through real reports and both collectors")
+    options = parser.parse_args()
     options.repeats = options.repeats or (3 if options.quick else 40)
     options.data = options.data or list(DATA)
     return run(Study("shared", jobs), options, targets)
