@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli import options
+from aggregator.cli.counting import workers_of
 from aggregator.cli.inputs import enrolled_ids, signer_of
 from aggregator.cli.options import PATH, POSTPROCESSINGS, existing_passphrase, glossary, new_passphrase
 from aggregator.cli.output import (
@@ -194,6 +195,7 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
 @TRUST
 @click.option("--period", metavar="P", required=True, help="Date or number of a period that has ended.")
 @options.enrolment
+@options.cluster
 @options.output
 @options.force
 @options.json
@@ -205,6 +207,7 @@ def check(
     period: str,
     enrolled: Path | None,
     lists: tuple[Path, ...],
+    cluster: str | None,
     output: Path,
 ) -> None:
     """Leader: check the shares of one period's reports, and write the request for the helper.
@@ -215,12 +218,14 @@ def check(
     In a closed fleet give --enrolled IDS.hsi (hearsay fleet ids) or --fleet LIST.hsf: only listed devices count then,
     and the others are refused as id_not_enrolled.
 
+    The workers of a cluster get the leader's shares and what checks them, so they must be the leader's own machines.
+
     \b
     Example:
       hearsay collector check leader c.hsc inbox --trust root.hst --period 2026-11-01 -o ask.hsx
     """  # noqa: D301
     check_files(output, inputs=[campaign, trusted, *reports])
-    with _opened(folder) as opened, progress("checking shares", 1) as bar:
+    with _opened(folder) as opened, workers_of(cluster) as opened.cluster, progress("checking shares", 1) as bar:
         raw, root, found = _documents(campaign, trusted)
         ids = enrolled_ids(found, enrolled, lists)
         first = parse_start(period).first(found.time_precision)
@@ -233,22 +238,24 @@ def check(
 @CAMPAIGN
 @click.argument("request", metavar="ASK.hsx", type=PATH)
 @TRUST
+@options.cluster
 @options.output
 @options.passphrase
 @options.force
 @options.json
-def answer(folder: Path, campaign: Path, request: Path, trusted: Path, output: Path) -> None:
+def answer(folder: Path, campaign: Path, request: Path, trusted: Path, cluster: str | None, output: Path) -> None:
     """Helper: check the shares of a request, and write verdicts and noisy sums for the leader.
 
     One request is answered for each period. The same request again gets the same answer; another one is refused, since
-    the difference of two totals could be one device's record.
+    the difference of two totals could be one device's record. The workers of a cluster get the helper's shares and what
+    checks them, so they must be the helper's own machines.
 
     \b
     Example:
       hearsay collector answer helper c.hsc ask.hsx --trust root.hst -o said.hsx
     """  # noqa: D301
     check_files(output, inputs=[campaign, trusted, request])
-    with _opened(folder) as opened, progress("checking shares", 1) as bar:
+    with _opened(folder) as opened, workers_of(cluster) as opened.cluster, progress("checking shares", 1) as bar:
         raw, root, found = _documents(campaign, trusted)
         sent = opened.answer(raw, root, request, output, bar)
     _say(sent, found, output)

@@ -46,6 +46,7 @@ from aggregator.collectors.leading import check_all, kept_length, total_of
 from aggregator.collectors.noise import noisy
 from aggregator.collectors.others import Exported, exported
 from aggregator.collectors.total import Total, read_total, sign_total
+from aggregator.collectors.verification import Workers
 from aggregator.common.files import (
     PRIVATE,
     new_folder,
@@ -60,6 +61,7 @@ from aggregator.publishing.keys import key_file, read_key, write_key
 from aggregator.publishing.signatures import signed_campaign
 from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.reader import processors
+from aggregator.reports.intake.remote import Executor
 from aggregator.reports.storage.locking import try_lock
 from protocol.batches.report import ID_BYTES
 from protocol.documents.campaign import Campaign
@@ -107,6 +109,7 @@ class CollectorFolder:
         path: the folder.
         public: what the collector says of itself.
         threads: threads that check reports; by default the number of processors that this process may use.
+        cluster: an executor that checks in their place; by default None. It gets shares, and the verify key.
 
     ``with CollectorFolder.open(path) as collector:`` closes it at the end.
     """
@@ -122,6 +125,7 @@ class CollectorFolder:
     ) -> None:
         self.path, self.public = path, public
         self.threads = processors()
+        self.cluster: Executor | None = None
         self._journal, self._passphrase, self._clock, self._entropy = journal, passphrase, clock, entropy
 
     @classmethod
@@ -315,7 +319,7 @@ class CollectorFolder:
             judge = Judge(task, head.period)
             parts = _noted(rows_of(reader.contents(task.secret), RequestRow.length(task.prio3), head.reports), content)
             if row is None:
-                judge.read(parts, self.threads, _counting(progress, head.reports))
+                judge.read(parts, Workers(self.threads, self.cluster), _counting(progress, head.reports))
                 return self._answer(task, head, judge, content.digest(), out)
             deque(parts, 0)
             if row.content != content.digest():
@@ -399,7 +403,7 @@ class CollectorFolder:
             tempfile.TemporaryFile(dir=self._periods) as sent,
             open_output(self._path(row, KEPT), force=True, mode=PRIVATE) as kept,
         ):
-            count, refused = check_all(task, period, reports, (sent, kept), self.threads, done)
+            count, refused = check_all(task, period, reports, (sent, kept), Workers(self.threads, self.cluster), done)
             if count < campaign.min_batch_size:
                 raise PolicyError(
                     "batch_too_small", f"{count} reports can be used, and the campaign wants {campaign.min_batch_size}"

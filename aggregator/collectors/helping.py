@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -12,57 +11,53 @@ import numpy as np
 
 from aggregator.collectors.exchange import REFUSALS, RequestRow, fault
 from aggregator.collectors.intake import Opened, Task, arrays_of, open_shares
-from aggregator.collectors.verification import AT_ONCE, added, confirmed, prepared
-from aggregator.reports.intake.reader import WorkSharingPool
-from protocol.documents.shared_terms import HELPER
+from aggregator.collectors.verification import (
+    AT_ONCE,
+    Bytes,
+    Shares,
+    Terms,
+    Verdicts,
+    Workers,
+    added,
+    confirmed,
+    prepared,
+)
 from protocol.shared.keccak import SEED_BYTES
 
 
-class Judgement(NamedTuple):
-    """What the helper says of some reports.
+class Checked(NamedTuple):
+    """What the helper finds in N reports.
 
     Attributes:
-        verdicts: rows of the answer, joined.
-        accepted: the ids of the accepted reports, in order.
-        refused: reason → number of reports.
-        sums: the helper's share of the sums over the accepted reports, modulo p.
+        readable, agreed, right: shape (N,) bool: whether a report can be checked, both joint randomness parts are those
+            of its public share, and its proof is right.
+        messages: of Prio3, shape (N, 32) uint8.
+        sums: the helper's share of the sums over the reports of which all that holds, modulo p.
     """
 
-    verdicts: bytes
-    accepted: list[bytes]
-    refused: Counter[str]
+    readable: Verdicts
+    agreed: Verdicts
+    right: Verdicts
+    messages: Bytes
     sums: list[int]
 
+    @property
+    def reasons(self) -> list[str]:
+        """Why each report is refused; empty for an accepted one."""
+        rules = ("value_out_of_domain", self.readable), ("public_share", self.agreed), ("proof_invalid", self.right)
+        return [next((reason for reason, holds in rules if not holds[at]), "") for at in range(len(self.messages))]
 
-def judged(task: Task, period: int, rows: Sequence[RequestRow]) -> Judgement:
-    """Return the helper's judgement of some rows. Threads run this."""
-    prio3, opened = task.prio3, list(open_shares(task, period, ((row.identifier, row.field) for row in rows)))
-    reasons = [one if isinstance(one, str) else "" for one in opened]
-    messages = [bytes(SEED_BYTES)] * len(rows)
-    usable = [one for one in opened if isinstance(one, Opened)]
-    sums = [0] * prio3.circuit.outputs
-    if usable:
-        places = [place for place, reason in enumerate(reasons) if not reason]
-        found = prepared(prio3, task.verify_key, task.context, HELPER, arrays_of(usable))
-        leading = np.frombuffer(b"".join(rows[place].verifier for place in places), np.uint8).reshape(len(places), -1)
-        right, said = confirmed(prio3, task.context, [leading, found.verifiers], found.seeds)
-        # Both parts must be those of the public share: else the leader would expect another seed than the helper.
-        public = np.frombuffer(b"".join(one.field.public for one in usable), np.uint8).reshape(len(places), -1)
-        agreed = (np.hstack([leading[:, -SEED_BYTES:], found.verifiers[:, -SEED_BYTES:]]) == public).all(axis=1)
-        good = right & agreed & found.readable
-        for number, place in enumerate(places):
-            if good[number]:
-                messages[place] = said[number].tobytes()
-            elif not found.readable[number]:
-                reasons[place] = "value_out_of_domain"
-            else:
-                reasons[place] = "proof_invalid" if agreed[number] else "public_share"
-        sums = added(found.outputs, good)
-    verdicts = b"".join(
-        bytes([REFUSALS.index(reason)]) + message for reason, message in zip(reasons, messages, strict=True)
-    )
-    accepted = [row.identifier for row, reason in zip(rows, reasons, strict=True) if not reason]
-    return Judgement(verdicts, accepted, Counter(filter(None, reasons)), sums)
+
+def check(terms: Terms, given: tuple[Shares, Bytes]) -> Checked:
+    """Return what the helper finds in N reports; ``given`` are its shares, and what the leader sent of each report."""
+    shares, leading = given
+    found = prepared(*terms, shares)
+    right, messages = confirmed(terms.prio3, terms.context, [leading, found.verifiers], found.seeds)
+    # Both parts must be those of the public share: else the leader would expect another seed than the helper.
+    parts = np.hstack([leading[:, -SEED_BYTES:], found.verifiers[:, -SEED_BYTES:]])
+    agreed = (parts == shares.public).all(axis=1)
+    sums = added(found.outputs, found.readable & agreed & right)
+    return Checked(found.readable, agreed, right, messages, sums)
 
 
 class Judge:
@@ -81,22 +76,39 @@ class Judge:
         self._ids = sha256()
         self._sums = np.zeros(task.prio3.circuit.outputs, object)
 
-    def read(self, parts: Iterable[bytes], threads: int, done: Callable[[int], None]) -> None:
-        """Judge all rows with some threads; ``done`` is told how many more were judged.
+    def read(self, parts: Iterable[bytes], workers: Workers, done: Callable[[int], None]) -> None:
+        """Let the workers check all rows, and judge them; ``done`` is told how many more were judged.
 
         Raises:
             DocumentError: ``collector_fault``: ids are not in rising order, so one could count twice.
+            PolicyError, StorageError: those of :meth:`aggregator.collectors.verification.Workers.each`.
         """
-        task = self._task
-        with ThreadPoolExecutor(threads) as pool:
-            runs = _runs(task, parts)
-            for found in WorkSharingPool(pool, 2 * threads).each(lambda rows: judged(task, self._period, rows), runs):
-                self.verdicts.append(found.verdicts)
-                self.accepted += len(found.accepted)
-                self.refused.update(found.refused)
-                self._ids.update(b"".join(found.accepted))
+        for (ids, reasons), found in workers.each(check, self._task.terms, self._opened, _runs(self._task, parts)):
+            places, messages = [at for at, reason in enumerate(reasons) if not reason], [bytes(SEED_BYTES)] * len(ids)
+            if found is not None:
+                for at, reason, message in zip(places, found.reasons, found.messages, strict=True):
+                    reasons[at] = reason
+                    if not reason:
+                        messages[at] = message.tobytes()
                 self._sums += np.array(found.sums, object)
-                done(found.refused.total() + len(found.accepted))
+            verdicts = zip(map(REFUSALS.index, reasons), messages, strict=True)
+            self.verdicts.append(b"".join(bytes([number]) + message for number, message in verdicts))
+            accepted = [identifier for identifier, reason in zip(ids, reasons, strict=True) if not reason]
+            self._ids.update(b"".join(accepted))
+            self.accepted += len(accepted)
+            self.refused.update(filter(None, reasons))
+            done(len(ids))
+
+    def _opened(self, rows: Sequence[RequestRow]) -> tuple[tuple[list[bytes], list[str]], tuple[Shares, Bytes] | None]:
+        """Return ids and reasons of refusals, empty if there are none so far, and what is to be checked."""
+        fields = ((row.identifier, row.field) for row in rows)
+        shares = list(open_shares(self._task, self._period, fields))
+        usable = [(one, row.verifier) for one, row in zip(shares, rows, strict=True) if isinstance(one, Opened)]
+        kept = [row.identifier for row in rows], [one if isinstance(one, str) else "" for one in shares]
+        if not usable:
+            return kept, None
+        leading = np.frombuffer(b"".join(verifier for _, verifier in usable), np.uint8).reshape(len(usable), -1)
+        return kept, (arrays_of([one for one, _ in usable]), leading)
 
     def ids(self) -> bytes:
         """Return SHA-256 of the accepted ids, in order."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from aggregator.collectors.verification import Shares
+from aggregator.collectors.verification import Shares, Terms
 from aggregator.common.files import storage_errors
 from aggregator.common.periods import period_fault
 from aggregator.reports.decoding.content import Content, FileShortenedError, piecewise_digest
@@ -60,9 +60,9 @@ class Task(NamedTuple):
         return variant_of(self.campaign)
 
     @property
-    def context(self) -> bytes:
-        """The application context of the campaign."""
-        return context_of(self.campaign.id)
+    def terms(self) -> Terms:
+        """What all checks of the task have in common."""
+        return Terms(self.prio3, self.verify_key, context_of(self.campaign.id), self.role)
 
 
 class Reports:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +19,17 @@ from aggregator.collectors.exchange import REFUSALS, VERDICT_BYTES, RequestRow, 
 from aggregator.collectors.intake import Opened, Reports, Task, arrays_of, open_shares
 from aggregator.collectors.noise import noisy
 from aggregator.collectors.total import Total
-from aggregator.collectors.verification import AT_ONCE, added, prepared
-from aggregator.reports.intake.reader import WorkSharingPool
+from aggregator.collectors.verification import (
+    AT_ONCE,
+    Bytes,
+    Shares,
+    Terms,
+    Verdicts,
+    Workers,
+    added,
+    prepared,
+)
 from protocol.batches.report import ID_BYTES
-from protocol.documents.shared_terms import LEADER
 from protocol.errors import DocumentError
 from protocol.shared.keccak import SEED_BYTES
 from protocol.shared.prio3 import Prio3
@@ -31,36 +37,15 @@ from protocol.shared.prio3 import Prio3
 HEAD_BYTES = ID_BYTES + SEED_BYTES
 
 
-class Checked(NamedTuple):
-    """The leader's rows of some reports: what goes to the helper, what the leader keeps, and reasons of refusals."""
-
-    sent: list[bytes]
-    kept: list[bytes]
-    refused: Counter[str]
-
-
 def kept_length(prio3: Prio3) -> int:
     """Return the bytes of a row that the leader keeps."""
     return HEAD_BYTES + prio3.circuit.outputs * prio3.circuit.field.size
 
 
-def checked(task: Task, period: int, reports: Reports, ids: list[bytes]) -> Checked:
-    """Return the leader's rows of some reports. Threads run this."""
-    opened = list(open_shares(task, period, reports.fields(ids)))
-    usable = [one for one in opened if isinstance(one, Opened)]
-    found = Checked([], [], Counter(one for one in opened if isinstance(one, str)))
-    if not usable:
-        return found
-    prio3 = task.prio3
-    length = kept_length(prio3) - HEAD_BYTES
-    rows = prepared(prio3, task.verify_key, task.context, LEADER, arrays_of(usable))
-    for one, verifier, seed, readable in zip(usable, rows.verifiers, rows.seeds, rows.readable, strict=True):
-        if readable:
-            found.sent.append(RequestRow(one.identifier, one.field, verifier.tobytes()).to_bytes())
-            found.kept.append(one.identifier + seed.tobytes() + one.share[:length])
-        else:
-            found.refused["value_out_of_domain"] += 1
-    return found
+def check(terms: Terms, shares: Shares) -> tuple[Bytes, Bytes, Verdicts]:
+    """Return what the leader sends of some reports, the seeds that it expects, and which reports are readable."""
+    found = prepared(*terms, shares)
+    return found.verifiers, found.seeds, found.readable
 
 
 def check_all(
@@ -68,31 +53,47 @@ def check_all(
     period: int,
     reports: Reports,
     files: tuple[IO[bytes], IO[bytes]],
-    threads: int,
+    workers: Workers,
     done: Callable[[int], None],
 ) -> tuple[int, Counter[str]]:
-    """Check all reports of a period with some threads.
+    """Check all reports of a period.
 
     Args:
         task: what the leader does.
         period: the period.
         reports: the reports.
         files: where the rows go: those for the helper, and those that the leader keeps, both by id.
-        threads: number of threads.
+        workers: who checks.
         done: told how many more reports were checked.
 
     Returns:
         The number of rows, and reason → number of reports without a row.
+
+    Raises:
+        PolicyError, StorageError: those of :meth:`aggregator.collectors.verification.Workers.each`.
     """
     ids, count, refused = reports.ids(), 0, Counter[str]()
+    length = kept_length(task.prio3) - HEAD_BYTES
+
+    def opened(run: list[bytes]) -> tuple[tuple[list[Opened], Counter[str]], Shares | None]:
+        shares = list(open_shares(task, period, reports.fields(run)))
+        usable = [one for one in shares if isinstance(one, Opened)]
+        return (usable, Counter(one for one in shares if isinstance(one, str))), arrays_of(usable) if usable else None
+
     runs = (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
-    with ThreadPoolExecutor(threads) as pool:
-        for found in WorkSharingPool(pool, 2 * threads).each(lambda run: checked(task, period, reports, run), runs):
-            for file, rows in zip(files, (found.sent, found.kept), strict=True):
-                file.write(b"".join(rows))
-            count += len(found.sent)
-            refused.update(found.refused)
-            done(len(found.sent) + found.refused.total())
+    for (usable, bad), found in workers.each(check, task.terms, opened, runs):
+        sent, kept = [], []
+        for one, verifier, seed, readable in zip(usable, *found, strict=True) if found else ():
+            if readable:
+                sent.append(RequestRow(one.identifier, one.field, verifier.tobytes()).to_bytes())
+                kept.append(one.identifier + seed.tobytes() + one.share[:length])
+            else:
+                bad["value_out_of_domain"] += 1
+        for file, rows in zip(files, (sent, kept), strict=True):
+            file.write(b"".join(rows))
+        count += len(sent)
+        refused.update(bad)
+        done(len(sent) + bad.total())
     return count, refused
 
 

@@ -159,7 +159,7 @@ def exported(task: Task, period: int, reports: Reports) -> Exported:
         usable = [one for one in opened if isinstance(one, Opened)]
         if not usable:
             continue
-        found = prepared(prio3, task.verify_key, task.context, task.role, arrays_of(usable))
+        found = prepared(*task.terms, arrays_of(usable))
         for one, verifier, readable in zip(usable, found.verifiers, found.readable, strict=True):
             if not readable:
                 refused["value_out_of_domain"] += 1
@@ -181,7 +181,7 @@ def exported(task: Task, period: int, reports: Reports) -> Exported:
         "shares": prio3.shares,
         "block_lengths": list(circuit.sizes),
         "chunk_length": circuit.chunk,
-        "ctx": task.context.hex(),
+        "ctx": task.terms.context.hex(),
         "verify_key": task.verify_key.hex(),
         "agg_param": "",
         "campaign": task.campaign.id.hex(),

@@ -6,13 +6,19 @@ A report that can not be read or whose share is wrong costs itself alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.collectors.elements import Elements, decoded, encoded
+from aggregator.reports.intake.reader import WorkSharingPool
+from aggregator.reports.intake.remote import Executor, check_software
+from protocol import VERSION
+from protocol.errors import PolicyError
 from protocol.shared.keccak import DOMAIN, RATE, SEED_BYTES, permuted
 from protocol.shared.prio3 import JOINT, JOINT_PART, JOINT_SEED, PROOF, PROOFS, QUERY, VECTOR, Prio3
 from protocol.shared.proofs import accepted, is_root, query
@@ -21,6 +27,12 @@ AT_ONCE = 1024
 """Reports that collectors check at once: enough that numpy computes most of the time, few enough for the memory."""
 Bytes = NDArray[np.uint8]
 Verdicts = NDArray[np.bool_]
+RUNS_EACH = 2
+"""Runs of reports that are sent to each thread of a cluster at a time."""
+Run = TypeVar("Run")
+Kept = TypeVar("Kept")
+Given = TypeVar("Given")
+Found = TypeVar("Found")
 
 
 def hashed(seed: Bytes | bytes, tag: bytes, binder: Bytes, count: int) -> Bytes:
@@ -57,6 +69,106 @@ def hashed(seed: Bytes | bytes, tag: bytes, binder: Bytes, count: int) -> Bytes:
         blocks.append(lanes[: RATE // 8])
     found = np.stack([lane for block in blocks for lane in block], axis=1).astype("<u8")
     return found.view(np.uint8)[:, :count]
+
+
+class Terms(NamedTuple):
+    """What all checks of one collector for a campaign have in common.
+
+    Attributes:
+        prio3: the variant.
+        key: the verify key of both collectors, secret.
+        context: the application context.
+        number: the collector's number; 0 is the leader.
+    """
+
+    prio3: Prio3
+    key: bytes
+    context: bytes
+    number: int
+
+
+class Workers(NamedTuple):
+    """Who checks reports.
+
+    Attributes:
+        threads: number of threads of this process.
+        cluster: what checks in their place, if it is not None. It gets the collector's shares and the verify key.
+    """
+
+    threads: int
+    cluster: Executor | None = None
+
+    def each(
+        self,
+        check: Callable[[Terms, Given], Found],
+        terms: Terms,
+        opened: Callable[[Run], tuple[Kept, Given | None]],
+        runs: Iterable[Run],
+    ) -> Iterator[tuple[Kept, Found | None]]:
+        """Check runs of reports, and yield in their order what was kept of a run, and what was found.
+
+        Args:
+            check: the check of a run, a function at the top of a module, so that its name can be sent.
+            terms: its first argument.
+            opened: called in this process; returns for a run what is kept of it, and the second argument of ``check``,
+                or None if there is nothing to check.
+            runs: the runs.
+
+        Raises:
+            PolicyError: ``cluster_open``: the cluster's connections are not encrypted.
+            StorageError: ``cluster_lost``, ``cluster_differs``.
+        """
+        if self.cluster is not None:
+            yield from _remotely(self.cluster, check, terms, map(opened, runs))
+            return
+
+        def whole(run: Run) -> tuple[Kept, Found | None]:
+            kept, given = opened(run)
+            return kept, None if given is None else check(terms, given)
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            yield from WorkSharingPool(pool, 2 * self.threads).each(whole, runs)
+
+
+def _remotely(
+    cluster: Executor,
+    check: Callable[[Terms, Given], Found],
+    terms: Terms,
+    opened: Iterator[tuple[Kept, Given | None]],
+) -> Iterator[tuple[Kept, Found | None]]:
+    """Check runs on a cluster. While it checks some, this process opens the next ones."""
+    if not cluster.is_private:
+        raise PolicyError("cluster_open", "shares are secret, and tcp:// is not encrypted; use tls://")
+    shared, before = cluster.share(terms), None
+    with ThreadPoolExecutor(1) as pool:
+        while some := list(islice(opened, RUNS_EACH * cluster.threads)):
+            calls = [(VERSION, at, check, shared, given) for at, (_, given) in enumerate(some) if given is not None]
+            after = (
+                [kept for kept, _ in some],
+                pool.submit(lambda calls: dict(cluster.run(checked_remotely, calls)), calls),
+            )
+            if before is not None:
+                yield from _paired(*before)
+            before = after
+        if before is not None:
+            yield from _paired(*before)
+
+
+def _paired(kept: list[Kept], coming: Future[dict[int, Found]]) -> Iterator[tuple[Kept, Found | None]]:
+    found = coming.result()
+    return ((one, found.get(at)) for at, one in enumerate(kept))
+
+
+def checked_remotely(
+    software: str, number: int, check: Callable[[Terms, Given], Found], terms: Terms, given: Given
+) -> tuple[int, Found]:
+    """Task: return the number of a run, and what its check finds.
+
+    Raises:
+        StorageError: ``cluster_differs``: this worker has another version of this software than the client.
+    """
+    check_software(software)
+    return number, check(terms, given)
 
 
 class Shares(NamedTuple):

@@ -295,7 +295,7 @@ class Cluster:
         pending: set[Any] = set()
         try:
             self._check_connected()
-            with _cluster_errors():
+            with _cluster_errors(), _large():
                 # pure=False: Dask must not reuse a result for equal arguments, since the files may have changed.
                 pending = {self._client.submit(function, *call, pure=False) for call in calls}
             while pending:
@@ -312,8 +312,7 @@ class Cluster:
     def share(self, value: object) -> Any:
         """Send a value to the workers once. Give the result to :meth:`run` as an argument in place of the value."""
         self._check_connected()
-        with _cluster_errors(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # Dask warns that the value is large
+        with _cluster_errors(), _large():
             return self._client.submit(_identity, value, pure=False)
 
     def _wait(self, pending: set[Any]) -> tuple[set[Any], set[Any]]:
@@ -338,6 +337,14 @@ class Cluster:
 
 def _identity(value: Result) -> Result:
     return value
+
+
+@contextmanager
+def _large() -> Iterator[None]:
+    """Context manager that silences Dask's warning of a large value."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
 
 
 @contextmanager

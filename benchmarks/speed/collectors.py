@@ -24,6 +24,7 @@ from aggregator.collectors.helping import Judge
 from aggregator.collectors.intake import Reports, Task, open_shares
 from aggregator.collectors.leading import check_all, kept_length, total_of
 from aggregator.collectors.pair import common_secret, new_pair, private_box_key, verify_key_of
+from aggregator.collectors.verification import Workers
 from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import encode_report
 from protocol.documents.campaign import Campaign, Fit, build_payload, parse_campaign
@@ -113,13 +114,13 @@ def main() -> None:
             took["plain integers, leader"] = (time.process_time() - started) * count / DISTINCT
             del fields, opened
             started = time.process_time()
-            rows, refused = check_all(tasks[0], 0, reports, (sent, kept), 1, lambda _: None)
+            rows, refused = check_all(tasks[0], 0, reports, (sent, kept), Workers(1), lambda _: None)
             assert (rows, refused) == (count, Counter())
             took["leader checks"] = time.process_time() - started
             started, length = time.process_time(), RequestRow.length(prio3)
             sent.seek(0)
             judge = Judge(tasks[1], 0)
-            judge.read(iter(lambda: sent.read(length * 4096), b""), 1, lambda _: None)
+            judge.read(iter(lambda: sent.read(length * 4096), b""), Workers(1), lambda _: None)
             assert judge.accepted == count
             took["helper checks"] = time.process_time() - started
             started = time.process_time()

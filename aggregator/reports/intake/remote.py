@@ -406,9 +406,14 @@ def opened(job: Job) -> tuple[Campaign, Manifest]:
     Raises StorageError ``store_not_shared``: the worker sees another store at the path, or none; ``cluster_differs``:
     it has another version of this software; and as :func:`read_documents`.
     """
-    if job.software != VERSION:
-        raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")
+    check_software(job.software)
     return _opened(job.folder, job.manifest)
+
+
+def check_software(expected: str) -> None:
+    """Raise ``cluster_differs`` unless this worker has the client's version of this software."""
+    if expected != VERSION:
+        raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")
 
 
 @lru_cache(maxsize=1)

@@ -6,16 +6,20 @@ import fcntl
 import os
 import shutil
 from collections import Counter
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 from support.collectors import DAY, LATER, NOW, PERIOD, ROOT, SEEDS, Forged, Two, report_of
+from support.engine import Engine
 from support.failures import reason_of, refusal
 from support.shared import ALLOWED, COLLECTOR_KEYS
 
 from aggregator.collectors.collector import CollectorFolder
 from aggregator.collectors.exchange import ANSWER, REQUEST, Head, Reader, RequestRow, write_file
 from aggregator.collectors.pair import common_secret
+from aggregator.collectors.verification import checked_remotely
+from aggregator.reports.cluster import open_cluster
 from edge_sdk import Device, Policy
 from protocol.errors import DocumentError, PolicyError, StorageError
 from protocol.shared.field import FIELD128
@@ -73,17 +77,60 @@ def test_a_hostile_report_is_refused_with_its_reason_and_the_total_is_exactly_th
     assert found.numbers == two.expected([3, 9, 12])
 
 
+def all_of(two):
+    """Two files with thirty good reports, some of them twice, one of each hostile device, and a conflict."""
+    bad = [report_of(two.campaign, 1000 + at, how) for at, (how, _) in enumerate(DEVICES.values())]
+    good = [report_of(two.campaign, number) for number in range(30)]
+    twice = [report_of(two.campaign, 41), report_of(two.campaign, 41, Forged(vector=lambda v: [1, *v[1:]]))]
+    return [two.batch(reversed([*good[:20], *bad, twice[0]]), "a"), two.batch([*good[10:], twice[1], twice[0]], "b")]
+
+
 def test_all_hostile_reports_of_many_at_once_in_any_order_and_some_files(tmp_path, monkeypatch):
     monkeypatch.setattr("aggregator.collectors.leading.AT_ONCE", 5)
     monkeypatch.setattr("aggregator.collectors.helping.AT_ONCE", 4)
     two = Two(tmp_path)
-    bad = [report_of(two.campaign, 1000 + at, how) for at, (how, _) in enumerate(DEVICES.values())]
-    good = [report_of(two.campaign, number) for number in range(30)]
-    twice = [report_of(two.campaign, 41), report_of(two.campaign, 41, Forged(vector=lambda v: [1, *v[1:]]))]
-    files = [two.batch(reversed([*good[:20], *bad, twice[0]]), "a"), two.batch([*good[10:], twice[1], twice[0]], "b")]
-    found = two.total(*files)
+    found = two.total(*all_of(two))
     assert Counter(found.refused) == Counter(reason for _, reason in DEVICES.values()) + Counter(report_conflict=1)
     assert (found.accepted, found.numbers) == (30, two.expected(range(30)))
+
+
+def with_cluster(two, cluster, files):
+    """Let both collectors check with a cluster, and return what they say and the bytes that leave."""
+    said = []
+    with two.open("leader") as leader, two.open("helper") as helper:
+        leader.cluster = helper.cluster = cluster
+        said.append(leader.check(two.raw, ROOT, PERIOD, files, two.folder / "request"))
+        said.append(helper.answer(two.raw, ROOT, two.folder / "request", two.folder / "answer"))
+    return said, two.read("request"), two.read("answer"), two.finish()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", pytest.param("local:2", marks=[pytest.mark.slow, pytest.mark.xdist_group("cluster")])],
+    ids=["threads of another engine", "processes"],
+)
+def test_a_cluster_checks_as_threads_do_to_the_byte(tmp_path, monkeypatch, address):
+    monkeypatch.setattr("aggregator.collectors.leading.AT_ONCE", 5)
+    monkeypatch.setattr("aggregator.collectors.helping.AT_ONCE", 4)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one, two = Two(tmp_path / "a"), Two(tmp_path / "b")
+    with open_cluster(address) if address else nullcontext(Engine()) as cluster:
+        assert with_cluster(two, cluster, all_of(two)) == with_cluster(one, None, all_of(one))
+
+
+def test_a_cluster_that_is_not_encrypted_or_that_ends_leaves_no_trace_in_a_collector(tmp_path, monkeypatch):
+    monkeypatch.setattr("aggregator.collectors.leading.AT_ONCE", 1)
+    two, lost = Two(tmp_path), StorageError("cluster_lost", "gone")
+    files = [two.honest(range(20))]
+    for engine, expected in ((Engine(is_private=False), "cluster_open"), (Engine(lost), "cluster_lost")):
+        with two.open("leader") as leader:
+            leader.cluster = engine
+            assert refusal(leader.check, two.raw, ROOT, PERIOD, files, tmp_path / "request") == expected
+            assert leader.periods() == []
+        assert not (tmp_path / "request").exists()
+    assert two.total(*files).numbers == two.expected(range(20))
+    assert refusal(checked_remotely, "0.0", 0, None, None, None) == "cluster_differs"
 
 
 def test_progress_rises_to_all_reports_at_both_collectors(tmp_path, monkeypatch):

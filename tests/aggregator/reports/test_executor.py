@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, as_completed
-
 import pytest
+from support.engine import Engine
 from support.fleets import honest, sealed
 from support.publisher import DAY, NOW
 from support.reports import CAMPAIGN, PERIOD, RAW, digest
@@ -15,21 +14,6 @@ from aggregator.reports.intake.enrolment import enrolled_from_rosters
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import read_manifest
 from protocol.errors import InputError, PolicyError
-
-
-class Pool:
-    """Threads that return results in the order in which they end, each value shared by reference."""
-
-    threads = threads_each = 3
-    is_private = True
-
-    def run(self, function, calls):
-        with ThreadPoolExecutor(self.threads) as pool:
-            for future in as_completed([pool.submit(function, *call) for call in calls]):
-                yield future.result()
-
-    def share(self, value):
-        return value
 
 
 @pytest.fixture
@@ -58,7 +42,7 @@ def test_an_engine_of_five_members_makes_the_store_that_threads_make(tmp_path, f
     roster = Roster("f", tuple(map(str, range(30))), secrets)
     enrolled = enrolled_from_rosters(CAMPAIGN, [roster]) if closed else None
     local, remote = (create_store(tmp_path / name, RAW) for name in ("local", "remote"))
-    remote.cluster = Pool()
+    remote.cluster = Engine()
     for now in (NOW + 2 * DAY, NOW + 12 * DAY):
         calls = []
         found = remote.ingest(files, now=now, enrolled=enrolled, progress=lambda *call, calls=calls: calls.append(call))
@@ -73,7 +57,7 @@ def test_an_engine_of_five_members_makes_the_store_that_threads_make(tmp_path, f
 def test_secrets_are_not_given_to_an_engine_that_sends_them_in_the_clear(tmp_path, files):
     enrolled = enrolled_from_rosters(CAMPAIGN, [Roster("f", ("a",), bytes(32))])
     store = create_store(tmp_path / "s", RAW)
-    store.cluster = Pool()
+    store.cluster = Engine()
     store.cluster.is_private = False
     with pytest.raises(PolicyError, match="cluster_open"):
         store.ingest(files, now=NOW, enrolled=enrolled)
@@ -81,7 +65,7 @@ def test_secrets_are_not_given_to_an_engine_that_sends_them_in_the_clear(tmp_pat
 
 def test_what_a_task_raises_reaches_the_caller(tmp_path):
     store = create_store(tmp_path / "s", RAW)
-    store.cluster = Pool()
+    store.cluster = Engine()
     with pytest.raises(InputError, match="protocol_unknown"):
         store.ingest(["nothing-like-it://a/b"], now=NOW)
     assert read_manifest(store.path).generation == 0
