@@ -38,18 +38,20 @@ POSTPROCESS = {LOCAL: DEFAULT, SHARED: DEFAULT, CENTRAL: AUTO, FEDERATED: OF_NOD
 REDUCE_FITS = ("pilot", "train")
 LEAST_PILOT = 60
 """Records of the pilot by which the family ``auto`` chooses, if a third of all records are as many."""
-_WHOLE: tuple[tuple[str, int | None, bool], ...] = (
-    ("bins", None, False),
-    ("max_values", 0, False),
-    ("approach", None, True),
-    ("folds", None, True),
-    ("devices", 1, True),
-    ("nodes", 1, True),
-    ("repeats", 1, False),
-    ("seed", 0, True),
-)
-"""Settings that are whole numbers: name, smallest value, and whether None is allowed. Later steps check the range of
+WHOLE: dict[str, tuple[int | None, bool]] = {
+    "bins": (None, False),
+    "max_values": (0, False),
+    "approach": (None, True),
+    "folds": (None, True),
+    "devices": (1, True),
+    "nodes": (1, True),
+    "repeats": (1, False),
+    "seed": (0, True),
+}
+"""Settings that are whole numbers → smallest value, and whether None is allowed. Later steps check the range of
 settings without a smallest value."""
+OPTIONS = {"asking": "design", "class_question": "no-class-question", "ridge": "rho"}
+"""Setting → its option of ``hearsay simulate``, where the two differ by more than ``_``."""
 _KINDS = (
     ("reduce", str, "a text: none, pca:K or dca:K"),
     ("sensitivity", str, "a text: global or smooth"),
@@ -152,6 +154,11 @@ class Settings(NamedTuple):
     unit: str = "record"
 
 
+def field_of(option: str) -> str:
+    """Return the name of the setting that an option of ``hearsay simulate`` gives."""
+    return next((name for name, own in OPTIONS.items() if own == option), option.replace("-", "_"))
+
+
 def checked(settings: Settings) -> Settings:
     """Check types and ranges that no later step checks. Return the settings with numbers as int and float.
 
@@ -198,7 +205,7 @@ def _check_asking(settings: Settings) -> None:
 def _numbers(settings: Settings) -> dict[str, Any]:
     """Return the settings that are numbers, as int and float; ``answers`` as text."""
     found: dict[str, Any] = {}
-    for name, least, optional in _WHOLE:
+    for name, (least, optional) in WHOLE.items():
         value = getattr(settings, name)
         number = _as_whole(value)
         if value is None and optional:

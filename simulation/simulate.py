@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -13,6 +15,7 @@ from aggregator.cli import options
 from aggregator.cli.options import CENTRAL_METHODS, MECHANISMS, PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, progress, warn
 from aggregator.common.files import check_output, write_output
+from aggregator.common.plots import Bars, Line, bar_chart, line_chart
 from aggregator.common.tables import read_table
 from aggregator.curator.methods.table import DEFAULT as DEFAULT_METHOD
 from aggregator.curator.methods.table import METHODS
@@ -22,6 +25,7 @@ from aggregator.models.postprocess.methods import DEFAULT, POSTPROCESSES
 from aggregator.publishing.ask_table import ask_of
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.documents.masked_terms import RECORD
+from protocol.errors import InputError
 from protocol.questions import ADD_REMOVE, ADJACENCIES
 from simulation.preparing import prepare
 from simulation.settings import (
@@ -32,14 +36,190 @@ from simulation.settings import (
     ENGINES,
     FEDERATED,
     LOCAL,
+    OPTIONS,
     POSTPROCESS,
     SHARED,
     TRUSTS,
     VERTICAL,
+    WHOLE,
     Settings,
+    field_of,
 )
-from simulation.sweep import SWEPT, Point, check_plot, plot, points, run_sweep
 from simulation.trust import Simulation, Trial
+
+MOST_POINTS = 200
+MOST_LINES = 6
+"""Most lines of a plot besides the largest class and the non-private model: colours that can be told apart."""
+
+SWEPT = (
+    "epsilon",
+    "mechanism",
+    "answers",
+    "family",
+    "approach",
+    "theta",
+    "bins",
+    "max-values",
+    "reduce",
+    "reduce-fit",
+    "rho",
+    "postprocess",
+    "devices",
+    "delta",
+    "adjacency",
+    "division",
+    "noise",
+    "trim",
+    "nodes",
+    "sensitivity",
+    "robust",
+    "honest-share",
+    "colluding-share",
+    "unit",
+)
+"""The options that may be swept."""
+
+
+class Point(NamedTuple):
+    """One simulation of a sweep: option → its value as text, and the summary (:meth:`Trust.summary`)."""
+
+    setting: dict[str, str]
+    result: dict[str, Any]
+
+
+def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
+    """Parse a text such as ``epsilon=0.5,1,2`` into an option and its values, texts that may not fit the option.
+
+    Raises:
+        InputError: ``sweep_invalid``: the option can not be swept, a value is empty, or two are equal (``1``, ``1.0``).
+    """
+    name, _, listed = text.partition("=")
+    values = tuple(value.strip() for value in listed.split(","))
+    if name not in SWEPT or not all(values):
+        raise InputError("sweep_invalid", f"a sweep is OPTION=VALUE,VALUE… of one of {', '.join(SWEPT)}")
+    if len({value if (number := _number(value)) is None else number for value in values}) != len(values):
+        raise InputError("sweep_invalid", f"the sweep of {name} names a value twice")
+    return name, values
+
+
+def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, str], Settings]]:
+    """Return for every combination of swept values the combination (option → text) and its settings.
+
+    Raises:
+        InputError: ``sweep_invalid``: a text that :func:`parse_sweep` refuses, an option twice, an impossible value, or
+            more than 200 combinations.
+    """
+    parsed = [parse_sweep(text) for text in sweeps]
+    names = [name for name, _ in parsed]
+    if len(set(names)) != len(names):
+        raise InputError("sweep_invalid", "an option is swept once; list all its values there")
+    count = 1
+    for _, values in parsed:
+        count *= len(values)
+    if count > MOST_POINTS:
+        raise InputError("sweep_invalid", f"a sweep has {MOST_POINTS} combinations at most; these are {count}")
+    combinations = [dict(zip(names, chosen, strict=True)) for chosen in product(*(values for _, values in parsed))]
+    return [(setting, _with(settings, setting)) for setting in combinations]
+
+
+def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
+    changes: dict[str, Any] = {}
+    for name, text in setting.items():
+        field = field_of(name)
+        kind = int if field in WHOLE else float if field in ("ridge", "trim") else str
+        try:
+            changes[field] = kind(text)
+        except ValueError:
+            raise InputError("sweep_invalid", f"{name} can not have one of the values that the sweep lists") from None
+    return settings._replace(**changes)
+
+
+def run_sweep(
+    prepared: Sequence[tuple[dict[str, str], Simulation]],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Point]:
+    """Run all simulations of a sweep, and return one point for each, in their order.
+
+    The function draws one seed for the choice of test people and gives it to all simulations.
+
+    Args:
+        prepared: for each simulation its swept settings (option → value as text), and the simulation.
+
+    Raises:
+        InputError, PolicyError: a simulation fails (:meth:`Simulation.run`).
+    """
+    split_seed = secrets.randbits(64)
+    found = []
+    for setting, simulation in prepared:
+        result, _ = simulation.run(split_seed=split_seed)
+        found.append(Point(setting, result))
+        if progress is not None:
+            progress(len(found), len(prepared))
+    return found
+
+
+def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
+    """Raise an error if a plot would have too many lines. ``settings``: the swept settings of each simulation.
+
+    Raises:
+        InputError: ``plot_invalid``: more than :data:`MOST_LINES` lines.
+    """
+    axis = _axis(settings)
+    lines = {_name(setting, axis) for setting in settings}
+    if axis is not None and len(lines) > MOST_LINES:
+        raise InputError("plot_invalid", f"a plot holds {MOST_LINES} lines at most; this sweep would draw {len(lines)}")
+
+
+def plot(found: Sequence[Point], label: str) -> str:
+    """Plot the accuracies as SVG: lines over the first numeric option, or without one bars for each combination.
+
+    Args:
+        found: at least one point.
+    """
+    axis = _axis([point.setting for point in found])
+    title = f"accuracy of '{label}' on unseen records"
+    if axis is None:
+        names = [_name(point.setting, None) for point in found]
+        series = [Bars(name, [point.result[key] for point in found]) for name, key in _SHOWN]
+        return bar_chart(title, names, series, y_label="accuracy")
+    lines: dict[str, dict[float, float]] = {}
+    rest: dict[str, dict[float, list[float]]] = {name: {} for name, _ in _SHOWN[1:]}
+    for point in found:
+        x = float(point.setting[axis])
+        lines.setdefault(_name(point.setting, axis), {})[x] = point.result["accuracy"]
+        for name, key in _SHOWN[1:]:
+            rest[name].setdefault(x, []).append(point.result[key])
+    drawn = [Line(name or "accuracy", sorted(ys), [ys[x] for x in sorted(ys)]) for name, ys in lines.items()]
+    drawn += [Line(name, sorted(ys), [sum(ys[x]) / len(ys[x]) for x in sorted(ys)]) for name, ys in rest.items()]
+    return line_chart(title, drawn, x_label="ε" if axis == "epsilon" else axis, y_label="accuracy")
+
+
+_SHOWN = (("accuracy", "accuracy"), ("not private", "accuracy_nonprivate"), ("largest class", "accuracy_majority"))
+
+
+def _axis(settings: Sequence[Mapping[str, str]]) -> str | None:
+    """Return the first option whose values are numbers, at least two different ones; None if there is none."""
+    for name in settings[0] if settings else ():
+        numbers = [_number(setting[name]) for setting in settings]
+        if None not in numbers and len(set(numbers)) > 1:
+            return name
+    return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def _name(setting: Mapping[str, str], axis: str | None) -> str:
+    return " ".join(
+        text if name in ("mechanism", "family") else f"{name} {text}" for name, text in setting.items() if name != axis
+    )
+
 
 _NO_INTERVAL = "not known"
 
@@ -70,15 +250,20 @@ def facts_of(result: dict[str, Any]) -> dict[str, str]:
         "not private": f"{result['accuracy_nonprivate']:.1%}",
         "largest class": f"{result['accuracy_majority']:.1%}",
         **_FACTS[result.get("trust", LOCAL)](result),
+        "tested on": f"{result['test_records']} records",
+        "trials": str(result["trials"]) + (f", {result['reports']} reports in all" if "reports" in result else ""),
     }
+
+
+def _nodes(result: dict[str, Any], of: str = "records") -> str:
+    """Return the number of nodes, and how many records, or features, the smallest and the largest have."""
+    return f"{result['nodes']} of {' to '.join(map(str, dict.fromkeys(result[f'node_{of}'])))} {of}"
 
 
 def _local_facts(result: dict[str, Any]) -> dict[str, str]:
     return {
         "ε": f"{result['epsilon_total']:g} per device, {result['epsilon_per_answer']:g} per answer",
         "devices": f"{result['devices']}, {result['answers_per_device']} answers each by '{result['mechanism']}'",
-        "tested on": f"{result['test_records']} records",
-        "trials": f"{result['trials']}, {result['reports']} reports in all",
     }
 
 
@@ -89,8 +274,6 @@ def _shared_facts(result: dict[str, Any]) -> dict[str, str]:
         "devices": f"{result['devices']}, one report of {result['report_bytes']} bytes each",
         "noise": f"{result['noise']}, of both collectors {result['noise_sd']:.3g} records in each of "
         f"{result['cells']} cells of {result['features']} features",
-        "tested on": f"{result['test_records']} records",
-        "trials": f"{result['trials']}, {result['reports']} reports in all",
     }
 
 
@@ -100,14 +283,10 @@ def _central_facts(result: dict[str, Any]) -> dict[str, str]:
         "hides": f"neighbours by '{result['adjacency']}'",
         "method": f"{result['mechanism']}, {result['noise']} noise, ε divided {result['division']}, {result['family']}",
         "records": f"{result['records']} of a curator",
-        "tested on": f"{result['test_records']} records",
-        "trials": str(result["trials"]),
     }
 
 
 def _federated_facts(result: dict[str, Any]) -> dict[str, str]:
-    smallest, largest = result["node_records"]
-    each = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
     rule = result["robust"] or "plain addition"
     total, changed = f"{result['epsilon_total']:g}", f"{result['epsilon_change']:g}"
     if result["adjacency"] == ADD_REMOVE:
@@ -116,40 +295,30 @@ def _federated_facts(result: dict[str, Any]) -> dict[str, str]:
         cost = f"{total} for changing the features of a record, not its label"
     return {
         "ε": cost,
-        "nodes": f"{result['nodes']} of {each} records, {result['summaries']} summaries in all",
+        "nodes": f"{_nodes(result)}, {result['summaries']} summaries in all",
         "method": f"{rule} of {result['queries']} noisy vectors, {result['postprocess']}, {result['family']}",
-        "tested on": f"{result['test_records']} records",
-        "trials": str(result["trials"]),
     }
 
 
 def _distributed_facts(result: dict[str, Any]) -> dict[str, str]:
-    smallest, largest = result["node_records"]
-    each = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
     unit = "a record" if result["unit"] == RECORD else "all records of a node"
     cost, changed = (f"{result[f'epsilon_{of}']:g}, δ = {result[f'delta_{of}']:g}" for of in ("total", "change"))
     return {
         "ε": f"{cost} for adding or removing {unit}; {changed} for changing it",
-        "nodes": f"{result['nodes']} of {each} records, {result['messages']} messages in all",
+        "nodes": f"{_nodes(result)}, {result['messages']} messages in all",
         "noise": f"{result['noise']}, {result['noise_copies']:.3g} whole copies in a total, "
         f"{result['honest_share']:g} honest, {result['colluding_share']:g} colluding",
         "method": f"total of {result['queries']} noisy vectors in {result['ciphertexts']} ciphertexts, "
         f"{result['postprocess']}, {result['family']}",
-        "tested on": f"{result['test_records']} records",
-        "trials": str(result["trials"]),
     }
 
 
 def _vertical_facts(result: dict[str, Any]) -> dict[str, str]:
-    smallest, largest = result["node_features"]
-    each = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
     return {
         "ε": f"{result['epsilon_total']:g} for adding or removing a record, {result['epsilon_change']:g} for changing "
         f"one; {result['epsilon_per_count']:g} per count",
-        "nodes": f"{result['nodes']} of {each} features, with {result['records']} records in common",
+        "nodes": f"{_nodes(result, 'features')}, with {result['records']} records in common",
         "products": f"{result['products']} opened in all",
-        "tested on": f"{result['test_records']} records",
-        "trials": str(result["trials"]),
     }
 
 
@@ -183,10 +352,6 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
 
-_PARAMETERS = {"rho": "ridge", "reduce": "reduction", "design": "asking"}
-"""Option → name of its Python parameter, where the two differ."""
-_OPTIONS = {"asking": "design", "class_question": "no-class-question", "ridge": "rho"}
-"""Setting → its option, where the two differ by more than ``_``."""
 _NOT_KEPT = {
     CENTRAL: "no budget counts the ε of a simulated fit; make a model to keep by hearsay budget and hearsay fit",
     FEDERATED: "no ledger counts the ε of a simulated node; make one to keep with hearsay-edge node summarise",
@@ -256,7 +421,7 @@ _NOT_KEPT = {
     help="discrete, the default, gaussian, or auto: see hearsay plan. Central: see hearsay fit.",
 )
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one.")
-@click.option("--reduce", "reduction", default="none", show_default=True, help="none, pca:K or dca:K.")
+@click.option("--reduce", default="none", show_default=True, help="none, pca:K or dca:K.")
 @click.option(
     "--reduce-fit",
     type=click.Choice(["pilot", "train"]),
@@ -336,7 +501,6 @@ def simulate(
     label: str | None,
     schema_file: Path | None,
     ask: str | None,
-    reduction: str,
     test_file: Path | None,
     sweeps: tuple[str, ...],
     plot_file: Path | None,
@@ -374,7 +538,7 @@ def simulate(
     _check_usage(context, sweeps, plot_file, out, {**others, "test": test_file})
     for place in _outputs(plot_file, out):
         check_output(place, force=force)
-    settings = Settings(**{**others, "epsilon": others["epsilon"] or ""}, reduce=reduction)
+    settings = Settings(**{**others, "epsilon": others["epsilon"] or ""})
     chosen = points(settings, sweeps)
     if plot_file is not None:
         check_plot([setting for setting, _ in chosen])
@@ -411,13 +575,12 @@ def _check_usage(
     """Raise ``UsageError`` for options that contradict each other."""
     swept = {text.partition("=")[0] for text in sweeps}
     for name in sorted(swept & set(SWEPT)):
-        parameter = _PARAMETERS.get(name, name.replace("-", "_"))
-        if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
+        if context.get_parameter_source(field_of(name)) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is given and swept; give one of them", context)
     asks = others["trust"] in (LOCAL, SHARED)
     for name in ALIEN[others["trust"]] if asks else (*ALIEN[others["trust"]], "ask"):
-        option = _OPTIONS.get(name, name.replace("_", "-"))
-        if context.get_parameter_source(_PARAMETERS.get(name, name)) is ParameterSource.COMMANDLINE or option in swept:
+        option = OPTIONS.get(name, name.replace("_", "-"))
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE or option in swept:
             raise click.UsageError(f"--{option} does not go with --trust {others['trust']}", context)
     if others["epsilon"] is None and "epsilon" not in swept:
         raise click.UsageError("give --epsilon, or --sweep epsilon=V1,V2…", context)

@@ -330,6 +330,3 @@ def two_sided_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
         else:
             high = middle
     return tan(low) * sqrt(freedom)
-
-
-RunTrial = Callable[[Schema, Split, pd.DataFrame, int], Trial]

@@ -14,7 +14,7 @@ import halls
 
 MOST_CHILDREN = 16
 """Files and folders of a folder beside ``__init__.py``. A larger number is a reason to think, and never to split."""
-LARGER = {"aggregator/collectors", "protocol/mechanisms", "benchmarks/speed", "simulation"}
+LARGER = {"aggregator/collectors", "protocol/mechanisms"}
 """One file per mechanism, per command, and per kind of trust: these folders grow with each of them."""
 MOST_HALLS = 15
 MOST_LINES = 850

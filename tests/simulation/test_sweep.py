@@ -20,8 +20,7 @@ from protocol.errors import InputError
 from simulation.design import Design, Division
 from simulation.local import LocalTrust
 from simulation.settings import Settings
-from simulation.simulate import facts_of
-from simulation.sweep import MOST_POINTS, check_plot, points
+from simulation.simulate import MOST_POINTS, check_plot, facts_of, points
 from simulation.trust import Simulation, Trial, mean_interval, two_sided_quantile, within
 
 
