@@ -56,9 +56,8 @@ def check_bytes(value: object, what: str) -> None:
 def path_of(value: object, what: str) -> str:
     """Return the absolute path for ``value``, a ``str`` or an ``os.PathLike``, so that ``os.chdir`` does not change it.
 
-    Raises:
-        InputError: ``argument_invalid``: ``value`` is no path, is a path of bytes, or has a zero byte; or it is
-            relative, and the working folder is gone. The error's text calls it ``what``.
+    Raises InputError ``argument_invalid``: ``value`` is no path, is a path of bytes, or has a zero byte; or it is
+    relative, and the working folder is gone. The error's text calls it ``what``.
     """
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or "\0" in path:

@@ -93,9 +93,8 @@ def _is_transport(found: object) -> bool:
 def read_token(raw: bytes) -> str:
     """Return the token that ``raw``, a file's bytes, holds: one word of printable ASCII, perhaps with blanks around it.
 
-    Raises:
-        InputError: ``token_invalid``: the file holds no such word, or a word of more than 4096 characters. The error's
-            text does not quote the token.
+    Raises InputError ``token_invalid``: the file holds no such word, or a word of more than 4096 characters. The
+    error's text does not quote the token.
     """
     token = raw.strip()
     if not token or len(token) > 4096 or not all(0x21 <= byte <= 0x7E for byte in token):

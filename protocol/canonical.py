@@ -25,9 +25,8 @@ _COUNT_WIDTH = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 def pack(value: Any) -> bytes:
     """Encode a value of dicts, lists, tuples, str, bytes, int, bool and None as canonical bytes.
 
-    Raises:
-        InputError: ``not_canonical``: a type without a canonical form, for example float; a key that is not a str;
-            containers nested deeper than 16; an integer outside 64 bits; a str with surrogates.
+    Raises InputError ``not_canonical``: a type without a canonical form, for example float; a key that is not a str;
+    containers nested deeper than 16; an integer outside 64 bits; a str with surrogates.
     """
     try:
         packed = msgpack.packb(_sorted(value, 0), use_bin_type=True, strict_types=True)
@@ -59,8 +58,7 @@ def unpack(data: bytes, max_items: int | None = None) -> Any:
     more values are refused before any object is made. An empty map takes one byte in ``data`` and about a hundred in
     memory, so callers set this limit for unverified bytes.
 
-    Raises:
-        DocumentError: ``malformed``: not msgpack, trailing bytes, not canonical, nested too deep, or too many values.
+    Raises DocumentError ``malformed``: not msgpack, trailing bytes, not canonical, nested too deep, or too many values.
     """
     _check_structure(data, len(data) if max_items is None else max_items)
     size = len(data)

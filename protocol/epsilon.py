@@ -39,8 +39,7 @@ _JUST_BELOW_ONE = Decimal("0." + 50 * "9")
 def micro_epsilon(epsilon: str | float | Decimal) -> int:
     """Return ε as an integer number of millionths.
 
-    Raises:
-        InputError: ``epsilon_invalid``: no value that :func:`millionths` takes.
+    Raises InputError ``epsilon_invalid``: no value that :func:`millionths` takes.
     """
     if isinstance(epsilon, bool) or not isinstance(epsilon, str | Integral | float | Decimal):
         raise InputError("epsilon_invalid", "ε is given as text, integer, float or Decimal")
@@ -110,8 +109,7 @@ def pico_delta(delta: str | float | Decimal) -> int:
 
     ``delta`` is 0, or a positive multiple of 10⁻¹² below 1, written as :func:`millionths` takes it.
 
-    Raises:
-        InputError: ``delta_invalid``: no such number.
+    Raises InputError ``delta_invalid``: no such number.
     """
     if not isinstance(delta, bool) and isinstance(delta, str | int | float | Decimal) and delta in _ZERO:
         return 0

@@ -69,9 +69,8 @@ def fit_terms(settings: Settings, design: Design, records: int) -> FitTerms:
 
     ``design`` gives a schema like the trials'.
 
-    Raises:
-        InputError: ``method_unknown`` and all reasons of :func:`aggregator.curator.fitting.cost_of_fit`;
-            ``epsilon_invalid``, ``delta_invalid``; ``setting_invalid``: the trimmed share is no number.
+    Raises InputError ``method_unknown`` and all reasons of :func:`aggregator.curator.fitting.cost_of_fit`;
+    ``epsilon_invalid``, ``delta_invalid``; ``setting_invalid``: the trimmed share is no number.
     """
     schema = design.template_schema()
     method = method_of(settings.mechanism or DEFAULT)

@@ -118,8 +118,7 @@ def demo(output: Path, devices: int, epsilon: str, mechanism: str) -> None:
 def load_records() -> tuple[pd.DataFrame, Schema]:
     """Load the demo's records with their label, and make a schema that does not depend on the records.
 
-    Raises:
-        InputError: ``missing_extra``: scikit-learn, which carries the data, is not installed.
+    Raises InputError ``missing_extra``: scikit-learn, which carries the data, is not installed.
     """
     try:
         from sklearn.datasets import load_breast_cancer

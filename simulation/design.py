@@ -54,8 +54,7 @@ class Division(NamedTuple):
     def splits(self, frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[Split]:
         """Yield the splits of one repetition: one split, or K with folds.
 
-        Raises:
-            InputError: ``split_invalid``: a part would be empty, or the number of folds or the share is out of range.
+        Raises InputError ``split_invalid``: a part would be empty, or the number of folds or the share is out of range.
         """
         if self.test is not None:
             yield Split(frame, self.test)
@@ -159,8 +158,7 @@ def parse_reduction(text: str) -> tuple[str, int]:
 
     ``none`` gives ``("none", 0)``. ``pca`` is principal component analysis, ``dca`` discriminant component analysis.
 
-    Raises:
-        InputError: ``reduce_invalid``: another text, or a number of components outside 1 … 100000.
+    Raises InputError ``reduce_invalid``: another text, or a number of components outside 1 … 100000.
     """
     method, _, count = text.partition(":")
     if text == "none":

@@ -110,8 +110,7 @@ def statistics_of(values: Integers, campaign: Campaign, period: int, rule: Rule 
         values: shape (N, M) int64, M noisy sums of each of N nodes.
         rule: a robust rule; None for plain addition.
 
-    Raises:
-        PolicyError: ``nodes_too_few``: the rule needs more nodes.
+    Raises PolicyError ``nodes_too_few``: the rule needs more nodes.
     """
     nodes = len(values)
     if rule is not None:

@@ -82,8 +82,7 @@ def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], pe
         folder: exists already; files of the same name are replaced.
         reports: for each device the bytes of all its answers, one after another.
 
-    Raises:
-        InputError: ``batch_invalid``: a report has a wrong length.
+    Raises InputError ``batch_invalid``: a report has a wrong length.
     """
     length = campaign.layout.record_length
     header = Header(campaign.id, campaign.layout.kind, length)

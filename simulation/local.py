@@ -72,8 +72,7 @@ class Task(NamedTuple):
 def make_task(config: SimulationConfig, schema: Schema) -> Task:
     """Sign the next version of the campaign that ``config`` describes, for a schema.
 
-    Raises:
-        InputError: those of :func:`aggregator.publishing.campaigns.publish_campaign`.
+    Raises InputError with those of :func:`aggregator.publishing.campaigns.publish_campaign`.
     """
     return _task(publish_campaign(config.workspace, schema, config.parameters, config.now))
 
@@ -81,8 +80,8 @@ def make_task(config: SimulationConfig, schema: Schema) -> Task:
 def make_evaluation_task(config: SimulationConfig, models: Sequence[bytes], parameters: EvaluationParameters) -> Task:
     """Sign a campaign that evaluates one signed model (its confusion matrix) or several (which is most accurate).
 
-    Raises:
-        InputError, DocumentError, StorageError: those of :func:`aggregator.publishing.campaigns.publish_evaluation`.
+    Raises InputError, DocumentError, StorageError with those of
+    :func:`aggregator.publishing.campaigns.publish_evaluation`.
     """
     return _task(publish_evaluation(config.workspace, models, parameters, config.now))
 

@@ -113,9 +113,8 @@ class FederatedTrust(OfNodes):
     def __init__(self, settings: Settings, design: Design, records: int) -> None:
         """Check the settings.
 
-        Raises:
-            InputError: ``setting_invalid``: no number of nodes, or a kind of noise that the vector engine can not draw;
-                ``robust_invalid``, ``epsilon_invalid``, ``family_unknown``, ``no_numbers``, ``postprocess_unknown``.
+        Raises InputError ``setting_invalid``: no number of nodes, or a kind of noise that the vector engine can not
+        draw; ``robust_invalid``, ``epsilon_invalid``, ``family_unknown``, ``no_numbers``, ``postprocess_unknown``.
         """
         del records
         if settings.nodes is None:
@@ -140,8 +139,7 @@ class FederatedTrust(OfNodes):
     def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:
         """Return the statistics of the nodes' noisy sums (:meth:`OfNodes.gather`).
 
-        Raises:
-            PolicyError: ``nodes_too_few``: the robust rule needs more nodes.
+        Raises PolicyError ``nodes_too_few``: the robust rule needs more nodes.
         """
         del shared
         nodes, randomness = lab.settings.nodes or 0, lab.randomness

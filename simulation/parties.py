@@ -57,10 +57,9 @@ class DistributedTrust(OfNodes):
     def __init__(self, settings: Settings, design: Design, records: int) -> None:
         """Check the settings, and warn of a slow engine.
 
-        Raises:
-            InputError: ``setting_invalid``: fewer than two parties; ``terms_invalid``, ``delta_invalid``: no campaign
-                can have these shares, this unit, noise or δ; ``epsilon_invalid``, ``family_unknown``, ``no_numbers``,
-                ``postprocess_unknown``.
+        Raises InputError ``setting_invalid``: fewer than two parties; ``terms_invalid``, ``delta_invalid``: no campaign
+        can have these shares, this unit, noise or δ; ``epsilon_invalid``, ``family_unknown``, ``no_numbers``,
+        ``postprocess_unknown``.
         """
         campaign = self.check(settings, design, max(records, 1))
         powers = ((settings.nodes or 0) + 1) * ciphertexts_of(campaign)
@@ -146,8 +145,7 @@ def masking_of(settings: Settings, dealer: DealerPublic | None = None) -> Maskin
         settings: the settings. With ``divided`` noise their δ is not used.
         dealer: key and modulus of a dealer; None for made-up ones, which encrypt nothing.
 
-    Raises:
-        InputError: ``setting_invalid``: fewer than two parties.
+    Raises InputError ``setting_invalid``: fewer than two parties.
     """
     if settings.nodes is None or settings.nodes < 2:
         raise InputError("setting_invalid", "distributed trust needs a number of parties, 2 or more (--nodes)")
@@ -191,8 +189,7 @@ def simulated_dealer(seed: int | None) -> Iterator[Dealer]:
         seed: seed of the simulation. Equal seeds give equal keys, and a made-up modulus in place of a new one. None for
             entropy of the operating system, a new modulus and the present time.
 
-    Raises:
-        InputError: ``missing_extra``: the library that makes a modulus is not installed.
+    Raises InputError ``missing_extra``: the library that makes a modulus is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         place = Path(name) / "dealer"

@@ -76,11 +76,7 @@ class Asking(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Asking:
-        """Read ``all``, ``pilot:K`` or ``refine``.
-
-        Raises:
-            InputError: ``setting_invalid``.
-        """
+        """Read ``all``, ``pilot:K`` or ``refine``. Raises InputError ``setting_invalid``."""
         way, _, count = text.partition(":")
         if text in (ALL, REFINE):
             return cls(text)

@@ -90,8 +90,8 @@ class Point(NamedTuple):
 def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
     """Parse a text such as ``epsilon=0.5,1,2`` into an option and its values, texts that may not fit the option.
 
-    Raises:
-        InputError: ``sweep_invalid``: the option can not be swept, a value is empty, or two are equal (``1``, ``1.0``).
+    Raises InputError ``sweep_invalid``: the option can not be swept, a value is empty, or two are equal (``1``,
+    ``1.0``).
     """
     name, _, listed = text.partition("=")
     values = tuple(value.strip() for value in listed.split(","))
@@ -105,9 +105,8 @@ def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
 def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, str], Settings]]:
     """Return for every combination of swept values the combination (option → text) and its settings.
 
-    Raises:
-        InputError: ``sweep_invalid``: a text that :func:`parse_sweep` refuses, an option twice, an impossible value, or
-            more than 200 combinations.
+    Raises InputError ``sweep_invalid``: a text that :func:`parse_sweep` refuses, an option twice, an impossible value,
+    or more than 200 combinations.
     """
     parsed = [parse_sweep(text) for text in sweeps]
     names = [name for name, _ in parsed]
@@ -162,8 +161,7 @@ def run_sweep(
 def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
     """Raise an error if a plot would have too many lines. ``settings``: the swept settings of each simulation.
 
-    Raises:
-        InputError: ``plot_invalid``: more than :data:`MOST_LINES` lines.
+    Raises InputError ``plot_invalid``: more than :data:`MOST_LINES` lines.
     """
     axis = _axis(settings)
     lines = {_name(setting, axis) for setting in settings}

@@ -223,8 +223,7 @@ class Simulation(NamedTuple):
                 operating system.
             progress: called with (repetitions done, repetitions).
 
-        Raises:
-            InputError, PolicyError: as :meth:`Division.splits`, :meth:`Design.for_people` and :meth:`Trust.collect`.
+        Raises InputError, PolicyError as :meth:`Division.splits`, :meth:`Design.for_people` and :meth:`Trust.collect`.
         """
         settings, randomness = self.settings, randomness_of(self.settings.seed, split_seed)
         trials: list[Trial] = []

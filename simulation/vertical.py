@@ -59,9 +59,8 @@ class VerticalTrust(Trust):
     def __init__(self, settings: Settings, design: Design, tests: int) -> None:
         """Check the settings. ``tests``: number of records to classify in a trial; many are announced as slow.
 
-        Raises:
-            InputError: ``setting_invalid``: no number of parties, a single party, more parties than features, or groups
-                of values; ``epsilon_invalid``: ε is too small to be divided.
+        Raises InputError ``setting_invalid``: no number of parties, a single party, more parties than features, or
+        groups of values; ``epsilon_invalid``: ε is too small to be divided.
         """
         schema = design.template_schema()
         self._features = len(schema.observed)
@@ -88,9 +87,8 @@ class VerticalTrust(Trust):
     def collect(self, lab: Lab, part: Part, shared: None) -> Trial:
         """Count the learning part once with noise, and classify the test part (:meth:`Trust.collect`).
 
-        Raises:
-            InputError: ``no_labels``; ``product_overflow``, from the engine ``device``: too many features for their
-                products to fit.
+        Raises InputError ``no_labels``; ``product_overflow``, from the engine ``device``: too many features for their
+        products to fit.
         """
         del shared
         settings, schema, randomness = lab.settings, part.schema, lab.randomness

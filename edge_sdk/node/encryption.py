@@ -84,10 +84,9 @@ class PartyKeys:
     def own(self, campaign: Campaign, key: SigningKey) -> MaskedKey:
         """Return this node's key from a masked campaign's newest accepted book. ``key``: the node's key pair.
 
-        Raises:
-            InputError: ``keys_unknown``: no book of the campaign was accepted yet.
-            DocumentError: ``node_without_key``: the newest book has no key for this node, or was accepted before an
-                opt-out or a reset made another node; ``invalid_keys``: the stored box can not be opened.
+        Raises InputError ``keys_unknown``: no book of the campaign was accepted yet; DocumentError
+        ``node_without_key``: the newest book has no key for this node, or was accepted before an opt-out or a reset
+        made another node; ``invalid_keys``: the stored box can not be opened.
         """
         kept = self._kept(campaign.id)
         if kept is None:

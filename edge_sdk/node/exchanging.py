@@ -79,9 +79,8 @@ def exchange(
         peers: paths of files of summaries, and of folders, of which all files ``*.hsn`` are read.
         mine: summaries that this node made, joined; they are verified and united like a peer's file.
 
-    Raises:
-        InputError: ``campaign_for_devices``; ``file_unreadable``, ``other_campaign``: of the node's own file;
-            ``too_large``: that file or the union has more than :data:`MOST_BYTES`.
+    Raises InputError ``campaign_for_devices``; ``file_unreadable``, ``other_campaign``: of the node's own file;
+    ``too_large``: that file or the union has more than :data:`MOST_BYTES`.
     """
     judge = _Judge(campaign, nodes, now)
     with _locked(own):

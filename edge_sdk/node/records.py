@@ -51,10 +51,9 @@ def csv_records(
         note: is called at the end of the file with a sentence on the number of rows of another length than the header,
             and one on the number of rows that end inside of quotes, if there are such rows. None: no call.
 
-    Raises:
-        InputError: ``file_unreadable``: the file can not be read to its end; ``empty_file``: it has no header;
-            ``duplicate_column``; ``columns_missing``: one of ``names`` is not in the header; ``argument_invalid``: not
-            a path, or the delimiter is not one character.
+    Raises InputError ``file_unreadable``: the file can not be read to its end; ``empty_file``: it has no header;
+    ``duplicate_column``; ``columns_missing``: one of ``names`` is not in the header; ``argument_invalid``: not a path,
+    or the delimiter is not one character.
     """
     place = path_of(path, "the CSV file")
     if len(delimiter) != 1 or delimiter in '\r\n"':

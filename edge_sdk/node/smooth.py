@@ -104,10 +104,7 @@ def smooth_sensitivity(data: ValueCounts, beta: Fraction) -> SmoothSensitivity:
     A(t) is how much one changed value can change the variance after t values were changed. It grows with t
     (:class:`_Changes`), so e^(−βt)·A(t) is at most e^(−βt₁)·A(t₂) for t₁ ≤ t ≤ t₂. Intervals of t whose bound is not
     above the largest value found so far are left out. No t above 1 + ln 4/β is needed, since A(1) is at least a quarter
-    of the global sensitivity.
-
-    Raises:
-        InputError: ``beta_invalid``: β is outside 2⁻³⁰ … 64.
+    of the global sensitivity. Raises InputError ``beta_invalid``: β is outside 2⁻³⁰ … 64.
     """
     inner = float(inner_beta(beta))
     changes = _Changes(data)

@@ -133,8 +133,7 @@ class State:
     def __init__(self, path: str | None) -> None:
         """Open or create the file at ``path``; if that is None, keep the state in memory.
 
-        Raises:
-            StorageError: ``state_newer``, ``state_older``: software of another version wrote the file.
+        Raises StorageError ``state_newer``, ``state_older``: software of another version wrote the file.
         """
         self._path = path
         self._lock = RLock()
@@ -187,10 +186,8 @@ class State:
         """Run the body of ``with`` as one transaction: all its changes are on the disk when it ends.
 
         After an error in the body the changes are undone. Only if the last flush of the commit fails, the changes may
-        stay although an error is raised; the next transaction then writes again before it ends.
-
-        Raises:
-            StorageError: ``state_lost``: the file was removed, or replaced by another or by an older copy.
+        stay although an error is raised; the next transaction then writes again before it ends. Raises StorageError
+        ``state_lost``: the file was removed, or replaced by another or by an older copy.
         """
         if self.read_only:
             raise StorageError("io_failed", "the state can only be read: nothing can be answered or changed")

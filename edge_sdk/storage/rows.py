@@ -105,8 +105,7 @@ def damaged() -> StorageError:
 def number_in(text: bytes) -> int:
     """Return the number that a value of the table of single values holds as decimal digits.
 
-    Raises:
-        StorageError: ``state_damaged``: the value is not 1 to 20 digits.
+    Raises StorageError ``state_damaged``: the value is not 1 to 20 digits.
     """
     if not text.isdigit() or len(text) > _MAX_DIGITS:
         raise damaged()

@@ -36,9 +36,8 @@ _USED = "used"
 def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
     """Return the secret, 32 bytes, in the provisioning file ``enrolment``; a random one if that is None.
 
-    Raises:
-        DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
-        StorageError: ``entropy_unavailable``: the system has no random bytes yet.
+    Raises DocumentError ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable; StorageError
+    ``entropy_unavailable``: the system has no random bytes yet.
     """
     if enrolment is None:
         return entropy(SEED_BYTES)

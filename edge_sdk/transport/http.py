@@ -332,9 +332,8 @@ class Web(Transport):
             sleep, monotonic: wait for a number of seconds; a clock in seconds that does not jump.
             entropy: n → n random bytes, for the pauses.
 
-        Raises:
-            InputError: ``address_invalid``; ``argument_invalid``: the method is neither PUT nor POST;
-                ``token_invalid``: the token would be sent without encryption to another machine.
+        Raises InputError ``address_invalid``; ``argument_invalid``: the method is neither PUT nor POST;
+        ``token_invalid``: the token would be sent without encryption to another machine.
         """
         self._base = parse_url(address)
         if "?" in self._base.path or "#" in address:

@@ -128,8 +128,7 @@ def one_bit_apart(found: bytes, header: bytes) -> bool:
 def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
     """Encode a complete batch in memory: ``header``, ``records``, trailer.
 
-    Raises:
-        InputError: ``batch_invalid``: a record that has not the header's length, or more than 2^32 − 1 records.
+    Raises InputError ``batch_invalid``: a record that has not the header's length, or more than 2^32 − 1 records.
     """
     records = list(records)
     if len(records) > MAX_RECORDS or any(len(record) != header.record_length for record in records):

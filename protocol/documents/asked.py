@@ -182,9 +182,8 @@ def read_named(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool) ->
 
     ``evaluates`` says whether the campaign's family is ``outcome``. Other campaigns name no model.
 
-    Raises:
-        DocumentError: ``invalid_campaign``: the family, ``crit`` and the fields do not fit together, or a digest or
-            name is wrong or repeated.
+    Raises DocumentError ``invalid_campaign``: the family, ``crit`` and the fields do not fit together, or a digest or
+    name is wrong or repeated.
     """
     several = "models" in body
     if several != ("models" in crit) or several != ("model_names" in body) or (several and "model" in body):
@@ -215,9 +214,8 @@ def _check_digest(digest: object) -> None:
 def check_compared(questions: Sequence[Question], models: int, answers: int) -> None:
     """Check the questions of a campaign that compares ``models`` models, unless the campaign has ended.
 
-    Raises:
-        DocumentError: ``invalid_campaign``: a question about the wrong number of models, a model without a question or
-            with two, or more than one answer of a device in one period.
+    Raises DocumentError ``invalid_campaign``: a question about the wrong number of models, a model without a question
+    or with two, or more than one answer of a device in one period.
     """
     asked = [question.subject.model for question in questions]
     kinds = {question.kind == RIGHT for question in questions}
@@ -278,11 +276,8 @@ def check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: 
 
     Each mechanism is compared with the one that follows from ⌊ε/r⌋ for r = ``answers`` strata, and its exact loss with
     ⌊ε/r⌋. If all agree, r answers can not spend more than ε. Otherwise the composed loss of all strata decides the
-    reason.
-
-    Raises:
-        DocumentError: ``epsilon_understated``: the loss is above ε; ``invalid_campaign``: ε per answer is not allowed,
-            or a mechanism does not follow from it.
+    reason. Raises DocumentError ``epsilon_understated``: the loss is above ε; ``invalid_campaign``: ε per answer is not
+    allowed, or a mechanism does not follow from it.
     """
     per_answer = epsilon_micro // answers
     problem = ""
@@ -311,9 +306,8 @@ def parse_questions(body: dict[str, Any], schema: Schema, kinds: Collection[str]
 
     ``schema`` has all stated features with their groups; ``kinds`` are those that the campaign's family may ask.
 
-    Raises:
-        DocumentError: ``epsilon_understated``: a mechanism's loss is infinite; ``invalid_campaign``: a question is not
-            as docs/formats.md states.
+    Raises DocumentError ``epsilon_understated``: a mechanism's loss is infinite; ``invalid_campaign``: a question is
+    not as docs/formats.md states.
     """
     entries = read_field(body, "questions", list, _REASON)
     if len(entries) > 65535 or not all(isinstance(entry, dict) for entry in entries):

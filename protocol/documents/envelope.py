@@ -114,8 +114,7 @@ def seal(payload_type: str, payload: bytes, keys: Iterable[SigningKey]) -> bytes
 
     ``payload_type`` is one of the values of :data:`PAYLOAD_TYPES`.
 
-    Raises:
-        InputError: ``signatures_invalid``: another number of distinct keys.
+    Raises InputError ``signatures_invalid``: another number of distinct keys.
     """
     message = pae(payload_type, payload)
     pairs = {keyid(key.public): key.sign(message) for key in keys}
@@ -133,11 +132,9 @@ def write_envelope(envelope: Envelope) -> bytes:
 def read_envelope(raw: bytes, role: str) -> Envelope:
     """Parse the envelope of a document of ``role``, a key of :data:`PAYLOAD_TYPES`.
 
-    Neither the signatures are verified nor the payload parsed.
-
-    Raises:
-        DocumentError: ``too_large``: above the role's :data:`SIZE_LIMITS`; ``unsupported_version``: an envelope of
-            another version of the formats; ``wrong_role``: of another payload type; ``malformed``: no envelope.
+    Neither the signatures are verified nor the payload parsed. Raises DocumentError ``too_large``: above the role's
+    :data:`SIZE_LIMITS`; ``unsupported_version``: an envelope of another version of the formats; ``wrong_role``: of
+    another payload type; ``malformed``: no envelope.
     """
     if len(raw) > SIZE_LIMITS[role]:
         raise DocumentError("too_large", f"a {role} document has at most {SIZE_LIMITS[role]} bytes")

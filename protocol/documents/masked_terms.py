@@ -208,12 +208,10 @@ def parse_masked(
 ) -> MaskedTerms | None:
     """Read the terms of a masked campaign from its payload, or return None if the campaign is not masked.
 
-    The arguments are those of :func:`parse_nodes`, and its result: None for a campaign for devices.
-
-    Raises:
-        DocumentError: ``invalid_campaign``: the map is wrong; ``masked`` is a key without being in ``crit``, or the
-            reverse; the campaign is not for nodes, has noise for smooth sensitivity, or allows an ε below its own; a
-            slot could overflow; a message would have more than :data:`MAX_CIPHERTEXTS` ciphertexts.
+    The arguments are those of :func:`parse_nodes`, and its result: None for a campaign for devices. Raises
+    DocumentError ``invalid_campaign``: the map is wrong; ``masked`` is a key without being in ``crit``, or the reverse;
+    the campaign is not for nodes, has noise for smooth sensitivity, or allows an ε below its own; a slot could
+    overflow; a message would have more than :data:`MAX_CIPHERTEXTS` ciphertexts.
     """
     if (KEY in body) != (KEY in header.crit):
         raise DocumentError(_REASON, "'masked' is a key that 'crit' does not name, or the other way round")

@@ -40,8 +40,7 @@ class Provisioning(NamedTuple):
 def build_provisioning(provisioning: Provisioning) -> bytes:
     """Encode a provisioning file.
 
-    Raises:
-        DocumentError: ``malformed``: a name that is empty, too long or not printable, or a secret of another length.
+    Raises DocumentError ``malformed``: a name that is empty, too long or not printable, or a secret of another length.
     """
     _check(provisioning)
     fleet, device, secret = provisioning
@@ -53,9 +52,8 @@ def build_provisioning(provisioning: Provisioning) -> bytes:
 def parse_provisioning(raw: bytes) -> Provisioning:
     """Parse and check ``raw``, the bytes of a provisioning file. A device runs this when its owner provisions it.
 
-    Raises:
-        DocumentError: ``too_large``: more than 4096 bytes; ``unsupported_version``: made by newer software;
-            ``malformed``: not a provisioning file, a wrong value, or check bytes that reveal a damaged secret.
+    Raises DocumentError ``too_large``: more than 4096 bytes; ``unsupported_version``: made by newer software;
+    ``malformed``: not a provisioning file, a wrong value, or check bytes that reveal a damaged secret.
     """
     if len(raw) > MAX_BYTES:
         raise DocumentError("too_large", f"a provisioning file has at most {MAX_BYTES} bytes")

@@ -75,8 +75,7 @@ def wide_each(raw: bytes, size: int) -> Iterator[int]:
 def power(base: int, exponent: int, modulus: int) -> int:
     """Return base^exponent mod modulus, of {0 … modulus − 1}, as a plain ``int``.
 
-    Raises:
-        InputError: ``not_invertible``: the exponent is negative, and base and modulus have a common divisor.
+    Raises InputError ``not_invertible``: the exponent is negative, and base and modulus have a common divisor.
     """
     try:
         return int(in_use.power(base, exponent, modulus))
@@ -89,10 +88,8 @@ def expanded(tag: bytes, campaign_id: bytes, period: int, number: int) -> int:
 
     It is the big-endian integer of ‖_{i=0}^{16} SHA-256(u32(i) ‖ tag ‖ campaign id ‖ u32(period) ‖ u32(number)), where
     u32 is four big-endian bytes. ``tag`` is :data:`SUMS` or :data:`PRODUCTS`; ``number`` counts the ciphertexts of a
-    message from 0.
-
-    Raises:
-        InputError: ``argument_invalid``: the id is not 32 bytes, or period or number is not from 0 to 2^32 − 1.
+    message from 0. Raises InputError ``argument_invalid``: the id is not 32 bytes, or period or number is not from 0 to
+    2^32 − 1.
     """
     if len(campaign_id) != 32:
         raise InputError("argument_invalid", "a campaign's id is 32 bytes")
@@ -113,8 +110,7 @@ def below(bound: int, entropy: Callable[[int], bytes]) -> int:
 
     ``entropy`` returns as many secret random bytes as it is asked for, like ``os.urandom``.
 
-    Raises:
-        InputError: ``argument_invalid``: the source returned another number of bytes.
+    Raises InputError ``argument_invalid``: the source returned another number of bytes.
     """
     bits = (bound - 1).bit_length()
     size, mask = (bits + 7) // 8, (1 << bits) - 1
@@ -178,8 +174,7 @@ def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: i
         count: the number of ciphertexts of a message.
         modulus: N, the campaign's modulus.
 
-    Raises:
-        InputError: ``not_invertible``: a base shares a factor with N. The campaign's modulus is unfit.
+    Raises InputError ``not_invertible``: a base shares a factor with N. The campaign's modulus is unfit.
     """
     square = modulus * modulus
     return [power(hash_to_group(campaign_id, period, number, modulus), -secrets_sum, square) for number in range(count)]
@@ -229,9 +224,8 @@ class Unmasking:
         ``released`` are the elements of the dealer's release for exactly this set of nodes and this period. The result
         is one integer of (−N/2, N/2) per ciphertext of a message: the sums modulo N.
 
-        Raises:
-            DocumentError: ``mask_mismatch``: release, set, period and ciphertexts do not belong together, or one was
-                changed.
+        Raises DocumentError ``mask_mismatch``: release, set, period and ciphertexts do not belong together, or one was
+        changed.
         """
         self._check(released)
         return [self._open(product, element) for product, element in zip(self._products, released, strict=True)]

@@ -127,10 +127,7 @@ def honest_parties(terms: MaskedTerms, u: int) -> int:
     """Return the number h = ⌈γu⌉ ≥ 1 of honest parties that a party with the number u assumes for its noise.
 
     Since u ≤ n, the number of parties, h is at most ⌈γn⌉: so many every released total contains
-    (:func:`least_parties`).
-
-    Raises:
-        InputError: ``value_out_of_domain``: u is below 1.
+    (:func:`least_parties`). Raises InputError ``value_out_of_domain``: u is below 1.
     """
     if u < 1:
         raise InputError("value_out_of_domain", "a party's number u is at least 1")

@@ -51,9 +51,8 @@ class Slots:
     def pack(self, numbers: Sequence[int]) -> list[int]:
         """Lay out at least one number in plaintexts, of which each may be negative.
 
-        Raises:
-            InputError: ``slot_overflow``: a number is not of |v| < 2^(w−1), w = ``bits``. The text names its position
-                alone.
+        Raises InputError ``slot_overflow``: a number is not of |v| < 2^(w−1), w = ``bits``. The text names its position
+        alone.
         """
         limit = 1 << (self.bits - 1)
         for place, value in enumerate(numbers):
@@ -76,8 +75,7 @@ class Slots:
     def unpack(self, plaintexts: Sequence[int], count: int) -> list[int]:
         """Read ``count`` numbers of [−2^(w−1), 2^(w−1)) back from totals of plaintexts, w = ``bits``.
 
-        Raises:
-            DocumentError: ``mask_mismatch``: another number of plaintexts, or a remainder after the last used slot.
+        Raises DocumentError ``mask_mismatch``: another number of plaintexts, or a remainder after the last used slot.
         """
         if len(plaintexts) != self.plaintexts(count):
             raise DocumentError("mask_mismatch", f"{count} numbers have {self.plaintexts(count)} plaintexts")
@@ -109,8 +107,7 @@ def read_map(payload: bytes, keys: Collection[str], max_items: int, what: str) -
 
     ``max_items`` is the largest number of values, keys and containers included; ``what`` names the payload in errors.
 
-    Raises:
-        DocumentError: ``malformed``, ``unsupported_version``.
+    Raises DocumentError ``malformed``, ``unsupported_version``.
     """
     body = canonical.unpack(payload, max_items)
     if not isinstance(body, dict) or "spec" not in body:
@@ -183,10 +180,9 @@ def largest_file(role: str, campaign: Campaign) -> int:
 def read_of_dealer(raw: bytes, role: str, campaign: Campaign) -> bytes:
     """Return the payload of an envelope of a role that the campaign's dealer, and nobody else, has signed.
 
-    Raises:
-        DocumentError: ``too_large``: above :func:`largest_file`; ``unsupported_version``, ``wrong_role``;
-            ``malformed``: no envelope, or not exactly one signature, by the key id of the dealer; ``bad_signature``.
-        InputError: ``campaign_not_masked``.
+    Raises DocumentError ``too_large``: above :func:`largest_file`; ``unsupported_version``, ``wrong_role``;
+    ``malformed``: no envelope, or not exactly one signature, by the key id of the dealer; ``bad_signature``; InputError
+    ``campaign_not_masked``.
     """
     dealer, most = masked_terms_of(campaign).dealer, largest_file(role, campaign)
     if len(raw) > most:

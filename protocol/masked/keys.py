@@ -103,8 +103,7 @@ def seal_key(
         secret: sk, 0 ≤ sk < 2^4224.
         entropy: returns as many random bytes as it is asked for, for the box's own key pair.
 
-    Raises:
-        InputError: ``key_invalid``: ``public`` is no Ed25519 key; ``masked_key_invalid``: ``secret`` is out of range.
+    Raises InputError ``key_invalid``: ``public`` is no Ed25519 key; ``masked_key_invalid``: ``secret`` is out of range.
     """
     if not 0 <= secret < 1 << SECRET_BITS:
         raise InputError("masked_key_invalid", f"a secret is not from 0 to below 2^{SECRET_BITS}")
@@ -127,8 +126,7 @@ def _content(campaign_id: bytes, node: bytes, serial: int, u: int, secret: bytes
 def open_key(sealed: bytes, key: SigningKey, campaign_id: bytes) -> MaskedKey:
     """Open the sealed key of the node with this Ed25519 key pair. :func:`own_key` takes it from a key book.
 
-    Raises:
-        DocumentError: ``invalid_keys``: the box can not be opened with this key, or is for another campaign or node.
+    Raises DocumentError ``invalid_keys``: the box can not be opened with this key, or is for another campaign or node.
     """
     content = b""
     try:
@@ -155,8 +153,7 @@ def open_key(sealed: bytes, key: SigningKey, campaign_id: bytes) -> MaskedKey:
 def own_key(book: KeyBook, key: SigningKey) -> MaskedKey:
     """Return this node's key from a key book, opened and compared with the public entry.
 
-    Raises:
-        DocumentError: ``node_without_key``; ``invalid_keys``: the box can not be opened, or contradicts the book.
+    Raises DocumentError ``node_without_key``; ``invalid_keys``: the box can not be opened, or contradicts the book.
     """
     party = book.parties.get(keyid(key.public))
     if party is None:
@@ -177,9 +174,8 @@ def build_key_book(
         dealer: the dealer's key pair, whose public key the campaign names.
         version, list_version, parties: as in :class:`KeyBook`.
 
-    Raises:
-        DocumentError: ``invalid_keys``, ``malformed``: a value that :func:`read_key_book` refuses.
-        InputError: ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer.
+    Raises DocumentError ``invalid_keys``, ``malformed``: a value that :func:`read_key_book` refuses; InputError
+    ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer.
     """
     if masked_terms_of(campaign).dealer != dealer.public:
         raise InputError("wrong_key", "the campaign names another dealer")
@@ -199,9 +195,8 @@ def build_key_book(
 def parse_key_book(payload: bytes) -> KeyBook:
     """Parse the payload of a key book. The signature is not verified, and no box is opened.
 
-    Raises:
-        DocumentError: ``malformed``, ``unsupported_version``; ``invalid_keys``: not 2 to 65536 parties, a node id that
-            is none, a repeated serial number, a u outside n/2 < u ≤ n for n parties, or a box of another length.
+    Raises DocumentError ``malformed``, ``unsupported_version``; ``invalid_keys``: not 2 to 65536 parties, a node id
+    that is none, a repeated serial number, a u outside n/2 < u ≤ n for n parties, or a box of another length.
     """
     # A payload of many tiny values is refused after few of them: a party takes no less than its box.
     most = _VALUES_AROUND + _VALUES_PER_PARTY * (len(payload) // _SMALLEST_BOX)
@@ -254,10 +249,9 @@ def _width(number: int) -> int:
 def read_key_book(raw: bytes, campaign: Campaign) -> KeyBook:
     """Parse and verify a key book. The caller must check with :func:`check_successor` whether it may follow another.
 
-    Raises:
-        DocumentError: the reasons of :func:`protocol.masked.fields.read_of_dealer` and :func:`parse_key_book`;
-            ``unrecognized_campaign``; ``invalid_keys``: more parties than the campaign allows.
-        InputError: ``campaign_not_masked``.
+    Raises DocumentError with the reasons of :func:`protocol.masked.fields.read_of_dealer` and :func:`parse_key_book`;
+    ``unrecognized_campaign``; ``invalid_keys``: more parties than the campaign allows; InputError
+    ``campaign_not_masked``.
     """
     book = parse_key_book(read_of_dealer(raw, ROLE, campaign))
     _check_campaign(book, campaign)
@@ -277,8 +271,7 @@ def check_successor(book: KeyBook, version: int, identity: bytes) -> None:
 
     ``version`` and ``identity`` are those of the newest book of the campaign that the reader accepted before.
 
-    Raises:
-        DocumentError: ``rollback``: the version is lower; ``equivocation``: another book of the same version.
+    Raises DocumentError ``rollback``: the version is lower; ``equivocation``: another book of the same version.
     """
     if book.version < version:
         raise DocumentError("rollback", f"key book {book.version} is older than {version}, which was accepted before")

@@ -86,10 +86,8 @@ class PartyNoise(NamedTuple):
 def noise_of(campaign: Campaign, u: int) -> tuple[PartyNoise, ...]:
     """Return the noise that a party with the number u of the key book adds: one distribution per released vector.
 
-    Every number of a vector needs a draw of its own.
-
-    Raises:
-        InputError: ``campaign_not_masked``; ``value_out_of_domain``: u is below 1.
+    Every number of a vector needs a draw of its own. Raises InputError ``campaign_not_masked``;
+    ``value_out_of_domain``: u is below 1.
     """
     terms = masked_terms_of(campaign)
     honest, delta = honest_parties(terms, u), delta_share(campaign)
@@ -109,8 +107,7 @@ def party_noise(kind: str, rate: Fraction, honest: int, delta: Fraction) -> Part
 def chance(honest: int, delta: Fraction) -> int:
     """Return the smallest integer b with (1 − b/2^32)^h ≤ δ: so rarely do h = ``honest`` parties all add 0.
 
-    Raises:
-        InputError: ``epsilon_invalid``: δ is not between 0 and 1.
+    Raises InputError ``epsilon_invalid``: δ is not between 0 and 1.
     """
     if not 0 < delta < 1:
         raise InputError("epsilon_invalid", "δ of diluted noise lies between 0 and 1")

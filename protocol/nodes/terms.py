@@ -87,9 +87,8 @@ def shares(campaign: Campaign, epsilon_micro: int | None = None) -> tuple[int, .
 
     ``epsilon_micro`` is the ε of the summary; None for the campaign's.
 
-    Raises:
-        InputError: ``campaign_for_devices``; ``epsilon_invalid``: ε is above the campaign's, or below the smallest that
-            the campaign allows.
+    Raises InputError ``campaign_for_devices``; ``epsilon_invalid``: ε is above the campaign's, or below the smallest
+    that the campaign allows.
     """
     terms = terms_of(campaign)
     epsilon_micro = campaign.epsilon_micro if epsilon_micro is None else epsilon_micro
@@ -104,10 +103,8 @@ def ranges(campaign: Campaign, epsilon_micro: int | None = None) -> list[tuple[i
 
     With n = ``max_records``, S = 65536 and H = ⌈64·Δ/ε_q⌉, where Δ is :func:`sensitivity` and ε_q the vector's ε
     (:func:`shares`): counts [−H, n + H]; sums of u ±(n·S + H); sums of ⌊u²/S⌋ [−H, n·S + H]. With the sensitivity
-    ``smooth`` H of sums of squares is ⌈2^17 S/ε_q⌉, since their noise has heavier tails.
-
-    Raises:
-        InputError: as :func:`shares`.
+    ``smooth`` H of sums of squares is ⌈2^17 S/ε_q⌉, since their noise has heavier tails. Raises InputError as
+    :func:`shares`.
     """
     terms = terms_of(campaign)
     most, kind = terms.max_records, terms.sensitivity
@@ -126,11 +123,8 @@ def cost_micro(campaign: Campaign, adjacency: str, epsilon_micro: int | None = N
     """Return what a summary costs one record, in millionths of ε, for one of :data:`protocol.questions.ADJACENCIES`.
 
     With the sensitivity ``global``: ε for ``add-remove``, 2ε for ``change`` and ``change-features``. With ``smooth``: ε
-    for ``change-features``.
-
-    Raises:
-        InputError: ``campaign_for_devices``.
-        PolicyError: ``adjacency_uncovered``: the sensitivity is ``smooth``, and the adjacency is another one.
+    for ``change-features``. Raises InputError ``campaign_for_devices``; PolicyError ``adjacency_uncovered``: the
+    sensitivity is ``smooth``, and the adjacency is another one.
     """
     terms = terms_of(campaign)
     epsilon_micro = campaign.epsilon_micro if epsilon_micro is None else epsilon_micro

@@ -138,18 +138,15 @@ class Law(ABC):
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
         """Return an ε for which a release f + k·S·Z is proven (ε, δ)-differentially private; k: ``multiplier``.
 
-        Raises:
-            InputError: ``noise_unfit``: this law has no finite ε for δ = 0.
+        Raises InputError ``noise_unfit``: this law has no finite ε for δ = 0.
         """
 
     @abstractmethod
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
         """Return the law, a multiplier k and a smoothing β that cost about ``epsilon``, rounded and without a proof.
 
-        Without a ``beta`` about half of the budget is left to β.
-
-        Raises:
-            InputError: ``beta_invalid``: ``beta`` alone costs all of ε; ``noise_unfit``: the law needs δ > 0.
+        Without a ``beta`` about half of the budget is left to β. Raises InputError ``beta_invalid``: ``beta`` alone
+        costs all of ε; ``noise_unfit``: the law needs δ > 0.
         """
 
     def rho_above(self, multiplier: Fraction, beta: Fraction) -> Fraction | None:
@@ -320,11 +317,9 @@ class Calibration(NamedTuple):
 def calibrated(law: Law, epsilon: Fraction, delta: Fraction, beta: Fraction | None = None) -> Calibration:
     """Return the constants of a law whose release is (``epsilon``, ``delta``)-differentially private.
 
-    A pure law does not use δ and costs none. Without a smoothing ``beta`` about half of ε is left to β.
-
-    Raises:
-        InputError: ``noise_unfit``: the law needs δ > 0; ``beta_invalid``: β alone costs all of ε;
-            ``epsilon_invalid``: ε or δ is outside its range.
+    A pure law does not use δ and costs none. Without a smoothing ``beta`` about half of ε is left to β. Raises
+    InputError ``noise_unfit``: the law needs δ > 0; ``beta_invalid``: β alone costs all of ε; ``epsilon_invalid``: ε or
+    δ is outside its range.
     """
     check_budget(epsilon, delta)
     fitted, multiplier, smoothing = law.fitted(float(epsilon), float(delta), None if beta is None else float(beta))

@@ -130,9 +130,7 @@ def smooth_bound(change: Fraction, distance: int, beta: Fraction, global_sensiti
 
     The caller must have searched this t with the smoothing β − 3η (:func:`inner_beta`), up to a factor 1 − η, η = 2⁻³⁶.
     S is between S* and (1 + 2η)·S* for this smaller smoothing, so S changes by at most e^(β − 3η)·(1 + 2η) < e^β.
-
-    Raises:
-        InputError: ``beta_invalid``: β is outside 2⁻³⁰ … 64.
+    Raises InputError ``beta_invalid``: β is outside 2⁻³⁰ … 64.
     """
     least = global_sensitivity / (1 << FLOOR_BITS)
     found = max(change * exp_above(-inner_beta(beta) * distance), least) * (1 + SLACK + SLACK**2 * 2)

@@ -53,10 +53,8 @@ def summed_subjects(schema: Schema, family: str) -> list[Subject]:
 
     A ``discrete`` model needs the classes and the cells (value-class pairs) of every feature. A ``gaussian`` or
     ``truncated-gaussian`` model needs the classes, the cells of categorical features, the presence of numbers that may
-    be missing, the sums of all numbers, and the sums of all squares.
-
-    Raises:
-        InputError: ``no_numbers``: the family is not ``discrete``, and the schema has no numeric feature.
+    be missing, the sums of all numbers, and the sums of all squares. Raises InputError ``no_numbers``: the family is
+    not ``discrete``, and the schema has no numeric feature.
     """
     if family == _DISCRETE:
         return discrete_subjects(schema)
