@@ -8,7 +8,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from support import curators
 from support.cards import check_card
+from support.curators import SCHEMA
 from support.failures import failure, reason
 from support.killed import every_death
 
@@ -24,25 +26,16 @@ from edge_sdk import Device
 from protocol import canonical
 from protocol.documents.campaign import PilotCost
 from protocol.documents.envelope import read_envelope
-from protocol.features import Categorical, Numeric
 from protocol.questions import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from protocol.schema import Label, build_schema
 
 NOW = 1_900_000_000
-SCHEMA = build_schema(
-    Label("label", ["a", "b"]),
-    [Categorical("colour", ["red", "blue", "green"], substitute=0), Numeric("size", "0", "10", [0], substitute=0)],
-)
 
 
 def people(rows=400, seed=1):
     """Records as text, as a file holds them."""
-    generator = np.random.default_rng(seed)
-    label = generator.integers(0, 2, rows)
-    colour = np.array(["red", "blue", "green"])[np.where(generator.random(rows) < 0.8, label, 2)]
-    size = np.clip(generator.normal(3 + 4 * label, 1.5), 0.1, 9.9)
-    columns = {"label": np.array(["a", "b"])[label], "colour": colour, "size": [f"{each:.3f}" for each in size]}
-    return pd.DataFrame(columns, dtype=object)
+    found = curators.people(rows, seed)
+    return found.assign(size=found["size"].astype(float).clip(0.1, 9.9).map("{:.3f}".format))
 
 
 TABLE = people()

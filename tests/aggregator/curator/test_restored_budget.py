@@ -141,13 +141,6 @@ def test_whatever_a_kill_leaves_was_paid_or_not_and_an_older_file_is_refused(pat
     assert len(seen) >= 2
 
 
-def test_a_file_of_before_the_first_release_is_refused(path):
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("DROP TABLE mark")
-        connection.execute("PRAGMA user_version = 1")
-    assert reason(spend, path) == "budget_damaged"
-
-
 def test_a_file_that_could_not_be_made_leaves_no_mark(path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
