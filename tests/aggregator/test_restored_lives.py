@@ -57,7 +57,7 @@ def lived(kind, root, seed, steps=STEPS):
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in GROUPS])
 def test_what_left_is_what_the_files_say(tmp_path, kind):
-    life = lived(kind, tmp_path / "life", "short", 100)
+    life = lived(kind, tmp_path / "life", "short", 60)
     assert life.differences == []
     assert life.done >= 10
 

@@ -1,4 +1,4 @@
-"""A messy inbox: folders, patterns, lists of names, compressed files, bombs, and what an ingest leaves behind."""
+"""A messy inbox: folders, patterns, compressed files, bombs, and what an ingest or a merge makes of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import random
 import tracemalloc
 import zlib
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -187,11 +188,11 @@ def test_honest_batches_of_every_mechanism_grow_far_less_than_is_allowed(name):
         encode_report(
             layout, digest("id", i)[:8], PERIOD, 0, encode_answer(made, made.perturb(value, digest(i)), layout)
         )
-        for i in range(400)
+        for i in range(100)
     ]
     head = Header(bytes(32), layout.kind, layout.record_length)
-    for each in (1, 400):
-        raw = b"".join(write_batch(head, records[at : at + each]) for at in range(0, 400, each))
+    for each in (1, 100):
+        raw = b"".join(write_batch(head, records[at : at + each]) for at in range(0, 100, each))
         assert len(raw) < MOST_GROWTH / 4 * min(len(gzip.compress(raw)), len(zstd(raw)))
 
 
@@ -352,3 +353,74 @@ def test_what_a_compressed_file_holds_is_shown_within_the_bounds_of_an_ingest(in
     for reason in bad:
         assert run("show", reason, "--json", status=1).stderr.startswith(f"{reason}: ")
     assert run("verify", "x.packed", "--trust", "root.hst", status=1).stderr.startswith("not_signed: ")
+
+
+# ``hearsay merge``
+
+
+merge = partial(run, "merge")
+
+
+@pytest.fixture
+def files(tmp_path):
+    records = honest(CAMPAIGN, 20, PERIOD, 1)
+    (tmp_path / "a.hsr").write_bytes(sealed(CAMPAIGN, records[:15]))
+    (tmp_path / "b.hsr").write_bytes(sealed(CAMPAIGN, records[10:])[:-1])
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    return [tmp_path / "a.hsr", tmp_path / "b.hsr"]
+
+
+def test_what_a_merge_did_is_said_and_memory_changes_nothing(files, tmp_path):
+    result = merge(*files, "-o", tmp_path / "out.hsr")
+    assert dict(line.rsplit(maxsplit=1) for line in result.stdout.splitlines()) == {
+        "files": "2", "campaigns": "1", "reports written": "20", "of them from damaged files": "5",
+        "identical ones left out": "5", "left out: truncated": "1",
+    }  # fmt: skip
+    merge(*reversed(files), "-o", tmp_path / "two", "--memory", "1MiB")
+    assert (tmp_path / "out.hsr").read_bytes() == (tmp_path / "two").read_bytes()
+    found = json.loads(merge(*files, "-o", tmp_path / "o", "--json", "--campaign", tmp_path / "c.hsc").stdout)
+    assert found == {
+        "files": 2, "campaigns": 1, "proven": 15, "unproven": 5, "repeated": 5, "superseded": 0,
+        "rejected": {"truncated": 1}, "output": str(tmp_path / "o"),
+    }  # fmt: skip
+
+
+def test_refusals_of_a_merge_are_one_line(files, tmp_path):
+    for output, arguments, reason in (
+        (tmp_path / "a.hsr", (files[1],), "output_exists"),
+        (tmp_path / "no" / "o", (files[0],), "output_invalid"),
+        (tmp_path / "o", (tmp_path / "absent",), "file_not_found"),
+        (tmp_path / "o", (tmp_path / "c.hsc",), "no_reports"),
+        (tmp_path / "o", (files[0], "--campaign", files[0]), "malformed"),
+        *((tmp_path / "o", (files[0], "--memory", size), "usage")
+          for size in ("1", "1023KiB", "1MB", "-1GiB", "GiB", "1.5GiB", "")),
+    ):  # fmt: skip
+        result = merge(*arguments, "-o", output, status=2 if reason == "usage" else 1)
+        assert result.stderr.startswith(f"{reason}: ")
+        assert len(result.stderr.splitlines()) == 1
+        assert not (tmp_path / "o").exists()
+
+
+def test_merged_compressed_files_give_what_they_hold_whatever_their_names(files, tmp_path):
+    """Each of them, and what an ingest would read; one of which nothing can be had ends the run."""
+    raws = [file.read_bytes() for file in files]
+    merge(*files, "-o", tmp_path / "plain")
+    packed = tmp_path / "in" / "deep"
+    packed.mkdir(parents=True)
+    (packed.parent / "a.hsr.gz").write_bytes(gzip.compress(raws[0]))
+    (packed / "b.hsr").write_bytes(zstd(raws[1]))
+    (packed / "empty.hsr").write_bytes(b"")
+    names = [packed.parent / "a.hsr.gz", packed / "b.hsr"]
+    for number, given in enumerate((names, [packed.parent, "--recursive"], [packed.parent / "**" / "*hsr*"])):
+        merge(*given, "-o", tmp_path / str(number))
+        assert (tmp_path / str(number)).read_bytes() == (tmp_path / "plain").read_bytes()
+    listed = "".join(f"{name}\n" for name in names)
+    result = CliRunner().invoke(hearsay, ["merge", "-", "-o", str(tmp_path / "listed")], input=listed)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "listed").read_bytes() == (tmp_path / "plain").read_bytes()
+    (packed / "cut.hsr.gz").write_bytes(gzip.compress(raws[0])[:10])
+    (packed / "bomb.hsr.gz").write_bytes(gzip.compress(bytes(20 << 20)))
+    for name, reason in (("cut", "compression_damaged"), ("bomb", "expands_too_far")):
+        refused = merge(files[0], packed / f"{name}.hsr.gz", "-o", tmp_path / "no", status=1)
+        assert refused.stderr.startswith(f"{reason}: ")
+        assert not (tmp_path / "no").exists()

@@ -274,8 +274,8 @@ def test_variances_are_those_of_the_noise():
 LAWS = [*NAMES, "gamma3/2", "gamma5/2", "gamma64"]
 FALSE_ALARM = 1e-6
 """Probability that a right sampler fails one test. The seeds are fixed: what passes once always does."""
-DRAWS = 3500
-SLOW_LAW, FEWER = "laplace-log-normal", 1200
+DRAWS = 2500
+SLOW_LAW, FEWER = "laplace-log-normal", 900
 """A draw of this law takes four times as long. Its parts, Laplace and normal numbers, are tested with all draws."""
 FINE = 1 << 40
 

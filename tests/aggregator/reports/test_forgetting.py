@@ -101,23 +101,23 @@ def test_a_manifest_that_adds_integers_up_in_another_way_is_damaged(tmp_path):
 
 @pytest.mark.parametrize("kind", ["direct", "oue", "she"])
 def test_many_periods_are_counted_in_lots_with_the_same_counts(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(period_sums, "_AT_ONCE", 50)
+    monkeypatch.setattr(period_sums, "_AT_ONCE", 20)
     campaign = CAMPAIGNS[kind]
-    periods = [PERIOD + number for number in range(10)]
-    records = [report(campaign, device, device, period=periods[device % 10]) for device in range(300)]
+    periods = [PERIOD + number for number in range(6)]
+    records = [report(campaign, device, device, period=periods[device % 6]) for device in range(120)]
     store = create_store(tmp_path / "s", RAWS[kind], buckets=2)
-    files = [write(tmp_path, "a", records[:200], campaign), write(tmp_path, "b", records[200:], campaign, cut=44)]
+    files = [write(tmp_path, "a", records[:80], campaign), write(tmp_path, "b", records[80:], campaign, cut=44)]
     now = NOW + 20 * DAY
-    assert store.ingest(files, now=now).accepted == 300
+    assert store.ingest(files, now=now).accepted == 120
 
     def seen():
         scopes = [Scope(period, period, only) for period in periods for only in (False, True)]
         return [store.tally_report(scope) for scope in (Scope(), *scopes)]
 
     before = seen()
-    store.forget(PERIOD + 5, now=now)
+    store.forget(PERIOD + 3, now=now)
     assert seen() == before
-    assert store.forget(PERIOD + 10, now=now).kept == 0
+    assert store.forget(PERIOD + 6, now=now).kept == 0
     assert seen() == before
 
 

@@ -142,7 +142,7 @@ def test_engines_that_read_while_ingests_run_see_only_what_was_committed(tmp_pat
     monkeypatch.setattr(compaction, "MOST_SMALL", 2)
     monkeypatch.chdir(tmp_path)
     store = create_store(tmp_path / "store", RAW, buckets=2)
-    first, *files = inbox(tmp_path, 8)
+    first, *files = inbox(tmp_path, 5)
     store.ingest([first], now=NOW)
 
     def fill():
@@ -155,6 +155,6 @@ def test_engines_that_read_while_ingests_run_see_only_what_was_committed(tmp_pat
         while not writing.done():
             seen.append(read_until_whole(engine, store.path))
         writing.result()
-    assert set(seen) <= set(range(5, 5 * 8 + 1, 5)), "what no commit had"
+    assert set(seen) <= set(range(5, 5 * 5 + 1, 5)), "what no commit had"
     assert seen == sorted(seen)
-    assert read_until_whole(engine, store.path) == 5 * 8
+    assert read_until_whole(engine, store.path) == 5 * 5
