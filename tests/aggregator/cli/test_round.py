@@ -72,31 +72,6 @@ def test_ingest_is_idempotent_and_says_what_it_did(round_trip):
     assert run("estimate", "--store", round_trip / "store", "--json").stdout == before.stdout
 
 
-def test_files_that_can_not_be_read_are_named_and_the_others_are_added(round_trip, tmp_path):
-    (tmp_path / "empty.hsr").write_bytes(b"")
-    names = ["absent.hsr", "gone/folder", "empty.hsr"]
-    files = [tmp_path / name for name in names]
-    trusted = ["--workspace", round_trip / "work"]
-    store = ["--store", tmp_path / "store"]
-    result = run("ingest", round_trip / "c.hsc", *files, round_trip / "a.hsr", *store, *trusted)
-    assert result.stderr == "note: 3 of 4 files could not be read; --strict makes that an error\n"
-    facts = dict(re.split(r"  +", line, maxsplit=1) for line in result.stdout.splitlines() if "  " in line)
-    assert (facts["files"], facts["files not read"], facts["reports read"]) == ("4", "3", "500")
-    assert facts["of them from damaged files"] == "0"
-    words = {name: next(line for line in result.stdout.splitlines() if name in line) for name in names}
-    assert "file_not_found  there is no such file" in words["absent.hsr"]
-    assert "file_not_found" in words["gone/folder"]
-    assert "empty_file" in words["empty.hsr"]
-    given = ["ingest", round_trip / "c.hsc", files[0], round_trip / "b.hsr", *store, *trusted]
-    again = run(*given, "--json", "--strict", status=1)
-    assert again.stderr == "unreadable: 1 of 2 files could not be read\n"
-    told = last_json(again)
-    assert told["unreadable"] == [{"file": str(files[0]), "reason": "file_not_found"}]
-    assert told["accepted"] == told["unproven"] > 300
-    text = run("estimate", *store).stdout
-    assert f"of them from damaged files  {told['unproven']}\n" in text
-
-
 def test_records_that_a_whole_file_replaces_are_told_and_intervals_end_where_shares_do(round_trip, tmp_path):
     """No device has a share of 102 % or of −3 %. Periods without reports have no estimates to show."""
     (tmp_path / "cut.hsr").write_bytes((round_trip / "a.hsr").read_bytes()[:-7])
@@ -153,19 +128,6 @@ def test_a_store_keeps_to_one_campaign_and_a_workspace_to_its_own(round_trip, tm
         assert run(*arguments, status=1).stderr.startswith(f"{reason}: ")
     assert not (tmp_path / "m.hsm").exists()
     assert not (tmp_path / "store").exists()
-
-
-def test_a_batch_that_is_too_small_is_neither_shown_nor_published(round_trip, tmp_path):
-    run("campaign", round_trip / "s.toml", "--workspace", round_trip / "work", "--epsilon", "1", "--mechanism",
-        "direct", "--min-batch-size", "5", "-o", tmp_path / "c.hsc")  # fmt: skip
-    campaign = opened((tmp_path / "c.hsc").read_bytes())
-    period = campaign.period_at(campaign.header.issued_at)
-    (tmp_path / "a.hsr").write_bytes(batch(campaign, [report(campaign, n, period=period) for n in range(4)]))
-    run("ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", "--store", tmp_path / "store")
-    for command in (["estimate", "--json"], ["publish", "--workspace", round_trip / "work", "-o", tmp_path / "m.hsm"]):
-        result = run(*command, "--store", tmp_path / "store", status=1)
-        assert result.stderr.startswith("batch_too_small: ")
-    assert not (tmp_path / "m.hsm").exists()
 
 
 def test_an_empty_store_shows_what_was_set_aside(round_trip, tmp_path):

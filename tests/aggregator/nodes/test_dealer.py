@@ -232,21 +232,6 @@ def test_documents_that_another_publisher_signed_are_refused(world):
     refused(DocumentError, "bad_signature", world.dealer.setup, world.campaign, strange, world.root)
 
 
-def test_a_copy_of_the_folder_releases_nothing_until_it_is_adopted(world, tmp_path):
-    world.setup()
-    copy = tmp_path / "copy"
-    shutil.copytree(tmp_path / "dealer", copy)
-    first = world.dealer.release(world.request(IDS[:4]))
-    refused(StorageError, "dealer_copied", Dealer.open, copy)
-    with Dealer.adopt(copy, clock=lambda: NOW) as adopted:
-        refused(PolicyError, "period_refused", adopted.release, world.request(IDS[:3]))
-    with Dealer.open(copy, clock=lambda: NOW + DAY) as adopted:
-        adopted.release(world.request(IDS[:3], PERIOD + 1))
-    shutil.move(copy, tmp_path / "moved")
-    Dealer.open(tmp_path / "moved").close()
-    assert world.dealer.release(world.request(IDS[:4])).raw == first.raw
-
-
 def test_a_campaign_that_a_copy_does_not_know_gets_no_set_for_a_period_that_had_begun_at_the_adoption(world, tmp_path):
     """The copy is older than the campaign's setup; a second setup of the campaign makes other keys."""
     copy = tmp_path / "copy"
@@ -261,7 +246,9 @@ def test_a_campaign_that_a_copy_does_not_know_gets_no_set_for_a_period_that_had_
         adopted.release(world.request(IDS[:3], PERIOD + 1))
 
 
-def test_another_machine_is_noticed(world, tmp_path, monkeypatch):
+def test_another_machine_is_noticed_and_another_place_is_none(world, tmp_path, monkeypatch):
+    Dealer.open((tmp_path / "dealer").rename(tmp_path / "moved")).close()
+    (tmp_path / "moved").rename(tmp_path / "dealer")
     monkeypatch.setattr("aggregator.nodes.dealer.dealer.machine_mark", lambda: bytes(32))
     refused(StorageError, "dealer_copied", Dealer.open, tmp_path / "dealer")
 

@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
@@ -52,6 +51,7 @@ class Printed(Numbering):
 @given(st.integers(min_value=0, max_value=9), SEQUENCES)
 def test_joins_and_leaves_keep_the_invariant_and_change_two_others_at_most(start, steps):
     numbering, last = Numbering(first_numbers(map(node, range(start)))), start
+    assert problems(numbering.numbers) == []
     for step in steps:
         before = numbering.numbers
         if step < 0 or not before:
@@ -72,11 +72,6 @@ def test_a_new_list_changes_two_others_for_each_join_or_leave_beyond_replacement
     assert problems(after) == []
     if old:
         assert others_changed(before, after) <= 2 * abs(len(old) - len(new))
-
-
-@pytest.mark.parametrize("parties", range(9))
-def test_first_numbers_are_in_the_invariant(parties):
-    assert problems(first_numbers(map(node, range(parties)))) == []
 
 
 def grown_and_shrunk(numbering, steps, seed):
@@ -103,12 +98,6 @@ def test_the_invariant_holds_over_a_long_run_and_the_printed_algorithm_breaks_it
     assert grown_and_shrunk(Numbering({}), 3_000, 1)[0] == 0
     broken, _ = grown_and_shrunk(Printed({}), 3_000, 1)
     assert 0 < broken < 50
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 3])
-def test_the_invariant_holds_over_a_run_that_is_ten_times_as_long(seed):
-    assert grown_and_shrunk(Numbering({}), 30_000, seed)[0] == 0
 
 
 def test_the_noise_of_the_printed_algorithm_falls_below_one_copy():

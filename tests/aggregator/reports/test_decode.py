@@ -15,7 +15,6 @@ from support.examples import examples
 from support.mixtures import mixed_payload
 from support.publisher import DAY, NOW
 from support.reports import Row, batch, counts_of, digest, header, made, mixed, report
-from support.stores import reports
 
 from aggregator.estimates.debias import debias
 from aggregator.reports.decoding import columns as matrix
@@ -27,8 +26,7 @@ from benchmarks.speed.raw_counts import count_batches
 from protocol import mechanisms
 from protocol.batches import framing as scan
 from protocol.batches.batch import Batch, Header, read_batches, write_batch
-from protocol.batches.report import Layout, decode_answer, decode_report, encode_answer, encode_report, report_id
-from protocol.documents.campaign import parse_campaign
+from protocol.batches.report import Layout, decode_answer, decode_report, encode_report, report_id
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
@@ -418,45 +416,6 @@ def test_all_are_counted_and_a_bounded_number_of_pieces_is_kept():
 
 
 # --- layouts that mix values, bits and integers ---
-
-
-MIXTURES = [
-    pytest.param(("direct", "oue", "direct"), 1, (BITS, 2), id="layout 2, one answer"),
-    pytest.param(("oue", "direct", "sue"), 3, (BITS, 2), id="layout 2, a narrow row of bits beside"),
-    pytest.param(("oue", "the", "direct"), 2, (BITS, 2), id="layout 2, two answers"),
-    pytest.param(("direct", "she", "direct"), 1, (INTEGERS, 32), id="layout 3, one answer"),
-    pytest.param(("she", "direct", "she"), 3, (INTEGERS, 16), id="layout 3, a wide question answered by one integer"),
-]
-
-
-def bits_beyond(mechanism, layout):
-    """Every bit of the answer field that the mechanism does not use."""
-    if mechanism.layout == SINGLE:
-        used = 32 if layout.kind == INTEGERS else 16
-    else:
-        used = mechanism.answers * (1 if mechanism.layout == BITS else 32)
-    return range(used, 8 * layout.answer_bytes)
-
-
-@pytest.mark.parametrize(("names", "answers", "layout"), MIXTURES)
-def test_answers_of_all_kinds_come_back_are_counted_and_have_no_padding_but_zero(names, answers, layout):
-    campaign = parse_campaign(mixed_payload(names, answers=answers))
-    assert campaign.layout == layout
-    records = [record for index in range(answers) for record in reports(range(100), campaign, index=index)]
-    found = decode_batches(batch(campaign, records[:7]) + batch(campaign, records[7:]), campaign, now=NOW)
-    tally = count(campaign, found.records)
-    assert (found.rejected, (tally.n, tally.counts)) == ({}, counts_of(campaign, records))
-    bad = []
-    for record in {decode_report(campaign.layout, record)[2]: record for record in records}.values():
-        identifier, period, number, field = decode_report(campaign.layout, record)
-        mechanism = campaign.questions[number].mechanism
-        answer = decode_answer(mechanism, field, campaign.layout)
-        assert encode_answer(mechanism, answer, campaign.layout) == field
-        for bit in bits_beyond(mechanism, campaign.layout):
-            spoilt = (int.from_bytes(field, "big") | 1 << (8 * len(field) - 1 - bit)).to_bytes(len(field), "big")
-            assert decode_answer(mechanism, spoilt, campaign.layout) is None
-            bad.append(encode_report(campaign.layout, identifier, period, number, spoilt))
-    assert decode_batches(batch(campaign, bad), campaign, now=NOW).rejected == {"value_out_of_domain": len(bad)}
 
 
 @pytest.mark.parametrize("names", [("oue", "she", "direct"), ("she", "sue", "she"), ("direct", "she", "the")])

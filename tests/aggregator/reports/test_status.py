@@ -7,11 +7,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support import stores
 from support.commands import run
-from support.examples import examples
 from support.failures import reason, refusal
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
@@ -118,20 +115,6 @@ def test_an_empty_store_and_one_of_another_layout(tmp_path):
     records = [report(campaign, device, device) for device in range(60)]
     found = status(stored(tmp_path / "she", batch(campaign, records), raw=raw), target=0.1)
     assert all(math.isfinite(reach.half_width) and reach.devices_needed > 0 for reach in found.questions)
-
-
-@examples(15)
-@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=8), max_size=4), st.data())
-def test_status_does_not_depend_on_order_division_or_repetition(tmp_path_factory, files, data):
-    folders = [tmp_path_factory.mktemp("status") for _ in range(2)]
-    contents = [batch(CAMPAIGN, [report(CAMPAIGN, d, period=FIRST + p) for d, p in answers]) for answers in files]
-    one = status(stored(folders[0], *contents))
-    other = stored(folders[1], *data.draw(st.permutations(contents)), b"".join(contents) or b"\0")
-    other.memory_bytes = 1
-    found = status(other)
-    assert found.periods.period.tolist() == one.periods.period.tolist()
-    assert found.periods.reports.tolist() == one.periods.reports.tolist()
-    assert (found.days, found.questions, found.reports) == (one.days, one.questions, one.reports)
 
 
 def test_dates():

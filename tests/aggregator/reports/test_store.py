@@ -27,7 +27,6 @@ from aggregator.reports.intake import sources
 from aggregator.reports.storage import input_index as inputs
 from aggregator.reports.storage import locking as durable
 from aggregator.reports.storage import parts as compaction
-from aggregator.reports.storage import quarantine
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import MAX_GENERATION, read_manifest
 from protocol.errors import StorageError
@@ -91,17 +90,6 @@ def test_many_small_ingests_leave_few_parts_and_the_same_counts(tmp_path):
 # --- repeats ---
 
 
-def test_the_same_content_is_taken_once_under_any_name(tmp_path, made_store):
-    data = batch(CAMPAIGN, reports(range(20)))
-    files = [write(tmp_path, name, data) for name in ("a.hsr", "b.hsr")]
-    assert made_store.ingest(files, now=NOW)[:2] == (2, 1)
-    before = (tmp_path / "s" / "manifest.json").read_bytes()
-    summary = made_store.ingest([*files, files[0]], now=NOW + 1)
-    assert summary == (3, 3, (), 0, 0, {})
-    assert (tmp_path / "s" / "manifest.json").read_bytes() == before
-    assert made_store.tally_report().rejected == {}
-
-
 def test_a_trailer_behind_a_cut_file_erases_it_only_where_files_were_joined(tmp_path):
     """The third exception of docs/formats.md 4: a sender puts the trailer of a batch of its own before its file."""
     cut = batch(CAMPAIGN, reports(range(100)))[:-44]
@@ -151,22 +139,6 @@ def test_any_order_split_and_repetition_ends_in_the_same_tally_bytes(tmp_path_fa
 
 
 # --- reports from periods that have not begun ---
-
-
-def test_reports_that_were_too_early_are_taken_from_the_same_file_when_their_period_has_begun(tmp_path, made_store):
-    present = CAMPAIGN.period_at(NOW)
-    records = [report(CAMPAIGN, device, period=present + device % 3) for device in range(30)]
-    path = write(tmp_path, "ahead.hsr", batch(CAMPAIGN, records))
-    assert made_store.ingest([path], now=NOW)[3:] == (10, 0, {"report_too_early": 20})
-    assert made_store.ingest([path], now=NOW)[1] == 1
-    assert made_store.ingest([path], now=NOW + DAY)[1:4] == (0, (), 10)
-    assert made_store.tally_report().rejected == {"report_too_early": 10}
-    assert made_store.ingest([path], now=NOW)[1] == 1, "a clock that went back changes nothing"
-    assert made_store.ingest([path], now=NOW + 5 * DAY)[3] == 10
-    found = made_store.tally_report()
-    assert (found.reports, found.rejected) == (30, {})
-    assert made_store.ingest([path], now=NOW + 9 * DAY)[1] == 1
-    assert next((made_store.path / "quarantine").iterdir()).read_bytes() == b""
 
 
 # --- bad files and quarantine ---
@@ -273,20 +245,6 @@ def test_pieces_are_private_and_flushed_together_before_the_manifest(tmp_path, m
     assert [named for name, named in flushed if name == "quarantine"] == [()]
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert len(list(folder.iterdir())) == 20
-
-
-def test_an_ingest_that_ends_before_its_manifest_leaves_the_quarantine_as_it_was(tmp_path, monkeypatch, made_store):
-    made_store.ingest([write(tmp_path, "a.hsr", b"foreign")], now=NOW)
-    folder = made_store.path / "quarantine"
-    before = list(folder.iterdir())
-    other = [write(tmp_path, "b.hsr", b"other")]
-    with monkeypatch.context() as patch:
-        patch.setattr(quarantine, "replace_durably", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            made_store.ingest(other, now=NOW)
-    assert [path for path in folder.iterdir() if path.suffix != ".tmp"] == before
-    made_store.ingest(other, now=NOW)
-    assert len(list(folder.iterdir())) == 2
 
 
 # --- making and opening ---
@@ -444,21 +402,6 @@ def test_a_second_ingest_waits_and_is_refused_after_its_time(tmp_path, made_stor
             made_store.ingest([], now=NOW)
         assert made_store.tally().n == (0, 0, 0), "reading needs no lock"
     made_store.ingest([], now=NOW)
-
-
-def test_waiting_ends_when_the_other_is_done(tmp_path):
-    naps = []
-    with (tmp_path / "lock").open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-
-        def sleep(seconds):
-            naps.append(seconds)
-            if len(naps) == 3:
-                fcntl.flock(held, fcntl.LOCK_UN)
-
-        with durable.exclusive(tmp_path / "lock", 100, clock=lambda: 0.0, sleep=sleep):
-            pass
-    assert len(naps) == 3
 
 
 # --- crashes ---
