@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
 import pytest
 from support.commands import mushrooms, run, told
-from support.failures import reason_of
+from support.failures import reason_of, refusal
 from support.publisher import NOW, Publisher
 from support.reports import batch, report
 
@@ -239,8 +241,7 @@ def test_a_root_is_changed_and_followed(twins):
     changed = aggregator.change_root(work, aggregator.RootChange("campaign", fresh=1, threshold=2), NOW, 10**7)
     assert changed.in_force
     newer = aggregator.open_workspace(work.path)
-    with pytest.raises(DocumentError, match=r"^bad_signature"):
-        aggregator.verify(made.raw, work.root_bytes, newer=[newer.root_bytes], now=NOW)
+    assert refusal(aggregator.verify, made.raw, work.root_bytes, newer=[newer.root_bytes], now=NOW) == "bad_signature"
     ((item, standing),) = aggregator.resign(newer, NOW)
     assert standing.complete
     copy = newer.copy(item)
@@ -296,3 +297,24 @@ def test_a_path_with_a_zero_byte_is_refused_with_a_reason(tmp_path):
         ({"store_not_folder"}, aggregator.count, bad),
     ):
         assert reason_of(HearsayError, function, *arguments) in reasons
+
+
+# The names that ``import aggregator`` offers
+
+
+def test_the_package_shows_its_public_names_and_no_more():
+    assert dir(aggregator) == sorted(aggregator.__all__)
+    names = [name for held in aggregator._HOMES.values() for name in held]
+    assert sorted(names) == sorted(aggregator.__all__)
+    for name in aggregator.__all__:
+        found = getattr(aggregator, name)
+        assert found.__doc__, name
+        assert found.__module__.startswith("aggregator."), name
+    with pytest.raises(AttributeError, match="'pandas'"):
+        aggregator.pandas  # noqa: B018
+
+
+def test_importing_it_loads_no_heavy_library():
+    code = "import sys, aggregator; print(sorted({'numpy', 'pandas', 'pyarrow'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -176,8 +176,7 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused_on_the_way(tmp_path
     joined = gzip.GzipFile.read
     monkeypatch.setattr(gzip.GzipFile, "read", lambda *call: made.append(joined(*call)) or made[-1])
     bomb = write(tmp_path, gzip.compress(text * 20), "bomb.csv.gz")
-    with pytest.raises(InputError, match=r"^too_large"):
-        read_table(bomb)
+    assert refusal(read_table, bomb) == "too_large"
     assert sum(map(len, made)) <= (3 << 20) + (1 << 16)
     fitting = gzip.compress(b"a\n1\n") + gzip.compress(b"2\n")
     assert read_table(write(tmp_path, fitting, "two.csv.gz"))["a"].tolist() == ["1", "2"]

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from nacl.pwhash import argon2id
 from support.commands import REFUSED
+from support.failures import refusal
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
@@ -26,7 +27,6 @@ from aggregator.reports.fleet import IdReader, read_roster
 from aggregator.reports.intake.enrolment import enrolled_from_rosters
 from protocol.batches.report import report_id
 from protocol.documents.provisioning import parse_provisioning
-from protocol.errors import InputError
 
 RAW = Publisher().campaign(answers=2, epsilon_micro=2_000_000)
 CAMPAIGN = opened(RAW)
@@ -229,8 +229,7 @@ def test_a_person_at_a_terminal_is_asked_without_echo(monkeypatch):
     assert text == "Passphrase of the list"
     assert (how["hide_input"], how["confirmation_prompt"]) == (True, True)
     monkeypatch.setattr(passphrase, "setting", lambda name: Path("/nowhere/at/all"))
-    with pytest.raises(InputError, match=r"^file_not_found"):
-        passphrase.existing_passphrase("the list")()
+    assert refusal(passphrase.existing_passphrase("the list")) == "file_not_found"
 
 
 def test_a_list_in_the_clear_needs_no_passphrase_wherever_it_is_given(work):

@@ -2,8 +2,13 @@
 
 import gzip
 import os
+import random
+import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
+from support.failures import reason, refusal
 from support.node_fleets import keys, list_of, summaries_of
 from support.nodes import PERIOD, node_campaign, node_payload
 from support.publisher import DAY, NOW, Publisher, key
@@ -19,7 +24,7 @@ from aggregator.operations.report_store import create_store, open_store
 from aggregator.reports.tally.scope import scope_of
 from protocol import canonical
 from protocol.documents.envelope import keyid, read_envelope, seal
-from protocol.errors import DocumentError, InputError, PolicyError, StorageError
+from protocol.errors import StorageError
 from protocol.nodes.summary import SUMMARY_PAYLOAD_TYPE, build_summary, read_summary
 from protocol.nodes.terms import ranges
 
@@ -63,8 +68,7 @@ def test_one_by_one_all_at_once_and_the_union_of_sets_are_equal(tmp_path):
     store.ingest([tmp_path / "b.out"], now=NOW)
     assert online.total() == Totals.of(CAMPAIGN, summaries[::-1]).total() == store.totals().total()
     assert online.total().statistics_id == store.statistics().statistics_id
-    with pytest.raises(InputError, match="summary_repeated"):
-        online.add(summaries[0])
+    assert refusal(online.add, summaries[0]) == "summary_repeated"
 
 
 def test_totals_of_large_numbers_are_exact():
@@ -100,8 +104,7 @@ def test_a_node_counts_once_in_each_period_and_periods_can_be_chosen(tmp_path):
     assert (source.nodes, source.summaries) == (4, 6)
     one = store.statistics(scope_of(range(PERIOD + 2, PERIOD + 3))).source
     assert (one.nodes, one.summaries, one.periods) == (1, 1, f"{PERIOD + 2}..{PERIOD + 2}")
-    with pytest.raises(PolicyError, match="batch_too_small"):
-        store.statistics(scope_of(range(5)))
+    assert refusal(store.statistics, scope_of(range(5))) == "batch_too_small"
 
 
 def forged(raw, **changes):
@@ -161,22 +164,21 @@ def test_the_newest_list_decides_also_of_what_is_there_already(tmp_path):
     assert store.rejected() == {"node_not_listed": 1}
     assert store.statistics().source.nodes == 3
     assert status(store).periods[0].unlisted == 1
-    for listed, reason in ((LIST, "rollback"), (list_of(PUBLISHER, NODES, version=3), "equivocation"),
-                           (list_of(PUBLISHER, NODES, name="other", version=9), "other_name"),
-                           (CAMPAIGN_FILE, "wrong_role")):  # fmt: skip
-        with pytest.raises(DocumentError, match=reason):
-            store.give_list(listed)
+    for listed, why in (
+        (LIST, "rollback"),
+        (list_of(PUBLISHER, NODES, version=3), "equivocation"),
+        (list_of(PUBLISHER, NODES, name="other", version=9), "other_name"),
+        (CAMPAIGN_FILE, "wrong_role"),
+    ):
+        assert refusal(store.give_list, listed) == why
     store.give_list(list_of(PUBLISHER, NODES[1:], version=3))
 
 
 def test_a_store_without_a_list_takes_nothing(tmp_path):
     store = made(tmp_path / "store", None)
-    with pytest.raises(InputError, match="nodes_unknown"):
-        store.ingest([written(tmp_path, "all.hsn", *SUMMARIES)], now=NOW)
-    with pytest.raises(InputError, match="nodes_unknown"):
-        new_or_open(tmp_path / "new", CAMPAIGN_FILE, None, ["a.hsn"])
-    with pytest.raises(InputError, match="unreadable"):
-        new_or_open(tmp_path / "new", CAMPAIGN_FILE, LIST, ["a.hsn"])
+    assert refusal(store.ingest, [written(tmp_path, "all.hsn", *SUMMARIES)], now=NOW) == "nodes_unknown"
+    assert refusal(new_or_open, tmp_path / "new", CAMPAIGN_FILE, None, ["a.hsn"]) == "nodes_unknown"
+    assert refusal(new_or_open, tmp_path / "new", CAMPAIGN_FILE, LIST, ["a.hsn"]) == "unreadable"
     assert not (tmp_path / "new").exists()
 
 
@@ -208,19 +210,13 @@ def test_stores_of_reports_and_of_summaries_are_told_apart(tmp_path):
     reports = create_store(tmp_path / "reports", PUBLISHER.campaign())
     assert is_node_store(tmp_path / "nodes")
     assert not is_node_store(reports.path)
-    with pytest.raises(StorageError, match="store_of_nodes"):
-        open_store(tmp_path / "nodes")
-    with pytest.raises(StorageError, match="not_a_store"):
-        open_envelope_store(NodeStore, reports.path)
-    with pytest.raises(StorageError, match="not_a_store"):
-        make_envelope_store(NodeStore, reports.path, CAMPAIGN_FILE)
-    with pytest.raises(InputError, match="campaign_for_nodes"):
-        create_store(tmp_path / "new", CAMPAIGN_FILE)
-    with pytest.raises(InputError, match="campaign_for_devices"):
-        make_envelope_store(NodeStore, tmp_path / "new", PUBLISHER.campaign())
+    assert refusal(open_store, tmp_path / "nodes") == "store_of_nodes"
+    assert refusal(open_envelope_store, NodeStore, reports.path) == "not_a_store"
+    assert refusal(make_envelope_store, NodeStore, reports.path, CAMPAIGN_FILE) == "not_a_store"
+    assert refusal(create_store, tmp_path / "new", CAMPAIGN_FILE) == "campaign_for_nodes"
+    assert refusal(make_envelope_store, NodeStore, tmp_path / "new", PUBLISHER.campaign()) == "campaign_for_devices"
     other = PUBLISHER.sign("campaign", node_payload(PUBLISHER, name="others"))
-    with pytest.raises(StorageError, match="other_campaign"):
-        make_envelope_store(NodeStore, tmp_path / "nodes", other)
+    assert refusal(make_envelope_store, NodeStore, tmp_path / "nodes", other) == "other_campaign"
 
 
 def test_a_file_whose_name_is_no_utf_8_is_taken_in(tmp_path):
@@ -262,3 +258,146 @@ def test_two_processes_take_files_in_at_the_same_time(tmp_path):
     assert store.rejected() == {"summary_conflict": 2}
     expected = [read_summary(raw)[1] for raw in raws[1:-1]]
     assert store.totals().total() == Totals.of(CAMPAIGN, expected).total()
+
+
+# Damage to a store of summaries is noticed: a store gives what it gave before, or says that it is damaged
+
+
+REASONS = {"store_damaged", "store_newer", "store_older"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A store with summaries of two periods, a contradiction, an unlisted node and refused pieces."""
+    folder = tmp_path_factory.mktemp("whole")
+    publisher, nodes = Publisher(), keys(5)
+    campaign_file = publisher.sign("campaign", node_payload(publisher))
+    campaign = opened(campaign_file)
+    store = make_envelope_store(NodeStore, folder / "store", campaign_file)
+    store.give_list(list_of(publisher, nodes))
+    raws = [*summaries_of(campaign, nodes, period=PERIOD + 1, seed=2), *summaries_of(campaign, nodes)]
+    file = folder / "some.hsn"
+    file.write_bytes(b"".join([*raws, *summaries_of(campaign, nodes[:1], seed=9), b"no summary", raws[0][:80]]))
+    store.ingest([file], now=NOW + DAY)
+    store.give_list(list_of(publisher, nodes[:4], version=2))
+    return store
+
+
+def all_of(folder):
+    """Everything that a store says: statistics, status, refused pieces and all its summaries."""
+    store = open_envelope_store(NodeStore, folder)
+    store.export(folder.parent / "export.hsn", everything=True, force=True)
+    statistics = store.statistics()
+    said = (statistics.statistics_id, statistics.sources[0].nodes, status(store), store.quarantined())
+    return (*said, store.list_bytes(), (folder.parent / "export.hsn").read_bytes())
+
+
+def number_refused(whole, folder, number, seed, spread):
+    """How many of ``number`` stores, each with ``spread`` random bytes changed, are refused.
+
+    The others must say what they said before. Bytes that are zero are left out: most of them are free space.
+    """
+    shutil.copytree(whole.path, folder)
+    file, generator = folder / "nodes.sqlite", random.Random(seed)
+    content, before = file.read_bytes(), all_of(folder)
+    places = [place for place, value in enumerate(content) if value]
+    refused = 0
+    for _ in range(number):
+        damaged = bytearray(content)
+        for place in generator.sample(places, spread):
+            damaged[place] ^= generator.randrange(1, 256)
+        file.write_bytes(damaged)
+        (folder / "nodes.sqlite-wal").unlink(missing_ok=True)
+        said, reason = all_or_reason(folder)
+        assert said == before or reason in REASONS
+        refused += reason is not None
+    return refused
+
+
+def all_or_reason(folder):
+    """What a store says and None, or None and the reason why it says nothing."""
+    try:
+        return all_of(folder), None
+    except StorageError as error:
+        return None, error.reason
+
+
+def test_a_changed_byte_is_noticed_or_changes_nothing(whole, tmp_path):
+    assert number_refused(whole, tmp_path / "store", 50, seed=1, spread=1) > 25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "spread"), [(400, 1), (100, 5), (100, 200)])
+def test_many_changed_bytes_are_noticed_or_change_nothing(whole, tmp_path, number, spread):
+    assert number_refused(whole, tmp_path / "store", number, seed=spread, spread=spread) > number // 2
+
+
+CHANGES = {
+    "a summary is gone": "DELETE FROM summaries WHERE rowid = 3",
+    "a summary is there twice": "INSERT INTO summaries SELECT period + 9, node, identity, digest, envelope "
+    "FROM summaries WHERE rowid = 3",
+    "a period": "UPDATE summaries SET period = period + 1 WHERE rowid = 3",
+    "a node": "UPDATE summaries SET node = zeroblob(8) WHERE rowid = 3",
+    "a text for a node": "UPDATE summaries SET node = 'abcdefgh' WHERE rowid = 3",
+    "no text for a node": "UPDATE summaries SET node = CAST(x'ff' AS TEXT) WHERE rowid = 3",
+    "an envelope": "UPDATE summaries SET envelope = zeroblob(9) WHERE rowid = 3",
+    "a text for an envelope": "UPDATE summaries SET envelope = 'a' WHERE rowid = 3",
+    "a digest": "UPDATE summaries SET digest = zeroblob(32) WHERE rowid = 3",
+    "a list": "UPDATE documents SET raw = x'90' WHERE name = 'list'",
+    "no list": "DELETE FROM documents WHERE name = 'list'",
+    "a campaign": "UPDATE documents SET raw = x'90' WHERE name = 'campaign'",
+    "no campaign": "DELETE FROM documents WHERE name = 'campaign'",
+    "a reason": "UPDATE rejected SET reason = 'a' WHERE reason = 'truncated'",
+    "a name": "UPDATE rejected SET name = CAST(x'ff' AS TEXT)",
+    "a place": "UPDATE quarantine SET place = place + 1",
+    "no sum": "DELETE FROM row_sums WHERE name = 'summaries'",
+    "a text for a sum": "UPDATE row_sums SET digests = 'a'",
+}
+
+
+@pytest.mark.parametrize("statement", CHANGES.values(), ids=CHANGES)
+def test_a_changed_value_is_noticed(whole, tmp_path, statement):
+    folder = tmp_path / "store"
+    shutil.copytree(whole.path, folder)
+    with closing(sqlite3.connect(folder / "nodes.sqlite")) as connection, connection:
+        connection.execute(statement)
+    assert reason(all_of, folder) == "store_damaged"
+
+
+def test_ingesting_into_a_damaged_store_does_not_hide_the_damage(whole, tmp_path):
+    """The files of a store with a changed, a moved or a missing summary are given again."""
+    for number, kind in enumerate(("an envelope", "a node", "a summary is gone")):
+        folder = tmp_path / str(number)
+        shutil.copytree(whole.path, folder)
+        with closing(sqlite3.connect(folder / "nodes.sqlite")) as connection, connection:
+            connection.execute(CHANGES[kind])
+        found = reason(open_envelope_store(NodeStore, folder).ingest, [whole.path.parent / "some.hsn"], now=NOW + DAY)
+        assert found in {None, "store_damaged"}
+        assert reason(open_envelope_store(NodeStore, folder).statistics) == "store_damaged"
+
+
+@pytest.mark.parametrize(("version", "told"), [(1, "store_older"), (3, "store_newer")])
+def test_a_store_of_other_software_is_told_apart(whole, tmp_path, version, told):
+    folder = tmp_path / "store"
+    shutil.copytree(whole.path, folder)
+    with closing(sqlite3.connect(folder / "nodes.sqlite")) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    assert reason(open_envelope_store, NodeStore, folder) == told
+    (folder / "nodes.sqlite").write_bytes(b"SQLite format 3\0" + bytes(2000))
+    assert reason(open_envelope_store, NodeStore, folder) == "store_damaged"
+
+
+def test_sums_do_not_depend_on_order_and_undo_each_other(whole, tmp_path):
+    with closing(Database(whole.path)) as database:
+        rows = list(database.rows())
+    orders = []
+    for number, order in enumerate((rows, rows[::-1])):
+        (tmp_path / str(number)).mkdir()
+        with closing(Database(tmp_path / str(number), make=True)) as database:
+            with database.transaction():
+                for row in order:
+                    database.put(row)
+            assert list(database.rows()) == rows
+        with closing(sqlite3.connect(tmp_path / str(number) / "nodes.sqlite")) as connection:
+            orders.append(connection.execute("SELECT * FROM row_sums").fetchall())
+    assert orders[0] == orders[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.engine import Engine
+from support.failures import refusal
 from support.fleets import honest, sealed
 from support.publisher import DAY, NOW
 from support.reports import CAMPAIGN, PERIOD, RAW, digest
@@ -13,7 +14,6 @@ from aggregator.reports.fleet import Roster
 from aggregator.reports.intake.enrolment import enrolled_from_rosters
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import read_manifest
-from protocol.errors import InputError, PolicyError
 
 
 @pytest.fixture
@@ -59,13 +59,11 @@ def test_secrets_are_not_given_to_an_engine_that_sends_them_in_the_clear(tmp_pat
     store = create_store(tmp_path / "s", RAW)
     store.cluster = Engine()
     store.cluster.is_private = False
-    with pytest.raises(PolicyError, match="cluster_open"):
-        store.ingest(files, now=NOW, enrolled=enrolled)
+    assert refusal(store.ingest, files, now=NOW, enrolled=enrolled) == "cluster_open"
 
 
 def test_what_a_task_raises_reaches_the_caller(tmp_path):
     store = create_store(tmp_path / "s", RAW)
     store.cluster = Engine()
-    with pytest.raises(InputError, match="protocol_unknown"):
-        store.ingest(["nothing-like-it://a/b"], now=NOW)
+    assert refusal(store.ingest, ["nothing-like-it://a/b"], now=NOW) == "protocol_unknown"
     assert read_manifest(store.path).generation == 0

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.failures import refusal
 from support.publisher import DAY, NOW
 from support.reports import CAMPAIGN, RAW, batch, report
 from support.stores import files_of, kept_pieces, roster
@@ -25,7 +26,6 @@ from aggregator.reports.intake.transaction import IngestTransaction
 from aggregator.reports.storage.input_index import Inputs, unpack_places
 from aggregator.reports.storage.manifest import read_manifest
 from aggregator.reports.storage.quarantine import Quarantine
-from protocol.errors import PolicyError, StorageError
 
 PRESENT = CAMPAIGN.period_at(NOW)
 
@@ -224,8 +224,7 @@ def test_a_closed_fleet_takes_its_own_and_more_when_more_are_enrolled(tmp_path):
     assert made.tally_report().rejected == {"id_not_enrolled": 5, "report_replayed": 1}
     assert [piece.data for piece in kept_pieces(made)] == records[5:]
     for action in (lambda: made.ingest(paths, now=NOW), lambda: judge_again(made, now=NOW)):
-        with pytest.raises(PolicyError, match=r"^enrolment_needed"):
-            action()
+        assert refusal(action) == "enrolment_needed"
     assert judge_again(made, now=NOW, enrolled=small).left == {retry.STILL: 5}
     assert judge_again(made, now=NOW, enrolled=large)[1:] == (3, 0, 0, {retry.STILL: 2})
     assert made.tally_report().reports == 8
@@ -355,8 +354,7 @@ def test_a_store_that_took_reports_of_anybody_is_not_closed_afterwards(tmp_path)
     made = create_store(tmp_path / "s", RAW)
     enrolled = enrolled_from_rosters(CAMPAIGN, [roster(range(5))])
     made.ingest(files_of(tmp_path, batch(CAMPAIGN, [report(CAMPAIGN, 1)])), now=NOW)
-    with pytest.raises(PolicyError, match=r"^store_open"):
-        made.ingest([], now=NOW, enrolled=enrolled)
+    assert refusal(made.ingest, [], now=NOW, enrolled=enrolled) == "store_open"
 
 
 @pytest.mark.parametrize(
@@ -366,5 +364,4 @@ def test_a_quarantine_that_was_tampered_with_is_said(tmp_path, line):
     made = create_store(tmp_path / "s", RAW)
     (made.path / "quarantine").mkdir()
     (made.path / "quarantine" / f"{'ab' * 32}.jsonl").write_text(line + "\n")
-    with pytest.raises(StorageError, match=r"^store_damaged"):
-        judge_again(made, now=NOW)
+    assert refusal(judge_again, made, now=NOW) == "store_damaged"
