@@ -13,21 +13,19 @@ from itertools import permutations, product
 
 import pytest
 from support.commands import edge
-from support.failures import failure, reason, refusal
+from support.failures import failure, reason
 from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
 from support.sources import Source
 
 from edge_sdk import Device, Policy
 from edge_sdk.answering.answer import answer
 from edge_sdk.sync import sync
-from protocol import canonical
 from protocol.batches.report import decode_answer, decode_report
 from protocol.documents import model as evaluation
 from protocol.documents.campaign import Series, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import exp_below
 from protocol.features import Categorical, Numeric
-from protocol.mechanisms import from_micro
 from protocol.schema import Component, Label, Projection, build_schema
 
 
@@ -54,20 +52,6 @@ def generous(tmp_path, publisher, clock):
     options = {"clock": clock, "policy": policy, "entropy": random.Random(5).randbytes}
     with Device.provision(tmp_path / "other", trust=publisher.root(), **options) as opened:
         yield opened
-
-
-@pytest.mark.parametrize(("odor", "label", "expected"), [("n", "e", 0), ("n", "p", 2), ("f", "e", 1), ("f", "p", 3)])
-def test_the_answer_is_true_times_classes_plus_predicted(generous, publisher, clock, odor, label, expected):
-    """At ε = 16 a lie has a chance of 3.4e-7."""
-    generous.install(publisher.model())
-    found = generous.enrol(evaluation_of(publisher, publisher.model()))
-    _, period, number, field = decode_report(found.layout, generous.report(found.id, {"odor": odor}, label=label))
-    assert (number, period) == (0, NOW // DAY)
-    assert decode_answer(found.questions[0].mechanism, field, found.layout) == expected
-    generous.install(publisher.model(version=2))
-    clock.now += DAY
-    assert reason(generous.report, found.id, {"odor": "n"}, label="e") == "model_unknown"
-    assert generous.status().spent_micro == 16_000_000
 
 
 def other_model(label="label", classes=("e", "p"), features=(), projection=None, **options):
@@ -151,52 +135,10 @@ def test_a_model_that_is_not_there_yet_is_asked_for(device, generous, publisher)
     assert generous.enrol(several).model_names == tuple(MODELS)
 
 
-def changed(payload, change=None, **fields):
-    """A payload of a campaign with other fields."""
-    body = {**canonical.unpack(payload), **fields}
-    if change is not None:
-        change(body)
-    return canonical.pack(body)
-
-
-def test_a_campaign_names_its_models_and_asks_one_kind_of_question(generous, publisher):
-    strange = other_model(classes=("e", "q"), name="strange")  # its classes are not the campaign's
-    one, several = publisher.evaluation_payload(publisher.model()), publisher.comparison_payload(MODELS)
-    installed(generous, publisher.model(), strange, *MODELS.values())
-    wrong = [
-        changed(one, model=b"short"),
-        changed(one, model=None),
-        changed(one, fit={"family": "discrete", "postprocess": "paper"}),
-        changed(one, fit={"family": "gaussian", "postprocess": "paper", "variance_floor_micro": 1}),
-        changed(one, lambda body: body["questions"][0].update(mechanism=from_micro("oue", 1_000_000, 4).to_dict())),
-        changed(publisher.campaign_payload(), model=bytes(32)),
-        publisher.evaluation_payload(strange),
-    ]
-    for index in (3, 15, 16, 65535, -1, True, "all", None):
-        questions = canonical.unpack(several)["questions"]
-        asked = [{**each, "model": place or index} for place, each in enumerate(questions)]
-        wrong.append(changed(several, questions=asked))
-    for payload in wrong:
-        assert refusal(generous.enrol, publisher.sign("campaign", payload)) == "invalid_campaign"
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_the_end_of_an_evaluation_needs_no_model(generous, publisher, several):
-    """Else a device whose model was replaced could not end the campaign, and would continue once the model returns."""
-    first = publisher.comparison_payload(MODELS) if several else publisher.evaluation_payload(MODELS["odor"])
-    installed(generous, *MODELS.values()).enrol(publisher.sign("campaign", first))
-    generous.install(NARROW.model(name="odor", version=2))
-    raw = publisher.sign("campaign", changed(first, version=2, questions=[], answers=0, epsilon_micro=0))
-    assert "asks nothing" in generous.explain(raw)
-    assert generous.enrol(raw).ended
-    assert generous.status().campaigns[0].missing_models == ()
-
-
 def test_the_command_line_explains_with_a_model_that_is_not_installed(tmp_path, publisher):
     publisher.now = 1
     model = publisher.model(lifetime=1 << 33)
-    payload = changed(publisher.evaluation_payload(model), expires=1 << 33)
-    (tmp_path / "c.hsc").write_bytes(publisher.sign("campaign", payload))
+    (tmp_path / "c.hsc").write_bytes(evaluation_of(publisher, model, expires=1 << 33))
     (tmp_path / "m.hsm").write_bytes(model)
     Device.provision(tmp_path / "state", trust=publisher.root(lifetime=1 << 33)).close()
     command = ("--state", tmp_path / "state", "explain", tmp_path / "c.hsc")
@@ -340,20 +282,6 @@ def test_a_check_and_the_counts_are_of_what_the_models_read(generous, publisher)
         generous.report(campaign.id, record)
     assert [each[1:] for each in generous.status().unread] == [(1, {"width": 1}, {"odor": 1}), (1, {}, {"hiv": 1})]
     assert failure(generous.check, bytes(32), record).reason == "campaign_unknown"
-
-
-def test_a_comparison_in_a_series_takes_the_one_answer_of_the_series(generous, publisher, clock):
-    series = Series("pilot", NOW)
-    raw = publisher.sign("campaign", publisher.comparison_payload(MODELS, series=series))
-    found = installed(generous, *MODELS.values()).enrol(raw)
-    other = generous.enrol(publisher.campaign(series=series))
-    assert "Which model is picked by chance" in generous.explain(raw)
-    assert generous.report(found.id, {"odor": "n"}, label="e")
-    for _ in range(3):
-        assert reason(generous.report, other.id, {"odor": "n"}, label="e") == "series_answered"
-        clock.now += DAY
-        assert reason(generous.report, found.id, {"odor": "n"}, label="e") == "series_answered"
-    assert generous.status().spent_micro == 1_000_000
 
 
 def test_a_model_is_read_once_for_its_features_and_a_missing_one_is_still_noticed(
