@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import product
 
@@ -123,28 +121,6 @@ def test_state_by_newer_or_older_software_or_of_something_else_is_refused_and_ke
         assert file.read_bytes() == before
     file.write_bytes(b"this is no database, whatever its name says" * 50)
     assert refusal(Device.provision, file.parent, trust=publisher.root()) == "state_lost"
-
-
-def test_processes_and_threads_share_one_answer(device, publisher):
-    campaign = device.enrol(publisher.campaign())
-    readers = []
-    for _ in range(4):
-        read_end, write_end = os.pipe()
-        if os.fork() == 0:
-            try:
-                os.write(write_end, device.report(campaign.id, RECORD, label="e"))
-            finally:
-                os._exit(0)
-        os.close(write_end)
-        readers.append(read_end)
-    with ThreadPoolExecutor(4) as pool:
-        answers = set(pool.map(lambda _: device.report(campaign.id, RECORD, label="e"), range(8)))
-    for read_end in readers:
-        answers.add(os.read(read_end, 100))
-        os.close(read_end)
-        os.wait()
-    assert len(answers) == 1
-    assert device.status().spent_micro == 1_000_000
 
 
 def test_no_entropy_means_no_report_and_no_cost(tmp_path, publisher, clock):

@@ -55,7 +55,8 @@ def answer(act=lambda: device.report(campaign.id, {{"odor": "7"}}, label="e")):
 def printed(work):
     """The output of the children, then that of the parent."""
     program = FORKING.format(children=CHILDREN, work=work)
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
     assert run.returncode == 0, run.stderr
     return [bytes.fromhex(line) for line in run.stdout.split()]
 
@@ -117,6 +118,34 @@ def test_a_fork_in_the_middle_of_a_report_ends_the_childs(tmp_path, memory):
     first, second = of_a_device(place, IN_THE_MIDDLE.format(told=str(told)))
     assert told.read_bytes() == b"state_forked"
     assert first == second
+
+
+IN_A_THREAD = """
+import threading, time
+inside = threading.Event()
+
+def slow_entropy(count):
+    inside.set()
+    time.sleep(0.3)
+    return os.urandom(count)
+
+device._entropy = slow_entropy
+answers = []
+thread = threading.Thread(target=lambda: answers.append(answer()))
+thread.start()
+inside.wait()
+in_children(answer)
+thread.join()
+print(answers[0].hex())
+in_children(lambda: device.close() or b"closed")  # the parent's connection stays
+print((b"%d" % device.status().spooled).hex())
+"""
+
+
+def test_a_fork_while_another_thread_reports_does_not_hang(tmp_path):
+    *answers, kept = of_a_device(str(tmp_path / "state"), IN_A_THREAD)
+    assert [each for each in answers if each != b"closed"] == [answers[0]] * (CHILDREN + 1)
+    assert (answers.count(b"closed"), kept) == (CHILDREN, b"2")
 
 
 STALE = """

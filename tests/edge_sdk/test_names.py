@@ -65,7 +65,9 @@ def test_no_path_or_key_reaches_the_terminal_raw(tmp_path):
 def test_a_closed_device_says_that_it_is_closed(tmp_path, publisher, clock):
     for place in (tmp_path / "state", None):
         device = Device.provision(place, trust=publisher.root(), clock=clock)
+        assert repr(device) == "<Device with 0 campaigns, 0 unsent reports>"
         device.close()
+        assert repr(device) == "<Device whose state is closed or can not be read>"
         device.close()
         for act in (device.status, device.campaigns, device.history):
             assert failure(act).reason == "state_closed"

@@ -97,19 +97,6 @@ def test_when_the_spool_is_full_the_oldest_go_counted_and_stay_paid(tmp_path, pu
         assert sealed(tmp_path / "a.hsr") == said[-left:]
 
 
-def test_the_newest_period_stays_however_small_the_spool(tmp_path, publisher, clock):
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "policy.toml").write_text("spool_reports = 1\nspool_bytes = 1\n")
-    with Device.provision(tmp_path / "s", trust=publisher.root(), clock=clock) as device:
-        campaign = device.enrol(publisher.campaign(answers=3, epsilon_micro=3_000_000))
-        for _ in range(3):
-            said = device.report(campaign.id, RECORD)
-            clock.now += DAY
-        assert device.drain(tmp_path / "a.hsr") == 3
-        assert b"".join(sealed(tmp_path / "a.hsr")) == said
-        assert sum(device.status().spool.dropped.values()) == 6
-
-
 def test_sealed_files_are_remembered_for_a_while_and_not_for_ever(enrolled, clock, tmp_path):
     answer(enrolled, clock, 1)
     for number in range(260):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.examples import examples
-from support.failures import failing, failure, refusal
+from support.failures import failing, refusal
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, HearsayError, Policy
@@ -70,9 +70,8 @@ def test_a_stored_document_that_is_not_the_accepted_one_is_damage(state_dir, rol
         assert "can not be read" in repr(device) or role == "model"
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
+DAMAGE = {
+    "open": [
         "UPDATE meta SET value = x'00' WHERE key = 'root'",
         "UPDATE meta SET value = 'text' WHERE key = 'root'",
         "UPDATE meta SET value = x'31322e35' WHERE key = 'time_floor'",
@@ -82,47 +81,6 @@ def test_a_stored_document_that_is_not_the_accepted_one_is_damage(state_dir, rol
         "DELETE FROM meta WHERE key = 'time_floor'",
         "UPDATE floors SET version = 'one'",
         "UPDATE floors SET digest = 7",
-    ],
-)
-def test_damaged_trust_is_found_when_the_state_is_opened(state_dir, statement):
-    change(state_dir, statement)
-    for trust in (None, Publisher().root()):
-        assert refusal(Device.provision, state_dir, trust) == "state_lost"
-
-
-@pytest.mark.parametrize(
-    ("statement", "step"),
-    [
-        ("UPDATE campaigns SET reports = 5", "report"),
-        ("UPDATE spool SET reports = x''", "drain"),
-        ("UPDATE spool SET reports = 3", "drain"),
-        ("UPDATE spool SET answers = 7", "drain"),
-        ("UPDATE spool SET campaign = x'00'", "drain"),
-        (
-            "INSERT INTO spool SELECT number + 1, campaign, 1, made_at, 2, 36, reports || x'00', seal FROM spool",
-            "drain",
-        ),
-        ("UPDATE spool SET number = number + 1", "drain"),
-        ("DELETE FROM spool", "drain"),
-        ("UPDATE documents SET name = CAST(x'ff' AS TEXT)", "status"),
-    ],
-)
-def test_a_stored_value_of_another_kind_is_damage(state_dir, tmp_path, statement, step):
-    change(state_dir, statement)
-    with opened(state_dir) as device:
-        campaign_id = sha256(Publisher().campaign_payload()).digest()
-        steps = {
-            "status": device.status,
-            "report": lambda: device.report(campaign_id, RECORD),
-            "drain": lambda: device.drain(tmp_path / "x.hsr"),
-        }
-        assert refusal(steps[step]) == "state_damaged"
-    assert not (tmp_path / "x.hsr").exists()
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
         "UPDATE ledger SET epsilon_micro = -5",
         "UPDATE ledger SET epsilon_micro = 'much'",
         "UPDATE ledger SET epsilon_micro = 0.5",
@@ -145,10 +103,36 @@ def test_a_stored_value_of_another_kind_is_damage(state_dir, tmp_path, statement
         "UPDATE counts SET rows = rows - 1 WHERE name = 'floors'",
         "DELETE FROM counts WHERE name = 'meta'",
     ],
-)
-def test_a_ledger_that_does_not_add_up_is_a_lost_state(state_dir, statement):
+    "report": ["UPDATE campaigns SET reports = 5"],
+    "status": ["UPDATE documents SET name = CAST(x'ff' AS TEXT)"],
+    "drain": [
+        "UPDATE spool SET reports = x''",
+        "UPDATE spool SET reports = 3",
+        "UPDATE spool SET answers = 7",
+        "UPDATE spool SET campaign = x'00'",
+        "INSERT INTO spool SELECT number + 1, campaign, 1, made_at, 2, 36, reports || x'00', seal FROM spool",
+        "UPDATE spool SET number = number + 1",
+        "DELETE FROM spool",
+    ],
+}
+"""The step that finds the damage, and statements that do it. What is found at the opening is a lost state."""
+
+
+@pytest.mark.parametrize(("step", "statement"), [(step, each) for step in DAMAGE for each in DAMAGE[step]])
+def test_a_row_that_is_not_the_stored_one_is_damage(state_dir, tmp_path, step, statement):
     change(state_dir, statement)
-    assert refusal(opened, state_dir) == "state_lost"
+    if step == "open":
+        for trust in (None, Publisher().root()):
+            assert refusal(Device.provision, state_dir, trust) == "state_lost"
+        return
+    with opened(state_dir) as device:
+        steps = {
+            "status": device.status,
+            "report": lambda: device.report(sha256(Publisher().campaign_payload()).digest(), RECORD),
+            "drain": lambda: device.drain(tmp_path / "x.hsr"),
+        }
+        assert refusal(steps[step]) == "state_damaged"
+    assert not (tmp_path / "x.hsr").exists()
 
 
 def test_damage_that_shows_while_rows_are_fetched_is_ours(state_dir):
@@ -217,62 +201,9 @@ def test_a_dangling_link_in_the_place_of_the_state_is_refused(tmp_path):
 
 def test_two_that_create_one_state_share_it(tmp_path):
     code = "import sys; from edge_sdk.storage.database import State; State(sys.argv[1] + '/state.db').close()"
-    children = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(4)]
-    assert [child.wait() for child in children] == [0] * 4
+    children = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
+    assert [child.wait() for child in children] == [0] * 2
     assert {path.name for path in tmp_path.iterdir()} <= {"state.db", "state.db-journal"}
-
-
-def test_the_repr_of_a_closed_device_does_not_raise(state_dir):
-    device = opened(state_dir)
-    assert repr(device) == "<Device with 1 campaigns, 1 unsent reports>"
-    device.close()
-    assert repr(device) == "<Device whose state is closed or can not be read>"
-    assert failure(device.status) is not None
-
-
-FORKS = """
-import os, sys, threading, time
-sys.path.insert(0, "tests")
-from edge_sdk import Device
-from support.publisher import DAY, NOW, Publisher
-
-inside = threading.Event()
-
-def slow_entropy(count):
-    inside.set()
-    time.sleep(0.5)
-    return os.urandom(count)
-
-publisher = Publisher()
-device = Device.provision(sys.argv[1], trust=publisher.root(), clock=lambda: NOW, entropy=os.urandom)
-campaign = device.enrol(publisher.campaign())
-device._entropy = slow_entropy
-answers = []
-thread = threading.Thread(target=lambda: answers.append(device.report(campaign.id, {"odor": "n"})))
-thread.start()
-inside.wait()
-read_end, write_end = os.pipe()
-pid = os.fork()
-if pid == 0:
-    os.write(write_end, device.report(campaign.id, {"odor": "a"}))
-    os._exit(0)
-thread.join()
-assert os.waitpid(pid, 0)[1] == 0
-assert [os.read(read_end, 100)] == answers, "the child answered otherwise"
-assert device.status().spent_micro == 1_000_000
-pid = os.fork()
-if pid == 0:
-    device.close()  # the parent's connection stays
-    os._exit(0)
-assert os.waitpid(pid, 0)[1] == 0
-print(device.drain(sys.argv[1] + "/x.hsr"), len(answers[0]))
-"""
-
-
-def test_a_fork_while_another_thread_reports_does_not_hang(tmp_path):
-    command = [sys.executable, "-W", "ignore", "-c", FORKS, str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (result.stdout, result.stderr) == ("1 18\n", "")
 
 
 def test_forks_leave_no_lock_behind(device, publisher):
@@ -292,7 +223,7 @@ def test_forks_leave_no_lock_behind(device, publisher):
 
 
 def test_a_ledger_of_many_campaigns_opens_in_one_walk(state_dir):
-    """Ten years of weekly versions: opening reads every line once, not once for every campaign."""
+    """Five years of weekly versions: opening reads every line once, not once for every campaign."""
     work = 0
 
     def count():
@@ -303,12 +234,12 @@ def test_a_ledger_of_many_campaigns_opens_in_one_walk(state_dir):
     ledger = Ledger(state)
     last = ledger._newest()
     campaigns = Rows(state, CAMPAIGNS)
-    for step in range(1, 5001):
+    for step in range(1, 2501):
         before = last
         row = (before.number + 1, 2 + step // 10, step, 1, 0, before.latest, before.total_micro + 1)
         last = Line(*row, seal(LEDGER.name, (before.seal, *row)))
         state.run("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", last)
-        if step % 10 == 9 or step == 5000:
+        if step % 10 == 9 or step == 2500:
             number = 2 + step // 10
             campaigns.add((number, b"%32d" % number, "many", number, 1, last.number, step), b"x" * 18)
     state._connection.set_progress_handler(count, 1000)
@@ -316,7 +247,7 @@ def test_a_ledger_of_many_campaigns_opens_in_one_walk(state_dir):
     state.run("UPDATE campaigns SET period = 7 WHERE number = 100")
     assert refusal(ledger.check) == "state_damaged"
     state.close()
-    assert work < 500
+    assert work < 250
 
 
 # An older copy in the place of the state ------------------------------------------------------------------
@@ -427,8 +358,8 @@ def test_a_path_that_is_no_text_can_be_sealed_and_acknowledged(state_dir, tmp_pa
 # One changed bit anywhere ------------------------------------------------------------------------------------
 
 OTHER = {"odor": "f", "width": 1.0}
-# Places are drawn by SHA-256 of "rot N": 600 in the slow tier, a quarter in make test, thousands in make faults.
-FLIPS = 1000 * int(os.environ.get("HEARSAY_FAULT_SEEDS") or 0) or examples(600).max_examples
+# Places are drawn by SHA-256 of "rot N": 400 in the slow tier, a quarter in make test, thousands in make faults.
+FLIPS = 1000 * int(os.environ.get("HEARSAY_FAULT_SEEDS") or 0) or examples(400).max_examples
 POLICY = Policy(day_micro=4_000_000, window_micro=30_000_000, spool=Limits(5, 1_000_000, 365 * DAY))
 LAST = NOW + 6 * DAY
 

@@ -106,6 +106,11 @@ SCRIPTS = {
         [1, 2, 3, 4, 168],
         True,
     ),
+    "without a clock time goes on where the device is on for minutes": (
+        [("reboot", 0), ("set", -NOW), ("run", 595)] * 6 * 24,
+        list(range(1, 25)),
+        True,
+    ),
 }
 """What the clocks do between answers, and the hours that are answered after the first one; whether a leap is left."""
 
@@ -178,18 +183,6 @@ def test_a_device_without_a_clock_goes_on_after_every_restart(tmp_path, publishe
         device.report(campaign.id, RECORD)
         assert device.status().clock.note.startswith("the clock has moved ahead")
         assert device.history()[-1].period == NOW // DAY + 200
-
-
-def test_a_device_without_a_clock_that_is_on_for_minutes_goes_on_too(tmp_path, publisher):
-    machine = Machine(wall=0)
-    options = machine.options
-    with Device.provision(tmp_path / "s", publisher.root(), **options) as device:
-        campaign = device.enrol(publisher.campaign(time_precision=HOUR)).id
-        for _ in range(6 * 24):
-            machine.reboot(wall=0)
-            machine.run(595)
-            device.report(campaign, RECORD)
-        assert answers(device) == 25
 
 
 def test_the_earliest_time_is_of_documents_that_count(tmp_path, publisher):
