@@ -41,7 +41,7 @@ SPOOL = 6
 SECONDS_OF_SLACK = 60
 DRIFT = 5000
 DISK_BYTES = 384 << 10
-STEPS = 2500
+STEPS = 1700
 DAYS = 20_000 * DAY
 """Seconds for which every document is valid."""
 
@@ -400,7 +400,7 @@ def live(lives, steps):
     run_state_machine_as_test(World, settings=chosen)
 
 
-@pytest.mark.parametrize(("lives", "least"), [(12, 400), pytest.param(50, STEPS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("lives", "least"), [(12, 400), pytest.param(35, STEPS, marks=pytest.mark.slow)])
 def test_the_device_is_the_model(small_disk, lives, least):
     World.done.clear()
     World.refused.clear()

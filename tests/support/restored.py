@@ -17,7 +17,6 @@ import numpy as np
 
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile
-from aggregator.nodes.dealer import dealer as dealer_folder
 from aggregator.nodes.dealer import dealer as dealer_room
 from aggregator.nodes.dealer import issuing as releasing
 from aggregator.nodes.dealer.dealer import Dealer
@@ -237,7 +236,7 @@ class DealerLife(Life):
         self.members = [(1, IDS[:4])]
         """Versions of key books, with their parties."""
         self.adoptions = 0
-        dealer_room.machine_mark = dealer_folder.machine_mark = lambda: self.machine
+        dealer_room.machine_mark = lambda: self.machine
         releasing.release_elements = _quick_elements
         Dealer.create(self.home, modulus=MODULUS, entropy=lambda size: DEALER_KEY.seed[:size]).close()
 

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 class Summed(Said):
     """One summary that others have seen."""
 
+    read = staticmethod(read_summary)
+
     @property
     def id(self) -> bytes:
-        return read_summary(self.raw)[1].identity
+        return self.read(self.raw)[1].identity
 
 
 @cache
@@ -43,23 +45,22 @@ class NodeLife(Life):
     kind = Node
     suffix = ".hsn"
     cost_micro = 2_000_000
+    answer: type[Summed] = Summed
+    role: tuple[str, ...] = ()
 
     @property
     def documents(self) -> dict[str, bytes]:
         return _documents()
 
-    @staticmethod
-    def said(campaign: bytes, raw: bytes) -> Iterator[Said]:
-        found = read_summary(raw)[1]
+    def said(self, campaign: bytes, raw: bytes) -> Iterator[Said]:
+        found = self.answer.read(raw)[1]
         assert found.campaign == campaign
-        yield Summed(campaign, found.period, raw)
+        yield self.answer(campaign, found.period, raw)
 
-    @staticmethod
-    def said_in_file(content: bytes) -> Iterator[Said]:
-        for piece in read_summaries(content):
-            assert piece.reason is None, "a file of summaries is torn"
-            found = read_summary(piece.envelope)[1]
-            yield Summed(found.campaign, found.period, piece.envelope)
+    def said_in_file(self, content: bytes) -> Iterator[Said]:
+        for piece in read_summaries(content, *self.role):
+            assert piece.reason is None, "a file of summaries or messages is torn"
+            yield from self.said(self.answer.read(piece.envelope)[1].campaign, piece.envelope)
 
     def report(self) -> None:
         (campaign,) = self.device.campaigns()

@@ -15,27 +15,24 @@ from edge_sdk.node.release import node_key
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.masked_terms import DILUTED
 from protocol.masked.message import read_message
-from protocol.nodes.summary import read_summaries
 from support.faults.harness import Mistake, Scenario
-from support.faults.lives import RECORD, Said, documents
-from support.faults.nodes import NodeLife, scenarios
+from support.faults.lives import RECORD, documents
+from support.faults.nodes import NodeLife, Summed, scenarios
 from support.masked import TERMS, book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import Publisher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 DELTA_PICO = 1_000_000
 
 
-class Encrypted(Said):
+class Encrypted(Summed):
     """One message that others have seen."""
 
-    @property
-    def id(self) -> bytes:
-        return read_message(self.raw)[1].identity
+    read = staticmethod(read_message)
 
 
 @cache
@@ -53,6 +50,8 @@ class PartyLife(NodeLife):
 
     suffix = ".hse"
     delta_pico = 2 * DELTA_PICO
+    answer = Encrypted
+    role = ("masked",)
 
     def __init__(self, root: Path, policy: Mapping[str, object]) -> None:
         super().__init__(root, {"allow_masked": True, **policy})
@@ -60,19 +59,6 @@ class PartyLife(NodeLife):
     @property
     def documents(self) -> dict[str, bytes]:
         return _documents()
-
-    @staticmethod
-    def said(campaign: bytes, raw: bytes) -> Iterator[Said]:
-        found = read_message(raw)[1]
-        assert found.campaign == campaign
-        yield Encrypted(campaign, found.period, raw)
-
-    @staticmethod
-    def said_in_file(content: bytes) -> Iterator[Said]:
-        for piece in read_summaries(content, "masked"):
-            assert piece.reason is None, "a file of messages is torn"
-            found = read_message(piece.envelope)[1]
-            yield Encrypted(found.campaign, found.period, piece.envelope)
 
     def accept(self) -> None:
         """Accept the dealer's key book, which holds a key for this node."""
