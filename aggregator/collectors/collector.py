@@ -39,12 +39,12 @@ from aggregator.collectors.exchange import (
     rows_of,
     write_file,
 )
+from aggregator.collectors.export import Exported, exported
 from aggregator.collectors.helping import Judge
 from aggregator.collectors.intake import Reports, Task
 from aggregator.collectors.journal import Journal, PeriodRow, packed_refusals
 from aggregator.collectors.leading import check_all, kept_length, total_of
 from aggregator.collectors.noise import noisy
-from aggregator.collectors.others import Exported, exported
 from aggregator.collectors.total import Total, read_total, sign_total
 from aggregator.collectors.verification import Workers
 from aggregator.common.files import (

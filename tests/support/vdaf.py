@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from aggregator.collectors.others import MULTIHOT, MultihotCountVec, bits_of, weights
 from protocol.shared.circuits import Bits, Blocks
 from protocol.shared.field import FIELD64
 from protocol.shared.prio3 import Prio3
 from protocol.shared.proofs import Circuit, dot
+from research.dap import MULTIHOT, MultihotCountVec, bits_of, weights
 
 FOLDER = Path(__file__).parents[1] / "protocol" / "shared" / "vdaf"
 FILES = sorted(path.name for path in FOLDER.glob("Prio3*.json"))
