@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from aggregator.curator.fitting import fit
 from aggregator.curator.methods import smooth
@@ -31,6 +32,7 @@ from benchmarks.shared.reference import Case, Comparison, cases, compare, mixed_
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import micro_epsilon
 from protocol.questions import CHANGE_FEATURES
+from protocol.schema import Schema
 
 METHODS = {
     "sums": "sums",
@@ -55,7 +57,11 @@ class Data(NamedTuple):
     @classmethod
     def load(cls, name: str) -> Data:
         """Read the data set ``name``."""
-        frame, schema = mixed_data(name)
+        return cls.of(*mixed_data(name))
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, schema: Schema) -> Data:
+        """Return the records of a frame in both forms."""
         return cls(read_records(frame, schema), recognise(frame, schema))
 
     @property

@@ -21,15 +21,12 @@ from math import log
 from pathlib import Path
 from unittest.mock import patch
 
-import pandas as pd
-
 from aggregator.common.plots import line_chart
 from aggregator.curator.accounting import divide
 from aggregator.curator.fitting import fit
 from aggregator.curator.methods import sums
 from aggregator.curator.records import read_records
 from aggregator.curator.terms import DIVISIONS, EQUAL, TWO_TO_ONE, WORTH, FitTerms
-from aggregator.models.encoding import recognise
 from benchmarks.central.accuracy import METHODS, NOISE, Data
 from benchmarks.central.records import CATEGORICAL, NUMERIC, census, synthetic
 from benchmarks.shared import study
@@ -57,19 +54,14 @@ def accuracy(data: Data, terms: FitTerms, options: argparse.Namespace) -> study.
     return {**study.spread(found), "seconds": round(time.perf_counter() - began, 1)}
 
 
-def made(frame: pd.DataFrame, schema: Schema) -> Data:
-    """Return the records of a frame in the forms for fits and for scoring."""
-    return Data(read_records(frame, schema), recognise(frame, schema))
-
-
 def data_of(name: str, options: argparse.Namespace) -> Data:
     """Return the data set ``name``, a synthetic one, or a state of a Census extract."""
     if name == MIXED[1]:
-        return made(*synthetic(CATEGORICAL, seed=options.seed))
+        return Data.of(*synthetic(CATEGORICAL, seed=options.seed))
     if name == MIXED[2]:
-        return made(*synthetic(NUMERIC, seed=options.seed))
+        return Data.of(*synthetic(NUMERIC, seed=options.seed))
     if name.startswith("census "):
-        return made(*census(options.census, int(name.split()[1]), options.wage))
+        return Data.of(*census(options.census, int(name.split()[1]), options.wage))
     return Data.load(name)
 
 

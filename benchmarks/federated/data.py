@@ -15,7 +15,6 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import EncodedFrame, label_codes, observe, recognise
 from aggregator.models.scoring import Model
 from aggregator.nodes.campaigns.campaigns import NODE_FIELDS
-from aggregator.nodes.statistics.robust import Rule
 from benchmarks.shared.reference import mixed_data, training_rows
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, Fit, build_payload, parse_campaign
 from protocol.documents.masked_terms import MaskedTerms
@@ -121,6 +120,10 @@ class Data(NamedTuple):
         owners = deal(len(rows), nodes, rng) if owners is None else owners
         return exact_sums(released_vectors(campaign), encoded, self.labels[rows], owners, nodes)
 
+    def noisy(self, campaign: Campaign, rows: Integers, nodes: int, rng: np.random.Generator) -> Statistics:
+        """Return statistics of the noisy sums of nodes to which the records are dealt (:meth:`exact`)."""
+        return statistics_of(released(self.exact(campaign, rows, nodes, rng), campaign, rng), campaign, PERIOD)
+
     @property
     def records(self) -> Records:
         """Return all rows as records of a curator, with whom the nodes are compared."""
@@ -148,10 +151,3 @@ class Data(NamedTuple):
 def part(encoded: EncodedFrame, rows: Integers) -> EncodedFrame:
     """Return some rows of an encoded frame."""
     return EncodedFrame(encoded.codes[rows], encoded.numbers[rows])
-
-
-def noisy_statistics(
-    exact: Integers, campaign: Campaign, rng: np.random.Generator, rule: Rule | None = None
-) -> Statistics:
-    """Add every node's noise to its exact sums, shape (N, M) int64, and return statistics of the noisy sums."""
-    return statistics_of(released(exact, campaign, rng), campaign, PERIOD, rule)

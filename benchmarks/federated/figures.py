@@ -22,7 +22,7 @@ import numpy as np
 
 from aggregator.common.arrays import Floats, Integers
 from aggregator.common.plots import line_chart
-from benchmarks.federated.data import NAMES, PERIOD, Data, noisy_statistics
+from benchmarks.federated.data import NAMES, PERIOD, Data
 from benchmarks.shared import study
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
@@ -103,7 +103,7 @@ def of_nodes(data: Data, epsilon: str, nodes: int, repeats: int) -> list[study.T
     found: dict[str, list[float]] = {"floored": [], "printed": []} | ({NOT_PRIVATE: []} if data.schema.numeric else {})
     for _ in range(repeats):
         split = data.split(rng)
-        noisy = noisy_statistics(data.exact(campaign, split.learning, nodes, rng), campaign, rng)
+        noisy = data.noisy(campaign, split.learning, nodes, rng)
         for model in ("floored", "printed"):
             found[model].append(data.accuracy(noisy, model, split.test))
         if data.schema.numeric:

@@ -18,7 +18,7 @@ from statistics import stdev
 
 import numpy as np
 
-from benchmarks.federated.data import NAMES, Data, Split, noisy_statistics
+from benchmarks.federated.data import NAMES, Data, Split
 from benchmarks.shared.harness import arguments
 from benchmarks.shared.reference import Comparison, cases, compare, require
 from simulation.drawn import statistics_of
@@ -44,7 +44,7 @@ def accuracies(
     found: dict[str, list[float]] = {name: [] for name in postprocess}
     for _ in range(repeats):
         split = next(splits)
-        noisy = noisy_statistics(data.exact(campaign, split.learning, nodes, rng), campaign, rng)
+        noisy = data.noisy(campaign, split.learning, nodes, rng)
         for name in postprocess:
             found[name].append(data.accuracy(noisy, name, split.test))
     return found

@@ -21,7 +21,7 @@ import numpy as np
 from aggregator.common.plots import Line, line_chart
 from aggregator.models.baselines import plain_model
 from aggregator.models.encoding import EncodedFrame
-from benchmarks.federated.data import Data, Split, noisy_statistics, part
+from benchmarks.federated.data import Data, Split, part
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
 from benchmarks.masked.reference_rows import COUNTS, DELTA, per_count
 from benchmarks.shared import study
@@ -116,7 +116,7 @@ def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> s
         split = data.split(rng)
         if kind == PLAIN:
             campaign = data.campaign(epsilon, 2 * -(-len(split.learning) // nodes))
-            statistics = noisy_statistics(data.exact(campaign, split.learning, nodes, rng), campaign, rng)
+            statistics = data.noisy(campaign, split.learning, nodes, rng)
         else:
             delta = DELTA if kind == DILUTED else None
             campaign = masked_campaign(data, epsilon, nodes, len(split.learning), kind, delta)

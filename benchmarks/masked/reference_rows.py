@@ -18,7 +18,7 @@ import sys
 
 import numpy as np
 
-from benchmarks.federated.data import Data, noisy_statistics
+from benchmarks.federated.data import Data
 from benchmarks.federated.figures import rival
 from benchmarks.masked.data import folds, masked_campaign, masked_statistics
 from benchmarks.shared.harness import Table, arguments, mean_error
@@ -81,7 +81,7 @@ def adult(repeats: int, noise_seed: int | None = None) -> bool:
     }
     measures: dict[str, list[float]] = {}
     for _ in range(repeats):
-        noisy = noisy_statistics(data.exact(plain, split.learning, NODES, rng), plain, rng)
+        noisy = data.noisy(plain, split.learning, NODES, rng)
         measures.setdefault("federated, in the clear", []).append(data.accuracy(noisy, "floored", split.test))
     for name, kind in kinds.items():
         campaign = masked_campaign(data, EPSILON, NODES, len(split.learning), *kind)

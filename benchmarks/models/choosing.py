@@ -32,7 +32,7 @@ from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulat
 from aggregator.planning.power_analysis.study import Design
 from aggregator.planning.power_analysis.targets import rising
 from aggregator.publishing.mechanisms.choice import AUTO
-from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics, part
+from benchmarks.federated.data import FLOOR_MICRO, Data, part
 from benchmarks.masked.data import masked_campaign, masked_statistics
 from benchmarks.shared import study
 from protocol.documents.campaign import DISCRETE, Campaign
@@ -109,7 +109,7 @@ class Trial:
     def federated(self, size: int, epsilon: str, nodes: int) -> float:
         """Return the accuracy of added noisy sums of nodes with ``size`` records in all."""
         campaign = self.data.campaign(epsilon, 2 * -(-size // nodes))
-        statistics = noisy_statistics(self.data.exact(campaign, self.drawn(size), nodes, self.rng), campaign, self.rng)
+        statistics = self.data.noisy(campaign, self.drawn(size), nodes, self.rng)
         return self.data.accuracy(statistics, "floored", self.split.test)
 
     def distributed(self, size: int, epsilon: str, nodes: int) -> float:

@@ -20,8 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from benchmarks.reproduce.jobs import Part, Size
-from benchmarks.reproduce.running import complete_rows, found_rows, seconds_of
+from benchmarks.reproduce.jobs import Part, Size, complete_rows, found_rows, seconds_of
 from benchmarks.shared import reference
 from benchmarks.shared.harness import machine
 from benchmarks.shared.study import read_rows

@@ -13,8 +13,7 @@ import pytest
 from support.reference import need_reference
 
 from benchmarks.reproduce.__main__ import PARTS, PLOTS, RESULTS, main
-from benchmarks.reproduce.jobs import MEASURED, Job, Size
-from benchmarks.reproduce.running import complete_rows
+from benchmarks.reproduce.jobs import MEASURED, Job, Size, complete_rows
 from benchmarks.shared.study import read_rows
 
 CALLS: list[str] = []

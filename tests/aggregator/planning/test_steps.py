@@ -45,7 +45,7 @@ from aggregator.planning.feature_selection.steps import (
     round_sizes,
 )
 from aggregator.publishing.series import series_share
-from benchmarks.asking.drawn import drawn_trial, made_up
+from benchmarks.asking.designs import drawn_trial, made_up
 
 MILLION = SeriesFleet(10**6, 10**6)
 HALF = np.array([0.5, 0.5])
