@@ -5,7 +5,6 @@ import shutil
 from random import Random
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.cards import check_card
 from support.commands import run as run_command
@@ -16,20 +15,18 @@ from support.nodes import TERMS, node_campaign
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
-from aggregator.curator.fitting import model_of
 from aggregator.nodes.campaigns.sheet import node_sheet
 from aggregator.nodes.statistics.federation import federated, noise_variances
 from aggregator.nodes.statistics.totals import Totals
 from aggregator.nodes.store.opening import open_envelope_store
 from aggregator.nodes.store.summaries import NodeStore
 from aggregator.operations import models as gathering
-from edge_sdk import Node, Policy
 from edge_sdk.node.exchanging import exchange, totals
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.errors import DocumentError, InputError, PolicyError
-from protocol.nodes.summary import build_node_list, parse_node_list, read_summary
+from protocol.nodes.summary import parse_node_list, read_summary
 from protocol.nodes.terms import SMOOTH, released_vectors, shares, variance_of_squares
 from protocol.questions import CHANGE_FEATURES, MOMENT, SQUARE
 
@@ -190,35 +187,6 @@ def test_robust_rules_are_for_summaries(tmp_path):
                          ("krum:3", "nodes_too_few"), ("trimmed-mean:0.1", "nodes_too_few")):  # fmt: skip
         with pytest.raises((InputError, PolicyError), match=reason):
             gathering.count(store, robust=rule)
-
-
-def test_nodes_of_the_sdk_are_added_and_the_model_predicts(tmp_path):
-    publisher = Publisher()
-    campaign_file = publisher.node_campaign(epsilon_micro=4_000_000)
-    generator = np.random.default_rng(4)
-    files, nodes = [], []
-    for number in range(3):
-        with Node.open(
-            None,
-            trust=publisher.root(),
-            policy=Policy.of(epsilon_lifetime="100", node_adjacency="add-remove"),
-            clock=lambda: NOW,
-        ) as node:
-            campaign = node.enrol(campaign_file)
-            labels = generator.random(800) < 0.5
-            records = [
-                {"label": "p" if label else "e", "odor": "f" if label else "n", "width": 8 if label else 2}
-                for label in labels.tolist()
-            ]
-            files.append(tmp_path / f"{number}.hsn")
-            files[-1].write_bytes(node.summarise(campaign.id, iter(records)).raw)
-            nodes.append(node.public_key)
-    listed = publisher.sign("nodes", build_node_list(publisher.header(campaign.nodes.list_name), nodes))
-    gathering.ingest(campaign_file, files, tmp_path / "store", nodes=listed, trust=publisher.root(), now=NOW)
-    statistics = gathering.count(tmp_path / "store")
-    assert statistics.reports == pytest.approx(2400, abs=40)
-    model = model_of(statistics, statistics.fit.postprocess)
-    assert list(model.predict(pd.DataFrame({"odor": ["f", "n"], "width": [8, 2]}))) == ["p", "e"]
 
 
 # Nodes that exchange summaries without an aggregator end where an aggregator does

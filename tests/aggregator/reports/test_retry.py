@@ -73,41 +73,6 @@ def test_reports_that_were_too_early_are_added_when_their_period_has_begun(tmp_p
     assert made.tally_report() == late(tmp_path, [tmp_path / "0.hsr"]).tally_report()
 
 
-@examples(25)
-@given(
-    files=st.lists(
-        st.tuples(st.lists(st.integers(0, 20), max_size=8), st.sampled_from([0, 0, 1, 44, 50])), min_size=1, max_size=4
-    ),
-    steps=st.lists(st.tuples(st.sampled_from(["retry", "ingest", "crash"]), st.integers(0, 5)), max_size=6),
-)
-def test_any_mixture_of_retries_ingests_and_crashes_ends_in_the_tally_of_one_late_ingest(
-    tmp_path_factory, files, steps
-):
-    """Files are (devices, bytes cut off the end). Crashes are after the commit, before the quarantine is cleared."""
-    folder = tmp_path_factory.mktemp("retry")
-    paths = files_of(folder, *(_cut(batch(CAMPAIGN, early(devices)), cut) for devices, cut in files))
-    made = create_store(folder / "s", RAW)
-    made.ingest(paths, now=NOW)
-    now = NOW
-    for what, days in [*steps, ("retry", 5)]:
-        now += days * DAY
-        if what == "ingest":
-            made.ingest(paths, now=now)
-        elif what == "retry":
-            judge_again(made, now=now)
-        else:
-            with pytest.MonkeyPatch.context() as patch:
-                judge_and_crash(made, patch, now=now)
-        rejected(made)
-    direct = create_store(folder / "t", RAW)
-    direct.ingest(paths, now=now)
-    assert made.tally().to_bytes() == direct.tally().to_bytes()
-    found, wanted = made.tally_report(), direct.tally_report()
-    assert (found.reports, found.unproven) == (wanted.reports, wanted.unproven)
-    early_left = [piece for piece in kept_pieces(made) if piece.reason == "report_too_early"]
-    assert len(early_left) == found.rejected.get("report_too_early", 0) == wanted.rejected.get("report_too_early", 0)
-
-
 def _cut(data, cut):
     return data[: len(data) - cut]
 
@@ -285,64 +250,62 @@ def test_what_was_too_early_and_is_not_enrolled_once_its_period_begins_is_counte
     assert made.tally_report() == late(tmp_path, paths, enrolled=large).tally_report()
 
 
+EVERY = {0, 1, 2, 3}
 STEP = st.tuples(
     st.sampled_from(["ingest", "ingest", "retry", "early", "crash", "cut short"]),
-    st.integers(0, 2),
+    st.integers(0, 3),
     st.integers(0, 3),
     st.sets(st.integers(0, 3), min_size=1),
 )
 
 
-@pytest.mark.slow
-@examples(60)
+@pytest.mark.parametrize("is_closed", [False, pytest.param(True, marks=pytest.mark.slow)])
+@examples(40)
 @given(
     files=st.lists(
         st.tuples(st.lists(st.integers(0, 15), max_size=8), st.sampled_from([0, 0, 1, 44, 50])), min_size=1, max_size=4
     ),
     steps=st.lists(STEP, max_size=6),
 )
-def test_any_mixture_of_ids_retries_and_crashes_ends_in_the_tally_of_one_ingest_with_all_ids(
-    tmp_path_factory, files, steps
+def test_any_mixture_of_retries_ingests_and_crashes_ends_in_the_tally_of_one_late_ingest(
+    tmp_path_factory, is_closed, files, steps
 ):
-    """Each step has the ids of one of four fleets, or a file with the ids of its first devices in one period."""
-    folder = tmp_path_factory.mktemp("closed")
+    """Files are (devices, bytes cut off the end). Crashes are before the manifest, or before the quarantine is cleared.
+
+    In a closed fleet each step has the ids of one of four fleets, or a file of the ids of some devices and periods.
+    """
+    folder = tmp_path_factory.mktemp("retry")
     paths = files_of(folder, *(_cut(batch(CAMPAIGN, early(devices)), cut) for devices, cut in files))
-    fleets = [
-        enrolled_from_rosters(CAMPAIGN, [roster(range(12))]),
-        enrolled_from_rosters(CAMPAIGN, [roster(range(6))]),
-        ids_for(folder / "i", range(9), range(PRESENT + 1, PRESENT + 3)),
-        ids_for(folder / "j", range(3, 12), range(PRESENT, PRESENT + 2)),
-    ]
+    fleets = [None] * 4
+    if is_closed:
+        fleets = [enrolled_from_rosters(CAMPAIGN, [roster(range(number))]) for number in (12, 6)]
+        fleets += [ids_for(folder / "i", range(9), range(PRESENT + 1, PRESENT + 3))]
+        fleets += [ids_for(folder / "j", range(3, 12), range(PRESENT, PRESENT + 2))]
     made, direct = create_store(folder / "s", RAW), create_store(folder / "t", RAW)
-    now = NOW
-    for what, days, which, chosen in [*steps, ("ingest", 5, 0, set(range(4)))]:
+    now, last = NOW, ("ingest" if is_closed else "retry", 5, 0, EVERY)
+    for what, days, which, chosen in [("ingest", 0, 0, EVERY)] * (not is_closed) + [*steps, last]:
         now += days * DAY
-        enrolled = fleets[which]
-        given_files = [path for number, path in enumerate(paths) if number in chosen]
-        if what == "ingest":
-            made.ingest(given_files, now=now, enrolled=enrolled)
-        elif what in ("retry", "early"):
-            judge_again(made, now=now, enrolled=enrolled, reason="report_too_early" if what == "early" else None)
-        else:
-            with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            if what == "crash":
                 patch.setattr(retry._Retry, "clear", _crash)
+            elif what == "cut short":
                 patch.setattr(store, "write_manifest", _crash)
-                with contextlib.suppress(KeyboardInterrupt):
-                    if what == "crash":
-                        judge_again(made, now=now, enrolled=enrolled)
-                    else:
-                        made.ingest(given_files, now=now, enrolled=enrolled)
+            if what == "ingest" or (what == "cut short" and which % 2):
+                given_files = [path for number, path in enumerate(paths) if number in chosen]
+                made.ingest(given_files, now=now, enrolled=fleets[which])
+            else:
+                only = "report_too_early" if what == "early" else None
+                judge_again(made, now=now, enrolled=fleets[which], reason=only)
         foreign(made)
     direct.ingest(paths, now=now, enrolled=fleets[0])
-    assert made.tally().to_bytes() == direct.tally().to_bytes()
-    found, wanted = made.tally_report(), direct.tally_report()
-    assert (found.reports, found.unproven) == (wanted.reports, wanted.unproven)
-    retried = {what for what, *_ in steps} & {"retry", "early", "crash"}
+    wanted, retried = direct.tally_report(), {what for what, *_ in [*steps, last]} - {"ingest"}
     differs = {"report_replayed"} if retried else set()
-    assert _but(found.rejected, differs) == _but(wanted.rejected, differs)
-    judge_again(made, now=now, enrolled=fleets[0])
-    again = made.tally_report()
-    assert (again.reports, _but(again.rejected, differs)) == (wanted.reports, _but(wanted.rejected, differs))
+    for _ in range(2):
+        found = made.tally_report()
+        assert found.tally.to_bytes() == wanted.tally.to_bytes()
+        assert (found.reports, found.unproven) == (wanted.reports, wanted.unproven)
+        assert _but(found.rejected, differs) == _but(wanted.rejected, differs)
+        judge_again(made, now=now, enrolled=fleets[0])
     assert all(piece.reason != "report_too_early" for piece in kept_pieces(made))
 
 
