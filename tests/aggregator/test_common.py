@@ -117,28 +117,22 @@ def marks(text, kind):
     return [element for element in ET.fromstring(text).iter() if element.tag.endswith(f"}}{kind}")]
 
 
-def test_bars_are_as_high_as_their_values():
+def test_bars_are_as_high_as_their_values_and_names_can_not_break_the_document():
     drawn = marks(bar_chart("t", ["1", "2"], [Bars("a", [0.5, 0.25]), Bars("b", [0, 1])]), "rect")
     bars = [float(bar.get("height")) for bar in drawn if bar.get("fill") != GROUND][:4]
     assert bars[0] == pytest.approx(2 * bars[1], abs=0.02)
     assert bars[3] == pytest.approx(2 * bars[0], abs=0.02)
     assert bars[2] == 0
-
-
-def test_names_can_not_break_the_document():
     text = bar_chart("<b>&", ["</svg>"], [Bars('"', [1])], x_label="<", y_label="&")
     assert "</svg>" in [element.text for element in marks(text, "text")]
 
 
-def test_a_line_on_logarithmic_axes_is_straight_for_a_power():
+def test_lines_are_straight_for_a_power_leave_gaps_and_have_marks():
     xs = [1, 10, 100]
     (line,) = marks(line_chart("t", [Line("x²", xs, [x**2 for x in xs])], log_x=True, log_y=True), "polyline")
     (x0, y0), (x1, y1), (x2, y2) = [map(float, point.split(",")) for point in line.get("points").split()]
     assert (x1 - x0, y1 - y0) == pytest.approx((x2 - x1, y2 - y1), abs=0.02)
     assert y2 < y0
-
-
-def test_numbers_that_are_not_finite_leave_a_gap_and_marks_are_drawn():
     text = line_chart("t", [Line("a", [1, 2, 3, 4, 5], [1, 2, nan, 4, inf])], marks=[(2, 2, "here")])
     assert len(marks(text, "polyline")) == 2
     assert len(marks(text, "circle")) == 1
@@ -222,12 +216,9 @@ def test_what_was_sealed_opens_again(secret, passphrase):
     assert len(secret) < 8 or secret not in raw
 
 
-def test_the_standard_cost_is_what_libsodium_calls_moderate():
+def test_sealing_costs_what_libsodium_calls_moderate_and_has_salt_and_nonce_from_the_entropy_given():
     body = canonical.unpack(seal_secret(b"s", b"p"))
     assert (body["passes"], body["memory"]) == (3, 256 << 20)
-
-
-def test_salt_and_nonce_come_from_the_entropy_given():
     assert seal_secret(b"s", b"p", cost=CHEAP) != seal_secret(b"s", b"p", cost=CHEAP)
     fixed = [seal_secret(b"s", b"p", cost=CHEAP, entropy=lambda n: b"\7" * n) for _ in range(2)]
     assert fixed[0] == fixed[1]

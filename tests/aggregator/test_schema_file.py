@@ -40,9 +40,17 @@ def feature(text):
     return parse_schema_text(f"{HEAD}[[features]]\nname = 'x'\n{text}").schema.features[0]
 
 
-def test_a_label_as_stated():
+def test_a_label_and_numbers_are_as_stated():
     label = parse_schema_text(f"{HEAD}[[features]]\nname='x'\nkind='categorical'\nvalues=['a']").schema.label
     assert (label.name, label.classes, label.substitute, label.unlisted) == ("y", ("e", "p", "3", "true"), 2, "refuse")
+    made = feature("kind = 'numeric'\nlow = -1.10\nhigh = '1.1'\nedges = [-0.55, 0, '0.55']\nsubstitute = 1.1")
+    assert (made.low, made.high, made.edges, made.substitute) == ("-1.10", "1.1", (-32768, 0, 32768), 65536)
+    assert feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4").edges == (-32768, 0, 32768)
+    assert feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4").substitute == 0
+    coded = feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4\nmissing = 'code'")
+    assert (coded.substitute, coded.size, coded.code(None)) == (None, 5, 4)
+    made = feature("kind = 'categorical'\nvalues = ['a', '\U0001fae9']")
+    assert [made.code(value) for value in ("a", "\U0001fae9", "b")] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -59,15 +67,6 @@ def test_categories_as_stated(text, substitute, unlisted, size):
     made = feature(f"kind = 'categorical'\nvalues = ['a', 'b']\n{text}")
     assert made.labels()[:2] == ["a", "b"]
     assert (made.substitute, made.unlisted, made.size) == (substitute, unlisted, size)
-
-
-def test_numbers_as_stated():
-    made = feature("kind = 'numeric'\nlow = -1.10\nhigh = '1.1'\nedges = [-0.55, 0, '0.55']\nsubstitute = 1.1")
-    assert (made.low, made.high, made.edges, made.substitute) == ("-1.10", "1.1", (-32768, 0, 32768), 65536)
-    assert feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4").edges == (-32768, 0, 32768)
-    assert feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4").substitute == 0
-    coded = feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4\nmissing = 'code'")
-    assert (coded.substitute, coded.size, coded.code(None)) == (None, 5, 4)
 
 
 REFUSED = [
@@ -196,11 +195,6 @@ def test_texts_of_a_schema_are_those_that_a_document_may_hold(bad):
     assert reason_of(InputError, parse_schema_text, text) == "schema_invalid"
 
 
-def test_a_character_newer_than_the_interpreter_is_a_value():
-    made = feature("kind = 'categorical'\nvalues = ['a', '\U0001fae9']")
-    assert [made.code(value) for value in ("a", "\U0001fae9", "b")] == [0, 1, 2]
-
-
 @pytest.mark.parametrize("cells", [["1.5", "-0.25", "1E0", "+2.5", "3"], ["+1.5", ".5", "5.", "+1", "+3"]])
 def test_a_number_that_devices_do_not_read_is_refused_by_its_place(cells):
     """As text a device would call it missing, so a schema that is drafted from it would mean less than it says."""
@@ -211,13 +205,10 @@ def test_a_number_that_devices_do_not_read_is_refused_by_its_place(cells):
     assert f"record {free[0]}" in refused.detail
 
 
-def test_a_pilot_may_spell_its_numbers_as_bounds():
+def test_a_pilot_may_spell_its_numbers_as_bounds_and_a_draft_that_no_campaign_would_take_is_refused():
     cells = ["1.5", "0.50", "005", "1E0", "-0.25"]
     (feature,) = tomllib.loads(draft({"y": ["e", "p", "p", "e", "p"], "x": cells}, max_values=2))["features"]
     assert (feature["kind"], Decimal(feature["low"]) <= Decimal("-0.25")) == ("numeric", True)
-
-
-def test_a_draft_that_no_campaign_would_take_is_refused():
     wide = {"y": [str(i % 256) for i in range(512)], "x": [str(i) for i in range(512)]}
     assert reason_of(InputError, draft, wide, bins=300) == "schema_invalid"
 
@@ -468,9 +459,13 @@ def test_what_is_no_feature_is_doubted(columns, word):
         assert word in (doubt_of(cells) or ""), cells
 
 
-def test_a_feature_is_not():
+def test_what_is_a_feature_is_not_doubted_and_other_texts_and_commas_are_not_told():
     for cells in FEATURES:
         assert doubt_of(cells) is None, cells
+    for texts in (["yes", "no"], ["a", "b", "ab"], ["1", "10", "01"], [], ["x"], ["-", "_"]):
+        assert not look_alike(texts), texts
+    for texts in (["1, 2", "3"], ["a,b"], ["1.5"], ["1,2,3"], ["3,5", "a"], [], [None, 3.5]):
+        assert advice_on_commas(texts) == "", texts
 
 
 @given(st.lists(st.text(max_size=8) | st.text("0123456789-:T. ", max_size=20), max_size=40))
@@ -484,15 +479,12 @@ def test_spellings_that_no_number_and_no_truth_value_has_are_doubted():
         assert "matches that text alone" in misleading(texts), texts
     for texts in (["0", "1"], ["-1", "1"], ["a", "b"], ["0.5", "1"], ["1.2.3", "x"], ["false", "true"]):
         assert misleading(texts) is None, texts
+    frame = pd.DataFrame({"flag": ["True", "False"] * 30, "size": ["1.0", "2.0"] * 30, "y": ["e", "p"] * 30})
+    assert doubted(frame) == ["flag"]
 
 
 def doubted(frame, word="", missing=("",)):
     return [line.split("'")[1] for line in doubts(frame, "y", missing, ()) if word in line]
-
-
-def test_truth_values_are_doubted_in_features_too_and_numbers_only_in_labels():
-    frame = pd.DataFrame({"flag": ["True", "False"] * 30, "size": ["1.0", "2.0"] * 30, "y": ["e", "p"] * 30})
-    assert doubted(frame) == ["flag"]
 
 
 @pytest.mark.parametrize(
@@ -532,11 +524,6 @@ def test_a_campaign_of_texts_that_look_alike_is_warned_of(texts):
         planned = plan_campaign(schema, epsilon=1, mechanism="direct", name="n")
         alike = [warning for warning in planned.warnings if "look alike" in warning]
         assert [what in warning for warning in alike] == [True] * (what is not None)
-
-
-def test_other_texts_do_not():
-    for texts in (["yes", "no"], ["a", "b", "ab"], ["1", "10", "01"], [], ["x"], ["-", "_"]):
-        assert not look_alike(texts), texts
 
 
 MARKED = [
@@ -676,11 +663,6 @@ def test_points_between_thousands_are_told_beside_decimal_commas(texts, told):
     doubt_of = [line for line in doubts(frame, "y", (), ()) if "1.234 is read" in line]
     assert len(doubt_of) == told
     assert not told or "if it means 1234, write 1234" in doubt_of[0]
-
-
-def test_other_commas_are_not():
-    for texts in (["1, 2", "3"], ["a,b"], ["1.5"], ["1,2,3"], ["3,5", "a"], [], [None, 3.5]):
-        assert advice_on_commas(texts) == "", texts
 
 
 def test_the_draft_and_the_command_say_it_where_the_author_looks(tmp_path):

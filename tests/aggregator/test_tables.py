@@ -182,9 +182,12 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused_on_the_way(tmp_path
     assert read_table(write(tmp_path, fitting, "two.csv.gz"))["a"].tolist() == ["1", "2"]
 
 
-def test_a_semicolon_in_a_table_with_commas_is_a_part_of_a_cell(tmp_path):
+def test_a_semicolon_is_a_part_of_a_cell_and_the_command_that_converts_commas_is_named(tmp_path):
     frame = read_table(write(tmp_path, "a;1,b\nx;y,z\nx,z;z\n"))
     assert frame.to_dict("list") == {"a;1": ["x;y", "x"], "b": ["z", "z;z"]}
+    frame = pd.DataFrame({"label": list("ep") * 20, "n": [*(f"{number}.5" for number in range(39)), "2,444"]})
+    with pytest.raises(InputError, match="--thousands , or --decimal ,"):
+        draft_schema(frame, "label", name="x")
 
 
 @pytest.mark.parametrize("number", [1, 255, 256, 257, 1000])
@@ -243,12 +246,6 @@ def test_what_was_converted_is_said_and_what_almost_was(tmp_path):
         "if they mean a missing value, name them with --missing\n"
     )
     assert converted(path, *signs, "--missing", "unknown")["b"] == ["1.5", "unknown", "2.5"]
-
-
-def test_the_command_that_converts_commas_is_named():
-    frame = pd.DataFrame({"label": list("ep") * 20, "n": [*(f"{number}.5" for number in range(39)), "2,444"]})
-    with pytest.raises(InputError, match="--thousands , or --decimal ,"):
-        draft_schema(frame, "label", name="x")
 
 
 def test_a_workbook_is_read_sheet_by_sheet(tmp_path):

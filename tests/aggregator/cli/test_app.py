@@ -165,9 +165,13 @@ def test_the_list_imports_a_plugin_whose_line_is_not_its_docstring(name):
     assert listed(group) == listed(loaded)
 
 
-def test_an_unknown_command_is_wrong_usage():
+def test_an_unknown_command_is_wrong_usage_and_without_one_the_whole_help_is_shown():
     result = invoke("no-such")
     assert (result.exit_code, result.stderr) == (2, "usage: No such command 'no-such'; see hearsay --help\n")
+    result = invoke()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == invoke("--help").stdout
+    assert len(result.stderr.splitlines()) > 15
 
 
 def test_without_its_libraries_the_script_says_what_to_install(monkeypatch, capsys):
@@ -178,13 +182,6 @@ def test_without_its_libraries_the_script_says_what_to_install(monkeypatch, caps
     error = capsys.readouterr().err
     assert error.startswith("missing_extra: numpy, rich not installed: ")
     assert error.endswith("install -e '" + str(Path(entry.__file__).parents[1]) + "[aggregator]'\n")
-
-
-def test_without_a_command_the_whole_help_is_shown_with_status_2():
-    result = invoke()
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == invoke("--help").stdout
-    assert len(result.stderr.splitlines()) > 15
 
 
 @pytest.mark.parametrize(
@@ -228,14 +225,11 @@ def test_tables_are_aligned_and_take_brackets_as_they_are(monkeypatch, capsys):
     assert all(len(line) <= 80 for line in screen.getvalue().splitlines())
 
 
-def test_plain_tables_count_wide_characters_twice_and_fill_short_rows(capsys):
+def test_plain_tables_count_wide_characters_twice_and_json_is_standard(capsys):
     output.print_table(["name", "日本", "n"], [["é", "x", 3], ["e\u0301日"], ["a\tb", "", 10]], ["n"])
     assert capsys.readouterr().out == "name  日本   n\né     x      3\ne\u0301日\na b         10\n"
     output.print_table(["empty"], [])
     assert capsys.readouterr().out == "empty\n"
-
-
-def test_json_is_standard(capsys):
     output.print_json({"a": b"\x01\xff", "b": float("inf"), "c": (1, None), 2: "é"})
     assert json.loads(capsys.readouterr().out) == {"a": "01ff", "b": None, "c": [1, None], "2": "é"}
 

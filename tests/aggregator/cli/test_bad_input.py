@@ -246,7 +246,7 @@ def test_records_without_a_label_are_counted(tmp_path, labels, note):
     assert (result.exit_code, result.stderr) == (0, note)
 
 
-def test_folders_that_are_no_workspace_and_no_store(tmp_path):
+def test_folders_and_files_of_another_kind(tmp_path):
     (tmp_path / "s.toml").write_text(SCHEMA)
     (tmp_path / "work").mkdir()
     refused(campaign(tmp_path), "not_a_workspace", tmp_path / "c.hsc")
@@ -255,9 +255,6 @@ def test_folders_that_are_no_workspace_and_no_store(tmp_path):
     (tmp_path / "x").write_text("not ours")
     for command in (["show", tmp_path / "x"], ["verify", tmp_path / "x", "--trust", tmp_path / "x"]):
         refused(invoke(*command), "unknown_file", tmp_path / "c.hsc")
-
-
-def test_wrong_usage_is_one_line_too(tmp_path):
     for arguments in (["nonsense"], ["campaign"], ["init"], ["show", "--no-such"], ["estimate", "--store"]):
         refused(invoke(*arguments), "usage", tmp_path / "c.hsc")
 
@@ -272,16 +269,13 @@ def test_an_output_named_like_standard_output_is_refused(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
 
 
-def test_an_empty_name_is_not_the_default_name(work):
+def test_an_empty_name_is_not_the_default_name_and_a_refusal_says_what_is_wrong(work):
     """Before, ``--name ''`` signed the next version of another document: the one of the default name."""
     (work / "names.txt").write_text("gate 7\n")
     refused(invoke("init", work / "second", "--no-passphrase", "--name", ""), "name_invalid", work / "second")
     new = ("fleet", "new", work / "names.txt", "--no-passphrase", "-o", work / "fleet")
     refused(invoke(*new, "--name", ""), "name_invalid", work / "fleet")
-
-
-def test_a_refusal_says_what_is_wrong(work):
-    """Before: "a mechanism of numbers is asked for a value", and that 1e9 is no positive number."""
+    # Before: "a mechanism of numbers is asked for a value", and that 1e9 is no positive number.
     assert (
         campaign(work, mechanism="bits").stderr
         == "mechanism_unknown: bits perturbs numbers: it needs --family gaussian\n"

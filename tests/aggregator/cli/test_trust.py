@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 from urllib.parse import quote
 
 import pytest
@@ -295,28 +294,10 @@ def test_a_tree_is_served_without_a_store(place):
         place.run("publish", *wrong, "--workspace", "work", status=2)
 
 
-def test_an_answer_given_before_a_rotation_is_not_given_anew_after_it(place, tmp_path):
-    """The campaign is the same, by another signature: its period stays answered, its cost stays paid once."""
-    place.campaign("c.hsc")
-    device = Device.provision(tmp_path / "state", trust=place.bytes("work/root.hst"), clock=lambda: int(time.time()))
-    campaign = device.enrol(place.bytes("c.hsc"))
-    record = device.report(campaign.id, {"odor": "a"}, label="e")
-    place.trust("rotate", "campaign")
-    (redone,) = place.trust("resign")["signed"]
-    device.rotate(place.roots())
-    assert device.enrol((tmp_path / redone["document"]).read_bytes()).id == campaign.id
-    assert device.report(campaign.id, {"odor": "f"}, label="p") == record
-    assert device.status().spent_micro == 1_000_000
-    device.close()
-
-
-def test_a_root_that_expires_soon_is_told(place):
+def test_a_root_that_expires_soon_and_a_lost_copy_are_told(place):
     assert "expires soon" not in place.run("trust", "show", "--workspace", "work").stderr
     place.trust("renew", "--days", "30")
     assert "expires soon" in place.run("trust", "show", "--workspace", "work").stderr
-
-
-def test_a_lost_copy_is_told_by_whoever_needs_it(place):
     place.campaign("c.hsc")
     next((place.work / "published").iterdir()).unlink()
     assert place.trust("rotate", "campaign")["in_force"] is True

@@ -55,7 +55,7 @@ def test_queries_add_up_and_the_one_over_the_total_is_refused(budget, digest):
     assert [query.cost.epsilon_micro for query in budget.state().queries] == [500_000, 500_000]
 
 
-def test_what_was_spent_is_there_when_the_file_is_opened_again(tmp_path, budget, digest):
+def test_what_was_spent_is_in_the_owners_file_which_holds_no_record(tmp_path, budget, digest):
     budget.spend(digest, "sums of everything", HALF)
     with BudgetFile.open(tmp_path / "a.budget") as again:
         state = again.state()
@@ -64,6 +64,10 @@ def test_what_was_spent_is_there_when_the_file_is_opened_again(tmp_path, budget,
         (query,) = state.queries
         assert query == (0, "sums of everything", HALF, NOW)
         assert again.remaining().epsilon_micro == 500_000
+    budget.spend(digest, "sums", HALF)
+    path = tmp_path / "a.budget"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert b"odor" not in path.read_bytes()
 
 
 def test_unknown_records_are_refused_until_their_owner_assigns_them(budget, digest):
@@ -95,13 +99,6 @@ def test_one_added_row_and_another_file_buy_no_new_budget(budget, digest):
     for other in changed:
         assert budget.digest(record_bytes(other)) != digest
     assert budget.assign(digest) is False
-
-
-def test_the_file_is_its_owners_and_holds_no_record(tmp_path, budget, digest):
-    budget.spend(digest, "sums", HALF)
-    path = tmp_path / "a.budget"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert b"odor" not in path.read_bytes()
 
 
 def _spend_until_refused(path, paid):
@@ -333,15 +330,12 @@ def test_costs_are_checked(budget, digest, epsilon_micro):
     assert budget.state().queries == ()
 
 
-def test_texts_and_digests_are_checked(budget, digest):
+def test_texts_and_digests_are_checked_and_a_full_table_is_refused(budget, digest, monkeypatch):
     assert reason(budget.assign, digest, "a\x1b[2J") == "name_invalid"
     assert reason(budget.assign, b"short") == "argument_invalid"
     assert reason(budget.digest, []) == "empty_file"
     assert reason(budget.spend, digest, "a\nb", HALF) == "name_invalid"
     assert reason(budget.spend, digest, "q" * 1001, HALF) == "name_invalid"
-
-
-def test_a_full_table_is_refused(budget, digest, monkeypatch):
     monkeypatch.setattr(budget_file, "MAX_ROWS", 1)
     small = Cost(1, Fraction(0), None)
     budget.spend(digest, "q", small)

@@ -32,21 +32,15 @@ def test_the_largest_rho_is_above_that_of_the_simple_formula_and_costs_the_whole
     assert terms.concentrated_epsilon(Spending(rho=terms.rho)) == pytest.approx(epsilon, rel=1e-12)
 
 
-def test_many_small_queries_are_cheaper_concentrated_and_few_large_ones_basic():
+def test_the_cheaper_of_two_accounts_is_used_and_delta_is_added_beside_the_reserved_part():
     """ε = 1, δ_c = 10⁻⁶: ρ ≤ 0.02435; so 487 queries of ε = 0.01 instead of 100, and 2 of 0.5 by the basic account."""
     with_delta, pure = total(MICRO, DELTA, DELTA), total(MICRO, Fraction(0))
     assert [allowed(terms, Cost(10_000, Fraction(0), None)) for terms in (pure, with_delta)] == [100, 487]
     assert [allowed(terms, Cost(500_000, Fraction(0), None)) for terms in (pure, with_delta)] == [2, 2]
-
-
-def test_a_stated_rho_is_used_where_it_is_less():
     terms = total(MICRO, DELTA, DELTA)
     assert allowed(terms, Cost(10_000, Fraction(0), Fraction(1, 10**5))) == 2435
     assert concentrated_cost(Cost(10_000, Fraction(0), Fraction(1))) == Fraction(1, 20_000)
     assert concentrated_cost(Cost(10_000, DELTA, Fraction(1))) == 1
-
-
-def test_the_delta_of_queries_is_added_beside_the_reserved_part():
     terms = total(MICRO, 4 * DELTA, DELTA)
     assert terms.spendable_delta == 3 * DELTA
     assert allowed(terms, Cost(1, DELTA, None)) == 3

@@ -118,10 +118,14 @@ def test_a_piece_has_the_weight_of_its_miss():
     )
 
 
-def test_far_misses_keep_a_weight_and_large_budgets_are_capped():
+def test_far_misses_keep_a_weight_and_levels_are_few():
     law = edge_law(np.full(10_000, 1), (1, 2), (-5, 5), Fraction(1000), ADD_REMOVE)
     assert min(law.weights) > 0
     assert law.one(Stream(bytes(32), b"t")) in range(-4, 6)
+    assert [levels(edges) for edges in (1, 2, 3, 4, 7, 8)] == [1, 2, 2, 3, 3, 4]
+    some = np.arange(5)
+    assert reason(private_edges, some, 1, MICRO, CHANGE, None) == "bins_invalid"
+    assert reason(private_edges, some, 2, 0, CHANGE, None) == "epsilon_invalid"
 
 
 def test_draws_follow_the_law():
@@ -131,10 +135,3 @@ def test_draws_follow_the_law():
     drawn = [law.one(stream) for _ in range(2_000)]
     expected = {edge: 2_000 * float(chance) for edge, chance in probabilities(law).items()}
     assert sum((drawn.count(edge) - mean) ** 2 / mean for edge, mean in expected.items()) < 31
-
-
-def test_levels_and_refusals():
-    assert [levels(edges) for edges in (1, 2, 3, 4, 7, 8)] == [1, 2, 2, 3, 3, 4]
-    some = np.arange(5)
-    assert reason(private_edges, some, 1, MICRO, CHANGE, None) == "bins_invalid"
-    assert reason(private_edges, some, 2, 0, CHANGE, None) == "epsilon_invalid"

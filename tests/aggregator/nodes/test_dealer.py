@@ -227,9 +227,6 @@ def test_only_signed_documents_for_this_dealer_are_set_up(world, tmp_path):
     late = Dealer.open(tmp_path / "dealer", clock=lambda: NOW + 400 * DAY)
     refused(DocumentError, "expired", late.setup, world.campaign, listed, world.root)
     assert world.dealer.served() == []
-
-
-def test_documents_that_another_publisher_signed_are_refused(world):
     listed = signed_list(world.publisher, NODE_KEYS[:4])
     payload = read_envelope(world.campaign, "campaign").payload
     forged = seal(PAYLOAD_TYPES["campaign"], payload, [key(50)])

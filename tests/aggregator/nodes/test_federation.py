@@ -240,7 +240,7 @@ CAMPAIGN = node_campaign()
 TRIMMED, MEDIAN = Rule("trimmed-mean", Fraction(1, 10)), Rule("median")
 
 
-def test_rules_by_hand():
+def test_rules_by_hand_are_exact_and_written_as_they_are_read():
     values = np.array([[1, 10], [2, 10], [3, 10], [4, 10], [100, 10], [-100, 10], [5, 10], [6, 10]], np.int64)
     assert combine(Rule("trimmed-mean", Fraction(1, 8)), values).totals == [28, 80]  # 8 · (1 + … + 6)/6
     assert combine(MEDIAN, values).totals == [28, 80]
@@ -250,15 +250,9 @@ def test_rules_by_hand():
     for rule in (Rule("trimmed-mean", Fraction(1, 4)), MEDIAN):
         assert combine(rule, values).totals == combine(rule, shuffled).totals
         assert combine(rule, values).variance.tolist() == combine(rule, shuffled).variance.tolist()
-
-
-def test_means_of_large_numbers_are_exact():
     values = np.full((7, 1), (1 << 62) + 1, np.int64)
     assert combine(Rule("trimmed-mean", Fraction(1, 7)), values).totals == [7 * ((1 << 62) + 1)]
     assert column_sums(-values) == [-7 * ((1 << 62) + 1)]
-
-
-def test_rules_are_written_as_they_are_read():
     for text in ("trimmed-mean:0.1", "median", "krum:3"):
         assert str(parse_rule(text)) == text
 

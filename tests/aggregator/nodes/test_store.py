@@ -71,7 +71,15 @@ def test_one_by_one_all_at_once_and_the_union_of_sets_are_equal(tmp_path):
     assert refusal(online.add, summaries[0]) == "summary_repeated"
 
 
-def test_totals_of_large_numbers_are_exact():
+def test_a_node_counts_once_in_each_period_and_periods_can_be_chosen(tmp_path):
+    store = made(tmp_path / "store")
+    days = [again(period=PERIOD + back, seed=back) for back in range(3)]
+    store.ingest([written(tmp_path, "all.hsn", *SUMMARIES[1:], *days)], now=NOW + 2 * DAY)
+    source = store.statistics().source
+    assert (source.nodes, source.summaries) == (4, 6)
+    one = store.statistics(scope_of(range(PERIOD + 2, PERIOD + 3))).source
+    assert (one.nodes, one.summaries, one.periods) == (1, 1, f"{PERIOD + 2}..{PERIOD + 2}")
+    assert refusal(store.statistics, scope_of(range(5))) == "batch_too_small"
     campaign = node_campaign(terms=CAMPAIGN.nodes._replace(max_records=1 << 40))
     high = [each for (_, most), size in zip(ranges(campaign), (2, 8, 2, 2), strict=True) for each in [most] * size]
     summaries = [read_summary(build_summary(campaign, one, PERIOD, high))[1] for one in keys(300)]
@@ -94,17 +102,6 @@ def test_two_summaries_of_one_node_and_period_are_both_set_aside(tmp_path):
     reverse.export(tmp_path / "one.out", everything=True)
     store.export(tmp_path / "other.out", everything=True)
     assert (tmp_path / "one.out").read_bytes() == (tmp_path / "other.out").read_bytes()
-
-
-def test_a_node_counts_once_in_each_period_and_periods_can_be_chosen(tmp_path):
-    store = made(tmp_path / "store")
-    days = [again(period=PERIOD + back, seed=back) for back in range(3)]
-    store.ingest([written(tmp_path, "all.hsn", *SUMMARIES[1:], *days)], now=NOW + 2 * DAY)
-    source = store.statistics().source
-    assert (source.nodes, source.summaries) == (4, 6)
-    one = store.statistics(scope_of(range(PERIOD + 2, PERIOD + 3))).source
-    assert (one.nodes, one.summaries, one.periods) == (1, 1, f"{PERIOD + 2}..{PERIOD + 2}")
-    assert refusal(store.statistics, scope_of(range(5))) == "batch_too_small"
 
 
 def forged(raw, **changes):

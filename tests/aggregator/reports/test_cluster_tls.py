@@ -139,11 +139,8 @@ def test_the_allocators_settings_are_those_of_workers():
     assert "MALLOC_TRIM_THRESHOLD_" in dask.config.get("distributed.nanny.pre-spawn-environ")
 
 
-def test_plain_tcp_to_a_scheduler_that_wants_tls(tls):
+def test_what_answers_otherwise_is_named(tls, tmp_path):
     assert refused(f"tcp://127.0.0.1:{tls}").startswith("it speaks TLS; write tls://, not tcp://")
-
-
-def test_tls_without_certificates_or_with_those_of_others(tls, tmp_path):
     assert "names no certificates" in refused(f"tls://127.0.0.1:{tls}")
     for commands in (AUTHORITY, MEMBER):
         subprocess.run(["sh", "-e", "-c", commands], cwd=tmp_path, check=True, capture_output=True)

@@ -377,13 +377,17 @@ def test_invalid_message_for_a_header_of_another_layout_or_length(layout):
     assert found.records.size == 1
 
 
-def test_a_stretch_of_foreign_bytes_is_one_invalid_message_and_its_head_is_kept():
+def test_all_bad_pieces_are_counted_and_few_are_kept_with_their_heads():
     noise = b"\xc1" * 500
     found = decode(noise + batch(DIRECT, [report(DIRECT, 2)]))
     assert found.rejected == {"invalid_message": 1}
     assert found.pieces[0][:3] == ("invalid_message", 0, 500)
     assert found.pieces[0].data == noise[:MAX_KEPT_BYTES]
     assert found.records.size == 1
+    bad = edited(report(DIRECT, 9), 14, b"\xff\xff")
+    found = decode(batch(DIRECT, [bad] * (MAX_PIECES + 50)))
+    assert found.rejected == {"question_unknown": MAX_PIECES + 50}
+    assert len(found.pieces) == MAX_PIECES
 
 
 def test_two_layouts_of_one_length_are_told_apart_even_if_the_first_record_is_damaged():
@@ -406,13 +410,6 @@ def test_precedence_is_fixed_when_several_reasons_apply():
     wrong_question = edited(wrong_place, 14, b"\xff\xff")
     reasons = [alone(r) for r in (wrong_question, wrong_place, wrong_value, record)]
     assert reasons == ["question_unknown", "question_not_assigned", "value_out_of_domain", "report_too_late"]
-
-
-def test_all_are_counted_and_a_bounded_number_of_pieces_is_kept():
-    bad = edited(report(DIRECT, 9), 14, b"\xff\xff")
-    found = decode(batch(DIRECT, [bad] * (MAX_PIECES + 50)))
-    assert found.rejected == {"question_unknown": MAX_PIECES + 50}
-    assert len(found.pieces) == MAX_PIECES
 
 
 # --- layouts that mix values, bits and integers ---

@@ -244,21 +244,18 @@ def test_memory_follows_the_limit_and_not_the_files(tmp_path, monkeypatch):
     assert peaks[1] < rows.nbytes / 2
 
 
-def test_large_files_are_read_in_pieces(tmp_path, monkeypatch):
+def test_large_files_are_read_in_pieces_and_batches_end_before_a_trailer_is_too_small(tmp_path, monkeypatch):
     monkeypatch.setattr(merge, "_MAPPED_BYTES", 100)
     monkeypatch.setattr(merge, "_CHUNK_BYTES", 50)
     paths = files_of(tmp_path, batch(CAMPAIGN, reports(range(30))), batch(CAMPAIGN, reports(range(20, 60)))[:-5])
     summary = merge_files(paths, tmp_path / "out")
     assert (summary.proven, summary.unproven, summary.repeated) == (30, 30, 10)
     assert header(CAMPAIGN).to_bytes() == (tmp_path / "out").read_bytes()[:44]
-
-
-def test_batches_are_ended_before_a_trailer_could_not_count_them(tmp_path, monkeypatch):
     monkeypatch.setattr(merge, "MAX_BATCH_RECORDS", 7)
     records = sorted(reports(range(20)))
-    merge_files(files_of(tmp_path, batch(CAMPAIGN, records)), tmp_path / "out")
+    merge_files(files_of(tmp_path, batch(CAMPAIGN, records)), tmp_path / "ended")
     expected = b"".join(batch(CAMPAIGN, records[at : at + 7]) for at in (0, 7, 14))
-    assert (tmp_path / "out").read_bytes() == expected
+    assert (tmp_path / "ended").read_bytes() == expected
 
 
 def test_a_url_without_its_library_names_the_extra_and_an_unknown_one_is_named(tmp_path, monkeypatch):
