@@ -31,11 +31,11 @@ def unfinished(folder):
     return [path for path in folder.iterdir() if path.name.endswith(".tmp")]
 
 
-def deny(monkeypatch, name, number):
+def deny(monkeypatch, name, number, module=os):
     def denied(*_arguments, **_options):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(os, name, denied)
+    monkeypatch.setattr(module, name, denied)
 
 
 @pytest.mark.parametrize("target_exists", [True, False])
@@ -68,55 +68,9 @@ def test_the_unfinished_file_can_not_be_foreseen_and_is_private(tmp_path):
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_devices_that_drain_to_one_name_lose_nothing(tmp_path, publisher, clock, monkeypatch, links):
+def test_a_name_taken_meanwhile_is_not_overwritten(tmp_path, monkeypatch, links):
     if not links:
         deny(monkeypatch, "link", errno.EPERM)
-    devices = []
-    for number in range(2):
-        device = Device.provision(tmp_path / f"state{number}", trust=publisher.root(), clock=clock)
-        device.report(device.enrol(publisher.campaign()).id, RECORD, label="e")
-        devices.append(device)
-    path = tmp_path / "x.hsr"
-    assert devices[0].drain(path) == 1
-    first = path.read_bytes()
-    assert reason(devices[1].drain, path) == "file_exists"
-    assert path.read_bytes() == first
-    assert [device.status().spooled for device in devices] == [1, 1]
-    assert unfinished(tmp_path) == []
-    for device in devices:
-        device.close()
-
-
-def test_two_that_write_one_name_at_once_never_both_succeed(tmp_path):
-    """Two writers begin while the name is free. The second one to finish is refused."""
-    path = tmp_path / "x.hsr"
-    together = threading.Barrier(2)
-    outcomes = []
-
-    def attempt(content):
-        def write(file):
-            together.wait(60)
-            file.write(content)
-
-        try:
-            write_new(str(path), write)
-            outcomes.append(content)
-        except FileExistsError:
-            outcomes.append(None)
-
-    threads = [threading.Thread(target=attempt, args=(content,)) for content in (b"one", b"two")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (won,) = [outcome for outcome in outcomes if outcome]
-    assert len(outcomes) == 2
-    assert path.read_bytes() == won
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_without_links_a_name_taken_meanwhile_is_not_overwritten(tmp_path, monkeypatch):
-    deny(monkeypatch, "link", errno.EPERM)
     path = tmp_path / "x.hsr"
     with pytest.raises(FileExistsError):
         write_new(str(path), lambda _file: path.write_bytes(b"rival"))
@@ -124,31 +78,18 @@ def test_without_links_a_name_taken_meanwhile_is_not_overwritten(tmp_path, monke
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("step", ["link", "fsync", "rename"])
-def test_a_failing_step_leaves_neither_file_nor_leftover(reporting, tmp_path, monkeypatch, step):
+@pytest.mark.parametrize(("number", "expected"), [(errno.ENOSPC, "disk_full"), (errno.EIO, "io_failed")])
+@pytest.mark.parametrize("step", ["link", "fsync", "rename", "flush_folder"])
+def test_a_failing_step_leaves_neither_file_nor_leftover(reporting, tmp_path, monkeypatch, step, number, expected):
     outbox = tmp_path / "outbox"
     outbox.mkdir()
     with monkeypatch.context() as patch:
         if step == "rename":
             deny(patch, "link", errno.EPERM)
-        deny(patch, step, errno.EIO)
-        assert reason(reporting.drain, outbox / "x.hsr") == "io_failed"
-    assert list(outbox.iterdir()) == []
-    assert reporting.status().spooled == 1
-
-
-@pytest.mark.parametrize(("number", "expected"), [(errno.ENOSPC, "disk_full"), (errno.EIO, "io_failed")])
-def test_a_folder_that_can_not_be_flushed_holds_no_file_afterwards(reporting, tmp_path, monkeypatch, number, expected):
-    outbox = tmp_path / "outbox"
-    outbox.mkdir()
-
-    def failing(_folder):
-        raise OSError(number, os.strerror(number))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(edge_sdk.storage.atomic_files, "flush_folder", failing)
+        deny(patch, step, number, edge_sdk.storage.atomic_files if step == "flush_folder" else os)
         assert reason(reporting.drain, outbox / "x.hsr") == expected
     assert list(outbox.iterdir()) == []
+    assert reporting.status().spooled == 1
     assert reporting.drain(outbox / "x.hsr") == 1
 
 

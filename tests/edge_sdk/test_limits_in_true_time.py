@@ -67,24 +67,6 @@ class Field:
 
 
 FOUR_A_DAY = Policy.of(epsilon_per_day="4", epsilon_lifetime="100000")
-ONE_A_WEEK = Policy.of(epsilon_per_day="100", epsilon_per_window="1", window_days=7, epsilon_lifetime="100000")
-
-
-@pytest.mark.parametrize("seen", [True, False])
-@pytest.mark.parametrize("error", [-9 * DAY, 9 * DAY])
-def test_a_clock_that_was_wrong_buys_no_second_window(error, seen):
-    """The clock is set right while the device runs, and a call sees that or none does before the next start."""
-    field = Field(ONE_A_WEEK, names=("one", "two"))
-    field.off(10 * DAY, error=error)
-    field.run(QUARTER)
-    if seen:
-        field.error = 0
-        field.run(QUARTER)
-    field.off(60, error=0)
-    field.run(HOUR)
-    assert field.most_within(7 * DAY) == 1
-    field.run(16 * DAY, every=HOUR)
-    assert len(field.answers) >= 2
 
 
 @pytest.mark.parametrize("battery", [True, False])

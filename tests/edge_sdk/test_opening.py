@@ -19,7 +19,7 @@ from support.publisher import DAY, NOW, Publisher, installed
 
 import edge_sdk.opening
 import edge_sdk.storage.marker
-from edge_sdk import Device, Policy
+from edge_sdk import Device
 from edge_sdk.carriers import open_transport
 from edge_sdk.status import disk_may_forget
 from edge_sdk.storage.database import State
@@ -314,24 +314,6 @@ def test_a_rotten_marker_lets_no_used_provisioning_file_in(tmp_path, publisher, 
     if digits == 2:  # the owner says that the new file was never used
         place.unlink()
         assert Device.reset(tmp_path, publisher.root(), enrolment=fresh, clock=clock) > 0
-
-
-@pytest.mark.parametrize("state", ["lost", "there"])
-def test_a_reset_does_not_take_todays_lifetime_for_the_largest_when_the_marker_is_damaged(
-    lived, publisher, clock, state
-):
-    """The owner had allowed ε = 100 and has lowered the policy to 5 since. A reset may not count 5."""
-    (lived / "installed").write_bytes(b"x")
-    if state == "lost":
-        lose(lived, "missing")
-    before = {path.name: path.read_bytes() for path in lived.iterdir() if path.is_file()}
-    error = failure(Device.reset, lived, publisher.root(), policy=Policy.of(epsilon_lifetime="5"), clock=clock)
-    assert (error.reason, "set epsilon_lifetime" in error.detail) == ("state_damaged", True)
-    assert {path.name: path.read_bytes() for path in lived.iterdir() if path.is_file()} == before
-    (lived / "installed").unlink()  # what the refusal says
-    largest = Policy.of(epsilon_lifetime="100")
-    assert Device.reset(lived, publisher.root(), policy=largest, clock=clock) == 100_000_000
-    assert read_marker(str(lived / "installed")).lifetime_micro == 100_000_000
 
 
 def test_a_marker_that_is_written_late_names_the_secret_of_the_state(tmp_path, publisher, clock):

@@ -90,15 +90,6 @@ def test_what_a_leap_spent_years_ahead_does_not_pause_every_other_name_until_the
     assert reason(device.report, other.id, RECORD) == "budget_paused"
 
 
-def test_a_clock_that_is_set_back_by_hours_gets_no_second_day(device, publisher, clock):
-    enrolled = [device.enrol(publisher.campaign(name=f"name {number}")) for number in range(8)]
-    clock.now = NOW // DAY * DAY + DAY
-    for campaign in enrolled[:4]:
-        device.report(campaign.id, RECORD)
-    clock.now -= 6 * HOUR
-    assert {reason(device.report, campaign.id, RECORD) for campaign in enrolled[4:]} == {"budget_paused"}
-
-
 def test_a_day_has_four_unless_its_owner_allows_more():
     assert Policy().day_micro == Policy.of().day_micro == 4_000_000
     assert Policy.of(epsilon_per_period=16).day_micro == 16_000_000, (

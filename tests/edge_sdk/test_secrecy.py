@@ -73,23 +73,6 @@ def test_refused_records_leave_no_trace(tmp_path, caplog, record, label):
     assert MARK.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("record", [{"odor": MARK, "width": NUMBER}, {"odor": Leaky(), "width": MARK, "label": MARK}])
-def test_what_the_owner_is_told_of_values_names_features_only(tmp_path, caplog, record):
-    """Check, counts and log, of a record whose every value has no meaning."""
-    publisher = Publisher()
-    caplog.set_level(logging.DEBUG)
-    with Device.provision(tmp_path, trust=publisher.root(), clock=lambda: NOW) as device:
-        campaign = device.enrol(publisher.campaign())
-        check = campaign.check(record)
-        assert "odor" in check.unlisted
-        device.report(campaign.id, record)
-        status = device.status()
-        assert status.unread[0].unlisted["odor"] == 1
-        assert_silent(repr(check), repr(status), json.dumps(status.to_json()), repr(device))
-    assert "report: answered" in caplog.text
-    assert_silent(caplog.text)
-
-
 @pytest.mark.parametrize("failure", ["entropy", "budget", "expired", "disk"])
 def test_failures_after_the_record_was_read_leave_no_trace(tmp_path, failure, caplog):
     publisher = Publisher()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
-from collections import Counter
 
 import pytest
 from support.failures import reason
@@ -199,28 +197,3 @@ def test_explain_says_what_a_series_costs_and_whether_this_device_takes_part(dev
     assert "series_answered: this device has answered" in device.explain(campaign(publisher, "other"))
     device.disable()
     assert "series_answered" in device.explain(campaign(publisher, "other"))
-
-
-def test_no_rotten_bit_around_a_series_name_opens_the_series_again(tmp_path, publisher, clock):
-    """The row of an answered series is refused as damage, or says what it said; it is never overlooked."""
-    folder = tmp_path / "state"
-    with Device.provision(folder, trust=publisher.root(), clock=clock) as device:
-        device.report(device.enrol(campaign(publisher, "first")).id, RECORD)
-        second = device.enrol(campaign(publisher, "second"))
-    state = folder / "state.db"
-    whole, outcomes = state.read_bytes(), Counter()
-    with sqlite3.connect(f"file:{state}?mode=ro", uri=True) as connection:
-        ((kept,),) = connection.execute("SELECT seal FROM series").fetchall()
-    connection.close()
-    place = whole.index(kept) - 12  # the row holds the name, the line and the seal
-    for at in range(place - 8, place + 20):
-        state.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        outcomes[reason(answer_again, folder, clock, second.id)] += 1
-    assert set(outcomes) <= {"state_lost", "state_damaged", "series_answered"}
-    assert outcomes["state_lost"] + outcomes["state_damaged"] >= 16
-
-
-def answer_again(folder, clock, campaign_id):
-    """Open a state and answer a campaign."""
-    with Device.open(folder, clock=clock) as device:
-        device.report(campaign_id, RECORD)

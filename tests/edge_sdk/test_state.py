@@ -21,6 +21,7 @@ from edge_sdk.storage.database import State
 from edge_sdk.storage.ledger import Ledger, Line
 from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SPOOL, Rows, seal
 from edge_sdk.storage.spool import Limits
+from protocol.documents.campaign import Series
 
 RECORD = {"odor": "n", "width": 3.2}
 
@@ -366,19 +367,21 @@ LAST = NOW + 6 * DAY
 
 @pytest.fixture(scope="module")
 def many_rows(tmp_path_factory):
-    """A state with rows in every table: answers of three campaigns, sealed files, drops, an ended document."""
+    """A state with rows in every table: answers of four campaigns, a series, sealed files, drops, an ended document."""
     folder = tmp_path_factory.mktemp("many_rows") / "state"
     publisher = Publisher()
     clock = [NOW]
     with Device.provision(folder, trust=publisher.root(), policy=POLICY, clock=lambda: clock[0]) as device:
         for name in ("mushrooms", "ferns"):
             device.enrol(publisher.campaign(name=name))
+        for name in ("first", "second"):
+            device.enrol(publisher.campaign(name=name, series=Series("pilot", NOW)))
         for day in range(7):
             clock[0] = NOW + day * DAY
             if day == 3:
                 device.enrol(publisher.campaign(name="mushrooms", version=2))
             for campaign in device.campaigns():
-                device.report(campaign.id, RECORD, label="e")
+                failing(device.report, campaign.id, RECORD, label="e")
             if day in (1, 5):
                 device.drain(folder.parent / f"sealed-{day}.hsr")
         device.ack(folder.parent / "sealed-1.hsr")
@@ -424,7 +427,7 @@ def test_no_rotten_bit_makes_a_second_noise_or_alters_what_is_told(many_rows, tm
     shutil.copytree(many_rows.parent, room)
     folder, out = room / "state", room / "out.hsr"
     before = told(folder, out)
-    assert len(before) == 12, sorted(before)
+    assert len(before) == 14, sorted(before)
     refused = 0
     wrong = []
     for number in range(FLIPS):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.failures import failure, reason
 
-from edge_sdk import Device
+from edge_sdk import Device, Policy
 from edge_sdk.policy import load_policy
 from edge_sdk.storage.marker import read_marker
 from edge_sdk.storage.outbox import Fetched
@@ -114,10 +114,15 @@ def test_a_marker_that_is_no_file_is_refused_with_the_way_out(tmp_path, publishe
     marker.touch()  # what the refusal says
     Device.open(tmp_path, clock=clock).close()
     assert not read_marker(str(marker)).whole
-    error = failure(Device.reset, tmp_path, publisher.root(), clock=clock)
+    before = (tmp_path / "state.db").read_bytes()
+    lowered = Policy.of(epsilon_lifetime="5")  # the largest lifetime may have been another
+    error = failure(Device.reset, tmp_path, publisher.root(), policy=lowered, clock=clock)
     assert (error.reason, "remove 'installed'" in error.detail) == ("state_damaged", True)
+    assert "set epsilon_lifetime" in error.detail
+    assert (tmp_path / "state.db").read_bytes() == before
     marker.unlink()  # what this refusal says
     assert Device.reset(tmp_path, publisher.root(), clock=clock) == 100_000_000
+    assert read_marker(str(marker)).lifetime_micro == 100_000_000
 
 
 @pytest.mark.parametrize("make", STRANGE.values(), ids=STRANGE)

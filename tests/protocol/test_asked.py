@@ -54,13 +54,6 @@ def indices(made):
     return [question.feature for question in made.questions]
 
 
-def test_a_campaign_of_all_features_has_one_schema():
-    made = asking(small_schema(), {0, 1})
-    assert made.schema is made.stated
-    assert indices(made) == [None, 0, 1]
-    assert made.header.crit == ()
-
-
 def test_questions_are_about_the_asked_features_by_their_indices_and_others_are_not_read():
     two = asking(three_features(), {1, 2})
     assert (names(two.schema), names(two.stated), indices(two)) == (
@@ -73,6 +66,8 @@ def test_questions_are_about_the_asked_features_by_their_indices_and_others_are_
         assert made.schema.observe(record).codes == (1,)
     assert made.check({"odor": "n"}, "e").missing == ()
     assert refusal(made.stated.observe, {"odor": "n", "cap": ["no value"]}) == "value_refused"
+    whole = asking(small_schema(), {0, 1})
+    assert (whole.schema is whole.stated, indices(whole), whole.header.crit) == (True, [None, 0, 1], ())
     class_alone = asking(three_features(), set())
     assert class_alone.schema.features == class_alone.schema.observe({"cap": 7}).codes == ()
 

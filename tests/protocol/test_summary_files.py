@@ -19,9 +19,7 @@ from protocol.nodes import summary as summary_files
 from protocol.nodes.summary import (
     MARK,
     SUMMARY_PAYLOAD_TYPE,
-    Entry,
     SummarySet,
-    kept,
     parse_summary,
     read_summaries,
     read_summary,
@@ -81,15 +79,6 @@ def test_a_set_is_what_its_definition_says(raws):
     assert found.conflicts() == sorted(place for place, held in smallest.items() if len(held) == 2)
     assert found.counting() == [held[0] for _, held in sorted(smallest.items()) if len(held) == 1]
     assert len(found) == sum(map(len, smallest.values()))
-
-
-@examples(60)
-@given(st.lists(st.tuples(st.binary(min_size=1, max_size=2), st.binary(max_size=2)), max_size=8), st.data())
-def test_what_is_kept_does_not_depend_on_what_was_kept_before(pairs, data):
-    entries = [Entry(*pair) for pair in pairs]
-    parts = data.draw(st.lists(st.integers(0, 2), min_size=len(entries), max_size=len(entries)))
-    divided = [kept([one for one, part in zip(entries, parts, strict=True) if part == number]) for number in range(3)]
-    assert kept([one for part in divided for one in part]) == kept(entries)
 
 
 @examples(150)

@@ -1,7 +1,7 @@
 """Vectors of signatures that only a verifier's own checks can refuse: the equation holds for most of them.
 
 Source: docs/formats.md, section 5 ("Ed25519"). A second implementation that leaves one of the checks out accepts one
-of these; tests/protocol/test_signature_checks.py shows it.
+of these; tests/protocol/test_vectors.py shows it.
 """
 
 from support.ed25519 import BASE, L, P, add, challenge, encode, secret_of, small, times
