@@ -118,24 +118,30 @@ def explain(campaign: Campaign, account: Account, now: int, evaluated: Sequence[
 
 def _asked_in_words(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Facts:
     if campaign.shared is not None:
-        return shares_in_words(campaign)
+        return shares_in_words(campaign, evaluated)
     return questions_in_words(campaign, evaluated) if campaign.nodes is None else sums_in_words(campaign)
 
 
-def shares_in_words(campaign: Campaign) -> Facts:
+def shares_in_words(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Facts:
     """Return in words what a device sends to the two collectors of a shared campaign, and what each of them sees."""
-    from protocol.documents.shared_terms import GAUSSIAN, shared_subjects
+    from protocol.documents.shared_terms import GAUSSIAN
 
     terms = campaign.shared
     assert terms is not None
-    names, subjects = Names(campaign.schema), shared_subjects(campaign.schema)
+    names, subjects = Names(campaign.schema), [block for block in campaign.blocks if block.feature is not None]
     label = quoted(campaign.schema.label.name)
     kind = "Gaussian" if terms.noise == GAUSSIAN else "Laplace"
     below: Facts = [f"- {quoted(one.name)} ({quoted(one.contact)}), key {one.key.hex()}" for one in terms.collectors]
-    below.append(f"The record says, exactly and without noise, {len(subjects)} pairs of a value and {label}:")
+    below.append(f"The record says, exactly and without noise, {len(campaign.blocks)} pairs of a value and {label}:")
     below += [f"- {names.counted(subject.feature or 0)}, with {label}" for subject in subjects[:_MOST_LISTED]]
     if len(subjects) > _MOST_LISTED:
         below.append(f"- and {len(subjects) - _MOST_LISTED} more features")
+    told = "what it predicts" if campaign.model is not None else "whether it is right"
+    for model in evaluated:
+        read = ", ".join(quoted(feature.name) for feature in model.schema.features)
+        below.append(
+            f"- {told}, with {label}: model {quoted(model.header.name)}, version {model.header.version}, from {read}"
+        )
     fewest = f"{campaign.min_batch_size} device{'' if campaign.min_batch_size == 1 else 's'}"
     below += [
         f"One collector alone sees random bytes, and the total of at least {fewest} with the",

@@ -67,6 +67,41 @@ class Subject(NamedTuple):
     of_class: int | None = None
     model: int | None = None
 
+    def input_of(self, observation: Observation, label_code: int, classes: int, predicted: int = 0) -> Any:
+        """Return a mechanism's input, or a block's cell, for one record: an integer, or a tuple for moments of classes.
+
+        For class c = ``label_code`` of k = ``classes``: ``class``: c. ``cell``: a·k + c for value code a. ``present``:
+        k + c, or c if the number is missing. ``outcome``: c·k + predicted. ``right``: 1 if predicted = c, else 0. For
+        moments let v be the scaled integer u of a number, or ⌊u²/S⌋ for power 2 (S = 65536), and 0 for a missing
+        number. ``moment`` of one feature in all classes: a tuple of k integers with v at index c and 0 elsewhere.
+        ``moments``: for numeric feature i the integer v at index i·k + c, and 0 elsewhere. ``moment`` in one class: w =
+        v if ``of_class`` is c, else 0; for power 2 the input is 2w − S. The arguments are not checked.
+        """
+        kind, feature, size, power, of_class = self[:5]
+        if kind == CLASS:
+            return label_code
+        if kind == OUTCOME:
+            return label_code * classes + predicted
+        if kind == RIGHT:
+            return int(label_code == predicted)
+        if kind == MOMENTS:
+            vector = [0] * size
+            numbers = observation.numeric
+            for place, number in enumerate(numbers):
+                vector[place * classes + label_code] = _moment(number, power)
+            return tuple(vector)
+        assert feature is not None
+        if kind == CELL:
+            return observation.codes[feature] * classes + label_code
+        number = observation.numbers[feature]
+        if kind == PRESENT:
+            return (number is not None) * classes + label_code
+        value = _moment(number, power)
+        if of_class is None:
+            return tuple(value if c == label_code else 0 for c in range(size))
+        value = value if of_class == label_code else 0
+        return 2 * value - SCALE if power == SQUARE else value
+
 
 class Question(NamedTuple):
     """One question of a campaign.
@@ -100,39 +135,8 @@ class Question(NamedTuple):
         return self.subject.size
 
     def input_of(self, observation: Observation, label_code: int, classes: int, predicted: int = 0) -> Any:
-        """Return the mechanism's input for one record: a tuple of integers for moments of all classes, else an integer.
-
-        For class c = ``label_code`` of k = ``classes``: ``class``: c. ``cell``: a·k + c for value code a. ``present``:
-        k + c, or c if the number is missing. ``outcome``: c·k + predicted. ``right``: 1 if predicted = c, else 0. For
-        moments let v be the scaled integer u of a number, or ⌊u²/S⌋ for power 2 (S = 65536), and 0 for a missing
-        number. ``moment`` of one feature in all classes: a tuple of k integers with v at index c and 0 elsewhere.
-        ``moments``: for numeric feature i the integer v at index i·k + c, and 0 elsewhere. ``moment`` in one class: w =
-        v if ``of_class`` is c, else 0; for power 2 the input is 2w − S. The arguments are not checked.
-        """
-        kind, feature, size, power, of_class = self.subject[:5]
-        if kind == CLASS:
-            return label_code
-        if kind == OUTCOME:
-            return label_code * classes + predicted
-        if kind == RIGHT:
-            return int(label_code == predicted)
-        if kind == MOMENTS:
-            vector = [0] * size
-            numbers = observation.numeric
-            for place, number in enumerate(numbers):
-                vector[place * classes + label_code] = _moment(number, power)
-            return tuple(vector)
-        assert feature is not None
-        if kind == CELL:
-            return observation.codes[feature] * classes + label_code
-        number = observation.numbers[feature]
-        if kind == PRESENT:
-            return (number is not None) * classes + label_code
-        value = _moment(number, power)
-        if of_class is None:
-            return tuple(value if c == label_code else 0 for c in range(size))
-        value = value if of_class == label_code else 0
-        return 2 * value - SCALE if power == SQUARE else value
+        """Return the mechanism's input for one record (:meth:`Subject.input_of`)."""
+        return self.subject.input_of(observation, label_code, classes, predicted)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the question as the dict that a campaign's payload contains. Keys with the value None are left out."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.common.extras import missing_extra
 from protocol.documents.campaign import Campaign
-from protocol.documents.shared_terms import best_chunk, shared_subjects
+from protocol.documents.shared_terms import best_chunk
 from protocol.errors import DocumentError, InputError
 from protocol.shared.circuits import Bits, Blocks
 from protocol.shared.prio3 import Prio3, Shards
@@ -96,7 +96,7 @@ def task_variant(campaign: Campaign) -> Prio3:
 
     The task's parameters are ``length`` (all cells), ``max_weight`` (the number of features) and ``chunk_length``.
     """
-    sizes = [subject.size for subject in shared_subjects(campaign.schema)]
+    sizes = [block.size for block in campaign.blocks]
     return Prio3(MULTIHOT, MultihotCountVec(sum(sizes), len(sizes), best_chunk(sum(sizes))))
 
 
@@ -128,7 +128,7 @@ def task_shards(campaign: Campaign, task: bytes, cells: Sequence[int], report_id
     """
     prio3 = task_variant(campaign)
     assert isinstance(prio3.circuit, MultihotCountVec)
-    sizes = [subject.size for subject in shared_subjects(campaign.schema)]
+    sizes = [block.size for block in campaign.blocks]
     vector = prio3.circuit.encoded(Blocks(sizes, 1).encoded(cells))
     return prio3.shard(context_of_task(task), vector, report_id, random)
 

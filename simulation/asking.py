@@ -7,7 +7,7 @@ engine. Each device has one number in the series of campaigns, which decides the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from aggregator.models.scoring import Model
 from aggregator.operations.models import together
 from aggregator.planning.feature_selection.from_answers import Refinement, first_step, refine, sign_candidates
 from aggregator.planning.feature_selection.from_pilot import design
-from aggregator.planning.feature_selection.steps import EVALUATE, WHOLE, SeriesFleet
+from aggregator.planning.feature_selection.steps import EVALUATE, WHOLE, SeriesFleet, Share
 from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.campaigns import CampaignParameters, EvaluationParameters
 from aggregator.publishing.models import publish_model
@@ -187,12 +187,49 @@ def _refined(
 ) -> tuple[list[Counted], list[str], list[dict[str, Any]]]:
     """Follow ``refine`` to its end. Return the stores about features, the model's features, and the decided steps."""
     fleet = SeriesFleet(len(crowd.holders), config.parameters.epsilon_micro)
+
+    def evaluated(turn: Turn, models: Sequence[bytes]) -> Statistics:
+        share = SeriesShare(series, turn.share.low, turn.share.high)
+        parameters = EvaluationParameters(fleet.epsilon_micro, turn.name, series=share)
+        return _answers(config, make_evaluation_task(config, models, parameters), crowd, models)
+
+    def asked(turn: Turn, ask: Ask) -> Counted:
+        share = SeriesShare(series, turn.share.low, turn.share.high)
+        return _ask(config, schema, ask, share, turn.name, crowd)
+
+    return follow(config, schema, series, fleet, asked, evaluated)
+
+
+class Turn(NamedTuple):
+    """A campaign of a series: its name, its share, and the time when it is signed."""
+
+    name: str
+    share: Share
+    now: int
+
+
+def follow(
+    config: SimulationConfig,
+    schema: Schema,
+    series: str,
+    fleet: SeriesFleet,
+    ask: Callable[[Turn, Ask], Counted],
+    evaluate: Callable[[Turn, Sequence[bytes]], Statistics],
+) -> tuple[list[Counted], list[str], list[dict[str, Any]]]:
+    """Follow ``refine`` to its end. Return the stores about features, the model's features, and the decided steps.
+
+    Args:
+        schema: features that the series may ask about.
+        series: name of the series.
+        ask: lets the share of a turn answer about features.
+        evaluate: lets the share of a turn evaluate signed models.
+    """
     stores: list[Counted] = []
     evaluations: list[Statistics] = []
     steps: list[dict[str, Any]] = []
     while len(steps) < MOST_STEPS:
         found = (
-            refine([one.statistics for one in stores], evaluations, fleet)
+            refine([one.statistics for one in stores], evaluations, fleet, series if fleet.is_same else None)
             if stores
             else first_step(schema, series, fleet)
         )
@@ -200,17 +237,12 @@ def _refined(
         if found.share is None:
             assert found.step.features is not None
             return stores, list(found.named(found.step.features)), steps
-        share = SeriesShare(series, found.share.low, found.share.high)
-        name = f"{series}-step-{len(steps)}"
+        turn = Turn(f"{series}-step-{len(steps)}", found.share, config.now + len(steps) - 1)
         if found.step.kind == EVALUATE:
-            models = list(
-                sign_candidates(config.workspace, found, [one.campaign for one in stores], config.now).values()
-            )
-            parameters = EvaluationParameters(fleet.epsilon_micro, name, series=share)
-            task = make_evaluation_task(config, models, parameters)
-            evaluations.append(_answers(config, task, crowd, models))
+            signed = sign_candidates(config.workspace, found, [one.campaign for one in stores], turn.now)
+            evaluations.append(evaluate(turn, list(signed.values())))
         else:
-            stores.append(_ask(config, schema, found.ask, share, name, crowd))
+            stores.append(ask(turn, found.ask))
     raise AssertionError("a series does not end")
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggregator.collectors.draws import SharedNoise
-from aggregator.collectors.statistics import Shared, shared_statistics
+from aggregator.collectors.statistics import Shared
 from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import NO_NUMBER, EncodedFrame
@@ -29,11 +29,10 @@ from aggregator.nodes.campaigns.numbering import first_numbers
 from aggregator.nodes.statistics import federation
 from aggregator.nodes.statistics.robust import Rule, robust_statistics
 from aggregator.nodes.statistics.totals import Total, column_sums
-from aggregator.publishing.mechanisms.draws import discrete_laplace
+from aggregator.publishing.mechanisms.draws import discrete_laplace, inputs_of
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DIVIDED
-from protocol.documents.shared_terms import shared_subjects
 from protocol.masked.costs import delta_share, honest_parties, masked_terms_of, rates
 from protocol.nodes.summary import Summary
 from protocol.nodes.terms import ranges, released_vectors, sensitivity, shares
@@ -235,9 +234,14 @@ def total_statistics(values: Sequence[int], campaign: Campaign, numbers: Mapping
 
 
 def collected(
-    campaign: Campaign, encoded: EncodedFrame, labels: Integers, period: int, rng: np.random.Generator
-) -> Statistics:
-    """Return the statistics of a shared campaign's total: exact counts, with noise of both collectors' law.
+    campaign: Campaign,
+    encoded: EncodedFrame,
+    labels: Integers,
+    period: int,
+    rng: np.random.Generator,
+    predicted: Sequence[Integers] = (),
+) -> Shared:
+    """Return the total of a shared campaign: exact counts, with noise of both collectors' law.
 
     Args:
         campaign: a shared campaign.
@@ -245,13 +249,25 @@ def collected(
         labels: shape (n,) int64, class codes.
         period: number of the period.
         rng: numpy's randomness.
+        predicted: (n,) int64 for each evaluated model, the class codes that it predicts.
     """
-    classes, terms = len(campaign.schema.label.classes), terms_of(campaign)
-    blocks = [
-        np.bincount(encoded.codes[:, place] * classes + labels, minlength=subject.size)
-        for place, subject in enumerate(shared_subjects(campaign.schema))
-    ]
-    exact = np.concatenate(blocks)
+    terms, blocks = terms_of(campaign), campaign.blocks
+    cells = cells_of(campaign, encoded, labels, predicted)
+    exact = np.concatenate([np.bincount(cells[:, at], minlength=block.size) for at, block in enumerate(blocks)])
     noise = SharedNoise(campaign.epsilon_micro, terms.delta_pico, terms.noise).draw(len(blocks), len(exact), rng)
     total = tuple((exact + noise).tolist())
-    return shared_statistics(Shared(campaign, {period: total}, {period: len(labels)}))
+    return Shared(campaign, {period: total}, {period: len(labels)})
+
+
+def cells_of(
+    campaign: Campaign, encoded: EncodedFrame, labels: Integers, predicted: Sequence[Integers] = ()
+) -> Integers:
+    """Return the cell of each of n records in every block of a shared campaign: (n, blocks) int64.
+
+    The arguments are those of :func:`collected`.
+    """
+    found = []
+    for block in campaign.blocks:
+        own = predicted[block.model or 0] if block.feature is None else None
+        found.append(inputs_of(campaign.schema, block, encoded, labels, own))
+    return np.stack(found, axis=1)

@@ -208,6 +208,14 @@ def classify(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -
     return right / len(labelled)
 
 
+def told_accuracies(trials: Sequence[Trial], epsilon_micro: int | None) -> dict[str, float]:
+    """Return the means of private evaluations at ε = ``epsilon_micro``/10⁶; empty if there are none (None)."""
+    private = [trial.accuracy_private for trial in trials if trial.accuracy_private is not None]
+    ends = {"": "estimate", "_low": "low", "_high": "high"} if private else {}
+    found = {f"accuracy_private{end}": fmean(getattr(each, name) for each in private) for end, name in ends.items()}
+    return found if epsilon_micro is None else {**found, "epsilon_evaluation": epsilon_micro / MICRO}
+
+
 class LocalTrust(Trust):
     """Devices answer with noise, and nobody but their owners sees a record."""
 
@@ -270,12 +278,8 @@ class LocalTrust(Trust):
         ``epsilon_evaluation``, the ε of the private evaluations, are there only if evaluations ran.
         """
         parameters = self.parameters
-        private = [trial.accuracy_private for trial in trials if trial.accuracy_private is not None]
-        ends = {"": "estimate", "_low": "low", "_high": "high"} if private else {}
-        evaluation = {} if self._evaluation_micro is None else {"epsilon_evaluation": self._evaluation_micro / MICRO}
         return {
-            **{f"accuracy_private{end}": fmean(getattr(each, name) for each in private) for end, name in ends.items()},
-            **evaluation,
+            **told_accuracies(trials, self._evaluation_micro),
             **accuracies(trials, settings.repeats),
             "epsilon_total": parameters.epsilon_micro / MICRO,
             "epsilon_per_answer": (parameters.epsilon_micro // parameters.answers) / MICRO,

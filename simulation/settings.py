@@ -21,7 +21,7 @@ TRUSTS = (LOCAL, SHARED, CENTRAL, FEDERATED, DISTRIBUTED, VERTICAL)
 _MADE = ("engine", "family", "postprocess", "reduce", "reduce_fit", "ridge")
 _OWN = {
     LOCAL: ("mechanism", "answers", "approach", "theta", "class_question", "evaluate", "asking", *_MADE),
-    SHARED: ("delta", "noise", "asking", "engine", "postprocess", "reduce", "reduce_fit", "ridge"),
+    SHARED: ("delta", "noise", "asking", "evaluate", "engine", "postprocess", "reduce", "reduce_fit", "ridge"),
     CENTRAL: ("mechanism", "delta", "adjacency", "division", "noise", "trim", *_MADE[1:]),
     FEDERATED: ("nodes", "sensitivity", "robust", *_MADE),
     DISTRIBUTED: ("nodes", "noise", "delta", "honest_share", "colluding_share", "unit", *_MADE),
@@ -69,20 +69,26 @@ ENGINES = ("device", "files", "vector")
 
 
 class Asking(NamedTuple):
-    """How the questions are chosen: ``all``, ``pilot`` with its number of records, or ``refine``."""
+    """How the questions are chosen: ``all``, ``pilot`` with its number of records, or ``refine``.
+
+    ``is_same``: whether each step of ``refine`` asks all devices with a part of ε, and not a part of the devices.
+    """
 
     way: str
     records: int = 0
+    is_same: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Asking:
-        """Read ``all``, ``pilot:K`` or ``refine``. Raises InputError ``setting_invalid``."""
+        """Read ``all``, ``pilot:K``, ``refine`` or ``refine:same``. Raises InputError ``setting_invalid``."""
         way, _, count = text.partition(":")
         if text in (ALL, REFINE):
             return cls(text)
+        if text == f"{REFINE}:same":
+            return cls(REFINE, is_same=True)
         if way == PILOT and count.isascii() and count.isdecimal() and 1 <= int(count[:7]) <= 10**6:
             return cls(PILOT, int(count))
-        raise InputError("setting_invalid", "a design is all, refine, or pilot:K with K records")
+        raise InputError("setting_invalid", "a design is all, refine, refine:same, or pilot:K with K records")
 
 
 class Settings(NamedTuple):
@@ -103,7 +109,8 @@ class Settings(NamedTuple):
         test_share, folds: share of one random test part, None for :data:`DEFAULT_TEST_SHARE`; or the number of folds.
         devices: number of people to learn from, drawn with replacement from the learning part; None for everybody once.
         seed: seed of all randomness; None for entropy of the operating system.
-        asking: ``all``, ``pilot:K`` or, with local trust, ``refine`` (``--design``); None asks what the campaign says.
+        asking: ``all``, ``pilot:K`` or ``refine`` (``--design``); with shared trust also ``refine:same``, whose steps
+            ask the same devices with a part of ε each. None asks what the campaign says.
         trust: one of :data:`TRUSTS`. :data:`ALIEN` lists the settings that do not go with each.
         delta: δ of a curator's fit or a shared report, None for 0; of a masked total with ``diluted`` noise, for 1e-5.
         noise: of a curator, None for the method's first kind; of two collectors, None for the smaller variance; or of a
@@ -185,7 +192,8 @@ def _check_asking(settings: Settings) -> None:
     """Raise an error for settings that can not be combined with a choice of what to ask."""
     if not isinstance(settings.asking, str):
         raise InputError("setting_invalid", "a design is a text: all, refine, or pilot:K")
-    Asking.parse(settings.asking)
+    if Asking.parse(settings.asking).is_same:
+        raise InputError("setting_invalid", "refine:same goes with shared trust; local devices answer once in a series")
     needed = {"engine": "vector", "family": "discrete", "answers": "one", "reduce": "none", "evaluate": False}
     for name, value in needed.items():
         if getattr(settings, name) != value:

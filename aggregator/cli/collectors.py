@@ -35,8 +35,8 @@ from aggregator.common.files import PRIVATE, read_file
 from aggregator.common.periods import parse_start, shown
 from aggregator.models.postprocess.methods import DEFAULT
 from protocol.documents.envelope import SIZE_LIMITS
-from protocol.documents.shared_terms import NOISES, ROLES, shared_subjects
-from protocol.epsilon import format_micro, format_pico
+from protocol.documents.shared_terms import GAUSSIAN, LAPLACE, NOISES, ROLES
+from protocol.epsilon import format_micro, format_pico, pico_delta
 
 if TYPE_CHECKING:
     from aggregator.collectors.collector import CollectorFolder, Sent
@@ -145,9 +145,13 @@ def pair(folder: Path, other: Path, output: Path) -> None:
 @click.option("--delta", default="0", show_default=True, help="δ of one report; with δ the noise may be Gaussian.")
 @click.option("--noise", type=click.Choice(NOISES), help="Kind of noise; default: that of the smaller variance.")
 @click.option("--projection", type=PATH, help="File made by hearsay projection, to embed.")
+@click.option(
+    "--evaluate", type=PATH, multiple=True, metavar="MODEL", help="Model to evaluate too: one, or several to compare."
+)
 @click.option("--ask", help="Features or components to ask about; default: the table [ask] of SCHEMA.toml, or all.")
 @options.output
 @options.term("device")
+@options.series
 @options.min_batch("reports")
 @click.option("--postprocess", default=DEFAULT, show_default=True, help="How sums become probabilities.")
 @options.passphrase
@@ -157,7 +161,8 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
     """Sign a shared campaign: which features devices split for which two collectors, at what ε.
 
     ε is what the total tells about one device to readers and to one dishonest collector. It covers every asked feature
-    at once, so ask about the right ones: twice the features take twice the noise. A device answers only if its owner
+    at once, so ask about the right ones: twice the features take twice the noise. An evaluated model counts as one more
+    feature; hearsay evaluate ask --pair evaluates models alone. A device answers only if its owner
     names both collectors' keys in the device's policy.
 
     \b
@@ -165,7 +170,7 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
       hearsay collector campaign ward.toml --workspace work --epsilon 1 --pair ward.pair -o c.hsc
     """  # noqa: D301
     from aggregator.collectors.campaigns import make_shared_campaign
-    from aggregator.collectors.noise import variance_of
+    from aggregator.collectors.noise import COLLECTORS, cell_variance
 
     check_files(output)
     made = make_shared_campaign(signer_of(workspace), schema_file, now=int(time.time()), **terms)
@@ -175,13 +180,19 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
     facts = [Fact(*pair) for pair in signed_facts(made.campaign, output).items()]
     for role, one in zip(ROLES, shared.collectors, strict=True):
         facts += [Fact(role, one.name), Fact(f"{role}_key", one.key, one.key.hex())]
-    deviation = variance_of(made.campaign) ** 0.5
+    blocks = len(made.campaign.blocks)
+    compared = {
+        kind: COLLECTORS * cell_variance(kind, blocks, made.campaign.epsilon_micro, delta)
+        for kind, delta in ((LAPLACE, 0), (GAUSSIAN, pico_delta(terms["delta"])))
+        if kind == LAPLACE or delta
+    }
     facts += [
         Fact("epsilon", format_micro(made.campaign.epsilon_micro)),
         Fact("delta", format_pico(shared.delta_pico)),
         Fact("noise", shared.noise),
-        Fact("noise_of_a_cell", deviation, f"± {deviation:.0f} devices"),
-        Fact("cells", sum(subject.size for subject in shared_subjects(made.campaign.schema))),
+        Fact("noise_of_a_cell", compared[shared.noise] ** 0.5, f"± {compared[shared.noise] ** 0.5:.0f} devices"),
+        Fact("variances", compared, ", ".join(f"{kind} {each:.4g}" for kind, each in compared.items())),
+        Fact("cells", sum(subject.size for subject in made.campaign.blocks)),
         Fact("report_bytes", made.campaign.layout.record_length),
     ]
     say(facts)

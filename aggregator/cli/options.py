@@ -302,6 +302,19 @@ def life(default: int, of: str) -> Decorator:
     return click.option("--days", type=click.IntRange(1, MAX_DAYS), default=default, show_default=True, help=text)
 
 
+shared_answers = together(
+    click.option(
+        "--trust",
+        type=click.Choice(["local", "shared"]),
+        default="local",
+        show_default=True,
+        help="local: devices answer with noise; shared: they split their records for two collectors.",
+    ),
+    click.option(
+        "--delta", default="0", show_default=True, help="Shared: δ of a device; with δ the noise may be Gaussian."
+    ),
+)
+"""Options of commands that choose what to ask: ``trust`` and ``delta``."""
 series = together(
     click.option(
         "--series",

@@ -26,6 +26,10 @@ class SharedNoise(NamedTuple):
     delta_pico: int = 0
     noise: str | None = None
 
+    def of_part(self, part: float) -> SharedNoise:
+        """Return the noise at a part of ε and δ, each rounded down."""
+        return self._replace(epsilon_micro=int(self.epsilon_micro * part), delta_pico=int(self.delta_pico * part))
+
     def kind(self, blocks: int) -> str:
         """Return the kind of noise for a number of blocks."""
         return self.noise or better_noise(blocks, self.epsilon_micro, self.delta_pico)

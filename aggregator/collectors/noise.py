@@ -117,7 +117,7 @@ def better_noise(blocks: int, epsilon_micro: int, delta_pico: int) -> str:
 def variance_of(campaign: Campaign) -> float:
     """Return the variance of both collectors' noise together in one cell of a shared campaign."""
     terms = terms_of(campaign)
-    blocks = len(campaign.schema.observed)
+    blocks = len(campaign.blocks)
     return COLLECTORS * cell_variance(terms.noise, blocks, campaign.epsilon_micro, terms.delta_pico)
 
 
@@ -144,7 +144,7 @@ def noisy(campaign: Campaign, sums: Sequence[int], seed: bytes) -> list[int]:
     """
     terms, stream = terms_of(campaign), Stream(seed, TAG)
     if terms.noise == GAUSSIAN:
-        variance = gaussian_variance(len(campaign.schema.observed), campaign.epsilon_micro, terms.delta_pico)
+        variance = gaussian_variance(len(campaign.blocks), campaign.epsilon_micro, terms.delta_pico)
         return [each + discrete_gaussian(stream, variance) for each in sums]
-    s, t = Fraction(cell_micro(campaign.schema, campaign.epsilon_micro), MICRO).as_integer_ratio()
+    s, t = Fraction(cell_micro(len(campaign.blocks), campaign.epsilon_micro), MICRO).as_integer_ratio()
     return [each + discrete_laplace(stream, s, t) for each in sums]

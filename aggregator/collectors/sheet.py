@@ -14,7 +14,7 @@ from aggregator.cards.guarantee import MOST_DEVICES, GuaranteeSheet, life_text, 
 from aggregator.collectors.noise import COLLECTORS, cell_variance
 from aggregator.common.facts import Fact, Facts, said, stated
 from protocol.documents.campaign import Campaign
-from protocol.documents.shared_terms import GAUSSIAN, Collector, shared_subjects
+from protocol.documents.shared_terms import GAUSSIAN, Collector
 from protocol.epsilon import PICO, PrivacyLoss, format_micro, format_pico
 from protocol.errors import InputError
 from protocol.questions import CHANGE
@@ -123,7 +123,7 @@ def shared_sheet(found: Campaign) -> SharedSheet:
     Raises:
         InputError: ``campaign_not_shared``.
     """
-    terms, blocks = terms_of(found), shared_subjects(found.schema)
+    terms, blocks = terms_of(found), found.blocks
     features, declared = len(blocks), found.epsilon_micro
     return SharedSheet(
         terms.collectors,

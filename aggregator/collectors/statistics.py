@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, ClassVar
 
@@ -14,8 +14,8 @@ from aggregator.estimates.source import Source
 from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import NoisySum, of_sums
 from protocol import canonical
-from protocol.documents.campaign import Campaign
-from protocol.documents.shared_terms import GAUSSIAN, shared_subjects
+from protocol.documents.campaign import EVALUATION, Campaign, Fit
+from protocol.documents.shared_terms import GAUSSIAN
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import PolicyError
 from protocol.questions import CHANGE
@@ -40,6 +40,7 @@ class Shared(Source):
         totals: period → the noisy count of every cell, block after block.
         accepted: period → number of accepted reports.
         rejected: reason → number of reports that were not counted.
+        of_models: whether the statistics are about the evaluated models of a campaign that asks about features too.
     """
 
     batch_of: ClassVar[str] = "reports"
@@ -47,6 +48,14 @@ class Shared(Source):
     totals: Mapping[int, tuple[int, ...]]
     accepted: Mapping[int, int]
     rejected: Mapping[str, int] = field(default_factory=dict)
+    of_models: bool = False
+
+    @property
+    def places(self) -> list[int]:
+        """Indices of the campaign's blocks that the statistics are about: features, or else evaluated models."""
+        features = [block.feature is not None for block in self.campaign.blocks]
+        wanted = any(features) and not self.of_models
+        return [place for place, is_feature in enumerate(features) if is_feature == wanted]
 
     @property
     def reports(self) -> int:
@@ -73,8 +82,8 @@ class Shared(Source):
         return sha256(_ID + canonical.pack([self.campaign.id, periods])).digest()
 
     def counts(self, question: int) -> list[int]:
-        """Return the noisy counts of the block with this index."""
-        return list(divided(self.campaign, self.numbers)[question])
+        """Return the noisy counts of the question with this index."""
+        return list(divided(self.campaign, self.numbers)[self.places[question]])
 
     def populations(self) -> dict[str, Any]:
         """Return in words what the two kinds of intervals are about, and what the second kind assumes."""
@@ -123,7 +132,7 @@ class Shared(Source):
 def divided(campaign: Campaign, numbers: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the numbers of each block."""
     found, start = [], 0
-    for subject in shared_subjects(campaign.schema):
+    for subject in campaign.blocks:
         found.append(tuple(numbers[start : start + subject.size]))
         start += subject.size
     return found
@@ -141,11 +150,25 @@ def shared_statistics(source: Shared) -> Statistics:
         raise PolicyError("batch_too_small", f"no total of at least {smallest} reports; wait for more devices")
     periods = len(source.totals)
     noise, kurtosis = periods * variance_of(campaign), kurtosis_of(campaign) / periods
-    sums = [
-        NoisySum(subject, np.array(part, np.float64), np.full(subject.size, noise), part, kurtosis=kurtosis)
-        for subject, part in zip(shared_subjects(campaign.schema), divided(campaign, source.numbers), strict=True)
-    ]
+    parts, sums = divided(campaign, source.numbers), []
+    for place in source.places:
+        subject, part = campaign.blocks[place], parts[place]
+        sums.append(
+            NoisySum(subject, np.array(part, np.float64), np.full(subject.size, noise), part, kurtosis=kurtosis)
+        )
     # A device may answer in every period: with n_t reports in period t, c = (Σ √n_t)²/n² bounds the concentration.
     n = source.reports
     concentration = sum(count**0.5 for count in source.accepted.values()) ** 2 / n**2
-    return of_sums(sums, campaign.schema, campaign.fit, source, concentration, is_counted=True)
+    fit = Fit(EVALUATION, "none") if source.of_models else campaign.fit
+    return of_sums(sums, campaign.schema, fit, source, concentration, is_counted=True)
+
+
+def of_models(statistics: Statistics) -> Statistics:
+    """Return what the same totals say about evaluated models, if devices also answered about features; else the same.
+
+    Raises PolicyError as :func:`shared_statistics`.
+    """
+    first = statistics.sources[0]
+    if len(statistics.sources) > 1 or not isinstance(first, Shared) or not first.campaign.evaluated:
+        return statistics
+    return statistics if statistics.fit.family == EVALUATION else shared_statistics(replace(first, of_models=True))

@@ -22,7 +22,7 @@ from aggregator.estimates.question_estimate import QuestionEstimate, Right, Samp
 from aggregator.estimates.source import campaign_of
 from aggregator.estimates.statistics import Statistics
 from protocol.documents.asked import restricted
-from protocol.documents.campaign import Campaign, Fit
+from protocol.documents.campaign import EVALUATION, Campaign, Fit
 from protocol.documents.payload import quoted
 from protocol.errors import InputError
 from protocol.questions import MOMENT, MOMENTS, Subject
@@ -63,11 +63,12 @@ def join(
 
     Raises:
         InputError: ``population_undeclared``, ``one_population`` is False; ``argument_invalid``, fewer than two
-            statistics; ``schema_differs``, stated labels, features or projections differ (a campaign for nodes may
-            state some of the features only); ``groups_differ``, two statistics ask about one feature's values in
-            different groups; ``source_repeated``, two statistics contain the same campaign; ``fit_differs``, the
-            campaigns say different fits and ``fit`` is None (``postprocess`` does not help if their families differ);
-            ``not_joinable``, the campaigns evaluate different models, or a mechanism states no variance.
+            statistics; ``schema_differs``, stated labels, features or projections differ (a campaign for nodes, or
+            a shared one, may state some of the features only); ``groups_differ``, two statistics ask about one
+            feature's values in different groups; ``source_repeated``, two statistics contain the same campaign;
+            ``fit_differs``, the campaigns say different fits and ``fit`` is None (``postprocess`` does not help if
+            their families differ); ``not_joinable``, the campaigns evaluate different models, or a mechanism states no
+            variance.
     """
     in_series = of_one_series(parts)
     _check(parts, one_population=one_population or in_series)
@@ -140,7 +141,8 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
     widest = _widest(parts)
     if not all(_fits(campaign, widest) for campaign in campaigns):
         raise InputError(
-            "schema_differs", "sources are joined on one schema, of which nodes may state a part; these have several"
+            "schema_differs",
+            "sources are joined on one schema, of which nodes and shared campaigns may state a part; these differ",
         )
     if not one_population:
         raise InputError(
@@ -153,7 +155,12 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
             "source_repeated",
             "a campaign's reports are counted in one store, which takes none twice; ingest them there",
         )
-    if len({campaign.evaluated for campaign in campaigns}) > 1:
+    evaluated = [
+        part.fit.family == EVALUATION and source.campaign and source.campaign.evaluated
+        for part in parts
+        for source in part.sources
+    ]
+    if len(set(evaluated)) > 1:
         raise InputError("not_joinable", "the campaigns evaluate different models, or one of them none")
 
 
@@ -165,10 +172,10 @@ def _widest(parts: Sequence[Statistics]) -> Schema:
 
 
 def _fits(campaign: Campaign, widest: Schema) -> bool:
-    """Return whether a campaign states the schema ``widest``, or is for nodes, which sum what they have of it."""
+    """Return whether a campaign states the schema ``widest``, or a part that nodes sum or two collectors ask about."""
     label, features, projection = _described(campaign.stated)
     all_label, all_features, all_projection = _described(widest)
-    if campaign.nodes is None:
+    if campaign.nodes is None and campaign.shared is None:
         return (label, features, projection) == (all_label, all_features, all_projection)
     names = {feature.name for feature in widest.observed}
     return (

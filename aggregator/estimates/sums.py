@@ -20,7 +20,7 @@ from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import Law, Pairs
 from aggregator.estimates.intervals import Interval
-from aggregator.estimates.question_estimate import QuestionEstimate, Sample, SampleWeight, Vote, is_share
+from aggregator.estimates.question_estimate import QuestionEstimate, Right, Sample, SampleWeight, Vote, is_share
 from aggregator.estimates.source import Origin, Source
 from aggregator.estimates.spread import SubjectEstimate, spreads
 from aggregator.estimates.statistics import Statistics
@@ -29,7 +29,7 @@ from protocol.documents.campaign import Fit
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.noise.sums import summed_subjects
-from protocol.questions import CELL, CLASS, PRESENT, Subject
+from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, RIGHT, Subject
 from protocol.schema import Schema
 
 NOISY_ID = b"hearsay curator's noisy numbers v1"
@@ -271,8 +271,24 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
         None if law is None else Pairs(0.0, 0.0),
         samples=(SampleWeight(sample, 1.0),),
         classes=votes,
+        right=_right(one, n, classes),
         kurtosis=one.kurtosis,
     ).with_intervals()
+
+
+def _right(one: NoisySum, n: int, classes: int) -> Right | None:
+    """Return the share of right predictions, from all K cells of which r are right; None for another subject.
+
+    The cells of n records add up to n, so the estimate is Σ right + (n − Σ all)·r/K, of the variance r(1 − r/K)·v.
+    """
+    kind, size = one.subject.kind, one.subject.size
+    if kind not in (OUTCOME, RIGHT):
+        return None
+    right = np.arange(size) % (classes + 1) == 0 if kind == OUTCOME else np.arange(size) == 1
+    part = float(right.mean())
+    found = float(one.estimate[right].sum() + (n - one.estimate.sum()) * part)
+    noise = float(one.noise_variance[right].sum()) * (1 - part) / n
+    return Right(found / n, Law(noise, noise))
 
 
 def _law(one: NoisySum, n: int) -> Law | None:

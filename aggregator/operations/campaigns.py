@@ -18,6 +18,8 @@ import pandas as pd
 
 from aggregator.cards.guarantee import GuaranteeSheet
 from aggregator.cards.guarantee import guarantee_sheet as sheet_of
+from aggregator.collectors.campaigns import shared_evaluation
+from aggregator.collectors.pair import Pair
 from aggregator.collectors.sheet import shared_guarantee
 from aggregator.common.files import read_file
 from aggregator.planning.power_analysis.families import FamilyChoice, choose_family, reason_of
@@ -191,6 +193,9 @@ def make_evaluation(
     series: str | None = None,
     share: str | None = None,
     weights: Sequence[int] | None = None,
+    pair: Pair | str | Path | None = None,
+    delta: str | float = "0",
+    noise: str | None = None,
     now: int | None = None,
 ) -> SignedCampaign:
     """``hearsay evaluate ask``: sign the campaign that asks devices how often a model, or each of several, is right.
@@ -203,6 +208,8 @@ def make_evaluation(
         name: name of the campaign; by default the (first) model's with ``-outcome``, for several ``-comparison``.
         contact, period, days, min_batch_size, series, share: arguments of :func:`plan_campaign`.
         weights: shares of the answers, a positive integer for each of several models; equal by default.
+        pair, delta, noise: of two collectors (:class:`aggregator.collectors.campaigns.SharedCampaignTerms`), to whom
+            each device tells about all models; None for answers with noise of their own.
 
     Raises:
         InputError: a term is out of its range; ``models_invalid``, ``schemas_differ``, ``weights_invalid``: models that
@@ -224,6 +231,10 @@ def make_evaluation(
     )
     documents = [model] if isinstance(model, bytes | str | Path) else model
     models = [document_bytes("model", each, signer) for each in documents]
+    if pair is not None:
+        parameters = parameters._replace(shared=shared_evaluation(pair, delta, noise, models, micro))
+    elif (delta, noise) != ("0", None):
+        raise InputError("argument_invalid", "delta and noise are of two collectors; give their pair")
     raw = publish_evaluation(signer, models, parameters, present(now))
     made = _signed(signer, raw, now)
     return replace(made, warnings=tuple(filter(None, (epsilon_warning(micro), _pace(parameters), *made.warnings))))

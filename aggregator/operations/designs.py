@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from aggregator.collectors.campaigns import checked_delta
+from aggregator.collectors.draws import SharedNoise
 from aggregator.common.tables import MISSING_TOKENS, read_table
 from aggregator.models.population import check_pilot
 from aggregator.operations.campaigns import present
-from aggregator.operations.report_store import Store, open_store
+from aggregator.operations.models import AnyStore, open_any
 from aggregator.planning.feature_selection import from_answers, from_pilot
 from aggregator.planning.feature_selection.from_answers import Refinement
 from aggregator.planning.feature_selection.from_pilot import PilotDesign, of_design
@@ -22,10 +24,12 @@ from aggregator.publishing.ask_table import resolve
 from aggregator.publishing.naming import opened
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.workspace import Workspace
-from protocol.epsilon import check_answer_micro, micro_epsilon
+from protocol.epsilon import check_answer_micro, micro_epsilon, pico_delta
 from protocol.errors import InputError
 from protocol.schema import Schema
 
+LOCAL, SHARED = "local", "shared"
+"""Whom devices trust: nobody, or that one of two collectors is honest."""
 MOST_DEVICES = 10**15
 """Largest size of a fleet."""
 
@@ -39,6 +43,8 @@ def design(
     missing: Collection[str] = MISSING_TOKENS,
     seed: int = 0,
     judge: bool = True,
+    trust: str = LOCAL,
+    delta: str | float = "0",
 ) -> PilotDesign:
     """``hearsay design``: choose features, groups of values and bins for a campaign.
 
@@ -52,28 +58,32 @@ def design(
         devices: size of the fleet, 1 to 10¹⁵.
         seed: number from which the simulated answers are drawn.
         judge: whether the accuracies of the whole procedure and of the pilot alone are measured: most of the work.
+        trust, delta: as for :func:`refine`.
 
     Raises:
         InputError: ``argument_invalid``: ``devices`` is out of range; ``epsilon_invalid``; the schema or the pilot can
             not be read or used (:func:`aggregator.planning.feature_selection.from_pilot.design`).
     """
-    fleet = _fleet(devices, epsilon)
+    fleet = _fleet(devices, epsilon, trust, delta)
     file = _file(schema)
     table = read_table(Path(pilot)) if isinstance(pilot, str | Path) else pilot
     records = check_pilot(table, file.schema, missing)
-    found = from_pilot.design(records, file, fleet.epsilon_micro, devices, seed=seed, judge=judge)
+    found = from_pilot.design(records, file, fleet.epsilon_micro, devices, seed=seed, judge=judge, noise=fleet.noise)
     decision = of_design(found, file.schema._replace(groups=()), fleet.epsilon_micro, devices, seed)
     return found._replace(file=found.file._replace(decision=decision))
 
 
 def refine(
-    stores: Sequence[Store | str | Path] = (),
-    evaluations: Sequence[Store | str | Path] = (),
+    stores: Sequence[AnyStore] = (),
+    evaluations: Sequence[AnyStore] = (),
     *,
     devices: int,
     epsilon: str | float,
     schema: SchemaFile | Schema | str | Path | None = None,
     series: str | None = None,
+    trust: str = LOCAL,
+    delta: str | float = "0",
+    same_devices: bool = False,
 ) -> Refinement:
     """``hearsay refine``: choose the next step of a series of campaigns from its private answers alone.
 
@@ -88,7 +98,11 @@ def refine(
         epsilon: ε of the one answer of a device in the series.
         schema: only for the first step: a schema file, its path, or a schema. The table ``[ask]`` of a file says which
             features the series may ask about, and their groups.
-        series: name of the series, only for the first step; later the campaigns name it.
+        series: name of the series, only for the first step; later the campaigns name it. With ``same_devices`` for all.
+        trust: ``local``, or ``shared`` if two collectors make totals of the answers.
+        delta: δ of all answers of a device to two collectors; 0 for Laplace noise.
+        same_devices: whether each step asks all devices for two collectors, with a part of ε and δ, in place of a part
+            of the devices.
 
     Raises:
         InputError: ``argument_invalid``: arguments that do not go together, or ``devices`` out of range;
@@ -97,20 +111,30 @@ def refine(
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
         StorageError: a store can not be opened or counted.
     """
-    fleet = _fleet(devices, epsilon)
-    if (schema is None) == (not stores) or (series is None) != (schema is None) or (evaluations and not stores):
+    fleet = _fleet(devices, epsilon, trust, delta)
+    if same_devices and fleet.noise is None:
+        raise InputError(
+            "argument_invalid", "a device answers once in a series, unless two collectors share its answers"
+        )
+    fleet = fleet._replace(is_same=same_devices)
+    named = series is not None
+    if (
+        (schema is None) == (not stores)
+        or named != (schema is not None or same_devices)
+        or (evaluations and not stores)
+    ):
         raise InputError("argument_invalid", "give a schema and the name of a series for the first step, then stores")
     if schema is not None and series is not None:
         file = _file(schema)
         found = from_answers.first_step(resolve(file.schema, file.ask).schema, series, fleet)
     else:
-        asked, compared = ([_open(one).statistics() for one in part] for part in (stores, evaluations))
-        found = from_answers.refine(asked, compared, fleet)
+        asked, compared = ([open_any(one).statistics() for one in part] for part in (stores, evaluations))
+        found = from_answers.refine(asked, compared, fleet, series)
     return found._replace(decision=found.record(fleet))
 
 
 def sign_candidates(
-    workspace: Workspace | str | Path, step: Refinement, stores: Sequence[Store | str | Path], *, now: int | None = None
+    workspace: Workspace | str | Path, step: Refinement, stores: Sequence[AnyStore], *, now: int | None = None
 ) -> dict[str, bytes]:
     """Sign the candidate models of a step of :func:`refine`, or take those that the workspace has signed before.
 
@@ -120,15 +144,21 @@ def sign_candidates(
     """
     if not step.candidates:
         return {}
-    campaigns = [_open(one).campaign_bytes for one in stores]
+    campaigns = [open_any(one).campaign_bytes for one in stores]
     return from_answers.sign_candidates(opened(workspace), step, campaigns, present(now))
 
 
-def _fleet(devices: int, epsilon: str | float) -> SeriesFleet:
-    """Return the size and ε of a fleet: the number of devices, and ε in millionths."""
+def _fleet(devices: int, epsilon: str | float, trust: str, delta: str | float) -> SeriesFleet:
+    """Return the size and ε of a fleet, and the noise of two collectors if they share its answers."""
     if not 1 <= devices <= MOST_DEVICES:
         raise InputError("argument_invalid", f"devices is a number from 1 to {MOST_DEVICES}")
-    micro = micro_epsilon(epsilon)
+    micro, delta_pico = micro_epsilon(epsilon), pico_delta(delta)
+    if trust not in (LOCAL, SHARED):
+        raise InputError("argument_invalid", f"trust is {LOCAL} or {SHARED}")
+    if trust == SHARED:
+        return SeriesFleet(devices, micro, SharedNoise(micro, checked_delta(delta_pico)))
+    if delta_pico:
+        raise InputError("argument_invalid", "only answers that two collectors share have a δ")
     check_answer_micro(micro)
     return SeriesFleet(devices, micro)
 
@@ -138,7 +168,3 @@ def _file(schema: SchemaFile | Schema | str | Path) -> SchemaFile:
     if isinstance(schema, str | Path):
         return load_schema(schema)
     return schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
-
-
-def _open(store: Store | str | Path) -> Store:
-    return store if isinstance(store, Store) else open_store(store)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aggregator.cards.card import full_card
+from aggregator.collectors.statistics import of_models
 from aggregator.collectors.totals import TOTALS, TotalsIngest, TotalStore, ingest_totals, is_total_store
 from aggregator.common.files import read_file
 from aggregator.common.periods import parse_span
@@ -45,6 +46,9 @@ from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
+
+AnyStore = Store | EnvelopeStore | TotalStore | str | Path
+"""An open store of reports, of nodes' messages or of totals, or its folder."""
 
 
 def ingest(
@@ -114,7 +118,7 @@ def ingest(
 
 
 def count(
-    store: Store | EnvelopeStore | TotalStore | str | Path,
+    store: AnyStore,
     periods: str | range | None = None,
     *,
     proven_only: bool = False,
@@ -139,7 +143,7 @@ def count(
     """
     if not (periods is None or isinstance(periods, str | range)):
         raise InputError("argument_invalid", "periods are given as text (2026-11-01..2026-11-30), as a range, or None")
-    kept = _opened(store)
+    kept = open_any(store)
     chosen = parse_span(periods).of(kept.campaign.time_precision) if isinstance(periods, str) else periods
     scope = scope_of(chosen, proven_only=proven_only)
     if isinstance(kept, TotalStore):
@@ -151,7 +155,8 @@ def count(
     return kept.statistics(scope, rosters=rosters)
 
 
-def _opened(store: Store | EnvelopeStore | TotalStore | str | Path) -> Store | EnvelopeStore | TotalStore:
+def open_any(store: AnyStore) -> Store | EnvelopeStore | TotalStore:
+    """Return a store that is open, or open the store in a folder, of whatever kind it is."""
     if isinstance(store, Store | EnvelopeStore | TotalStore):
         return store
     if is_total_store(store):
@@ -215,7 +220,7 @@ def sign_model(
 
 def make_model(
     workspace: Workspace | str | Path,
-    store: Store | EnvelopeStore | str | Path | Sequence[Store | EnvelopeStore | str | Path],
+    store: AnyStore | Sequence[AnyStore],
     *,
     periods: str | range | None = None,
     proven_only: bool = False,
@@ -230,8 +235,8 @@ def make_model(
     stores that have summaries of nodes; None for plain addition. The other arguments and all errors are those of
     :func:`count`, :func:`together` and :func:`sign_model` (``options``).
     """
-    given = [store] if isinstance(store, Store | EnvelopeStore | str | Path) else list(store)
-    kept = [_opened(each) for each in given]
+    given = [store] if isinstance(store, AnyStore) else list(store)
+    kept = [open_any(each) for each in given]
     if robust is not None and not any(isinstance(each, EnvelopeStore) for each in kept):
         raise InputError("robust_invalid", "a robust rule is for summaries of nodes; these stores have reports")
     parts = [
@@ -245,7 +250,7 @@ def make_model(
 
 
 def evaluate(
-    store: Store | str | Path | Sequence[Store | str | Path],
+    store: Store | TotalStore | str | Path | Sequence[Store | TotalStore | str | Path],
     periods: str | range | None = None,
     *,
     proven_only: bool = False,
@@ -264,8 +269,8 @@ def evaluate(
         PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
         InputError, StorageError: the reports can not be counted (:func:`count`).
     """
-    stores = [store] if isinstance(store, Store | str | Path) else store
-    parts = [count(each, periods, proven_only=proven_only, rosters=rosters) for each in stores]
+    stores = [store] if isinstance(store, Store | TotalStore | str | Path) else store
+    parts = [of_models(count(each, periods, proven_only=proven_only, rosters=rosters)) for each in stores]
     if any(part.campaign.models for part in parts):
         return rank(*parts, one_population=one_population, disjoint=disjoint)
     return evaluate_statistics(together(parts, one_population=one_population, disjoint=disjoint).statistics)

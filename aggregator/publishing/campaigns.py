@@ -27,7 +27,7 @@ from aggregator.publishing.series import SeriesShare, begin_of
 from aggregator.publishing.signatures import MAX_DAYS, header_for, seconds_of
 from aggregator.publishing.workspace import Workspace, latest_of_each
 from protocol.documents import campaign, trust
-from protocol.documents.asked import MAX_MODELS
+from protocol.documents.asked import MAX_MODELS, NO_MODELS, NamedModels
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, PilotCost
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import MAX_RECORDS, MaskedTerms, NodeTerms
@@ -149,6 +149,7 @@ class CampaignParameters(NamedTuple):
         nodes: terms of a campaign for nodes, or None. The schema then has exactly the features that are summed.
         masked: the terms of encrypted sums of nodes; None for sums in the clear.
         shared: the terms of answers that two collectors share, or None. The schema has exactly the asked features.
+        evaluated: the models that a shared campaign evaluates besides asking about features.
     """
 
     name: str
@@ -173,6 +174,7 @@ class CampaignParameters(NamedTuple):
     nodes: NodeTerms | None = None
     masked: MaskedTerms | None = None
     shared: SharedTerms | None = None
+    evaluated: NamedModels = NO_MODELS
 
     @property
     def warning(self) -> str:
@@ -229,6 +231,8 @@ def build_campaign(
         nodes=parameters.nodes,
         masked=parameters.masked,
         shared=parameters.shared,
+        model=parameters.evaluated.model,
+        models=dict(zip(parameters.evaluated.names, parameters.evaluated.models, strict=True)),
     )
 
 
@@ -441,7 +445,8 @@ class EvaluationParameters(NamedTuple):
     """Parameters of an evaluation campaign, as :class:`CampaignParameters` has them.
 
     ``name``: by default the (first) model's name with ``-outcome`` or, for several models, ``-comparison``.
-    ``weights``: shares of the answers, a positive integer for each of several models; None: equal.
+    ``weights``: shares of the answers, a positive integer for each of several models; None: equal. ``shared``: the
+    terms of answers that two collectors share, each about all models; None for others.
     """
 
     epsilon_micro: int
@@ -452,6 +457,7 @@ class EvaluationParameters(NamedTuple):
     min_batch_size: int = 1
     series: SeriesShare | None = None
     weights: tuple[int, ...] | None = None
+    shared: SharedTerms | None = None
 
 
 def publish_evaluation(
@@ -467,27 +473,27 @@ def publish_evaluation(
             the models have different labels; ``weights_invalid``; ``epsilon_invalid``; ``terms_invalid``.
         DocumentError: a model or the campaign is refused (:func:`protocol.documents.trust.verify`).
     """
-    check_answer_micro(parameters.epsilon_micro)
-    files = [models] if isinstance(models, bytes) else list(models)
-    verdicts = [trust.verify(trust.pin(workspace.root_bytes, now), each, "model", now, UNDERSTOOD) for each in files]
-    digests, accepted = [each.digest for each in verdicts], [parse_model(each.payload) for each in verdicts]
-    _check_comparable(accepted, digests)
+    named, accepted = evaluated_in(workspace, [models] if isinstance(models, bytes) else models, now)
     first = accepted[0]
+    if parameters.weights is not None and (len(accepted) == 1 or parameters.shared is not None):
+        raise InputError("weights_invalid", "weights are for several models, of which a device tells about one")
     if len(accepted) == 1:
-        if parameters.weights is not None:
-            raise InputError("weights_invalid", "weights are for several models")
         suffix, schema, subjects = "outcome", first.schema, outcome_subjects(first.schema)
-        asked: dict[str, Any] = {"model": digests[0]}
         purpose = f"find out how often model '{first.header.name}', version {first.header.version}, is right"
     else:
         suffix, schema, subjects = "comparison", _schema_of(accepted), right_subjects(len(accepted))
-        asked = {"models": {each.header.name: digest for each, digest in zip(accepted, digests, strict=True)}}
         purpose = _purpose(accepted)
     name = f"{first.header.name}-{suffix}" if parameters.name is None else parameters.name
     series = parameters.series
-    questions = build_questions(
-        subjects, 1, lambda subject: from_micro("direct", parameters.epsilon_micro, subject.size), parameters.weights
-    )
+    questions = tuple[Question, ...]()
+    if parameters.shared is None:
+        check_answer_micro(parameters.epsilon_micro)
+        questions = build_questions(
+            subjects,
+            1,
+            lambda subject: from_micro("direct", parameters.epsilon_micro, subject.size),
+            parameters.weights,
+        )
 
     def payload_for(version: int, _before: bytes | None) -> bytes:
         return campaign.build_payload(
@@ -501,10 +507,22 @@ def publish_evaluation(
             min_batch_size=parameters.min_batch_size,
             fit=campaign.Fit(campaign.EVALUATION, "none"),
             series=series and series.since(begin_of(workspace, series, now)),
-            **asked,
+            shared=parameters.shared,
+            model=named.model,
+            models=dict(zip(named.names, named.models, strict=True)),
         )
 
     return workspace.publish("campaign", name, now, payload_for)
+
+
+def evaluated_in(workspace: Workspace, models: Sequence[bytes], now: int) -> tuple[NamedModels, list[Model]]:
+    """Return how a campaign names the models that it evaluates, and the models. Raise the errors of their checks."""
+    verdicts = [trust.verify(trust.pin(workspace.root_bytes, now), each, "model", now, UNDERSTOOD) for each in models]
+    digests, accepted = [each.digest for each in verdicts], [parse_model(each.payload) for each in verdicts]
+    _check_comparable(accepted, digests)
+    if len(accepted) == 1:
+        return NamedModels(digests[0]), accepted
+    return NamedModels(None, tuple(digests), tuple(each.header.name for each in accepted)), accepted
 
 
 def _check_comparable(models: Sequence[Model], digests: Sequence[bytes]) -> None:

@@ -125,7 +125,8 @@ class DrawnFleet:
         for features in step.models:
             right = float((predicted(made[len(features)], features, self._codes) == self._labels).mean())
             said = self._rng.binomial(n, 1 - keep + (2 * keep - 1) * right) / n
-            measured[features] = Measurement(n, (said - 1 + keep) / (2 * keep - 1))
+            share = (said - 1 + keep) / (2 * keep - 1)
+            measured[features] = Measurement.of_answers(n, share, self._fleet.epsilon_micro)
         return steps.Evaluation(step.share, measured)
 
 

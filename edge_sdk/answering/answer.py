@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.model import evaluated_models, named_once, payloads_given, schema_read
 from protocol.errors import InputError
+from protocol.questions import CELL
 from protocol.stream import SEED_BYTES
 
 if TYPE_CHECKING:
@@ -148,9 +149,8 @@ def answer(
     layout = campaign.layout
     reports = []
     if campaign.shared is not None:
-        return [
-            _shared_report(campaign, observation, label_code, report_id(secret, campaign.id, period, 0), period, seeds)
-        ]
+        identifier = report_id(secret, campaign.id, period, 0)
+        return [_shared_report(campaign, observation, label_code, identifier, period, seeds, predict)]
     for stratum in range(campaign.answers):
         identifier = report_id(secret, campaign.id, period, stratum)
         number = campaign.assignment.question_for(identifier, stratum)
@@ -169,12 +169,16 @@ def _shared_report(
     identifier: bytes,
     period: int,
     seeds: Sequence[bytes],
+    predict: Callable[[int], int] | None,
 ) -> bytes:
     """Return the report of a shared campaign: the record's cells, split for two collectors."""
     from protocol.shared.report import make_field
 
     classes = len(campaign.schema.label.classes)
-    cells = [code * classes + label_code for code in observation.codes]
+    cells = []
+    for block in campaign.blocks:
+        predicted = 0 if predict is None or block.kind == CELL else predict(block.model or 0)
+        cells.append(block.input_of(observation, label_code, classes, predicted))
     return encode_report(
         campaign.layout, identifier, period, 0, make_field(campaign, cells, identifier, period, seeds[0])
     )

@@ -168,6 +168,9 @@ class NamedModels(NamedTuple):
     names: tuple[str, ...] = ()
 
 
+NO_MODELS = NamedModels()
+
+
 def named_fields(model: bytes | None, models: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the fields of a payload that name the evaluated models. The result is empty if no model is evaluated.
 
@@ -177,10 +180,11 @@ def named_fields(model: bytes | None, models: Mapping[str, bytes]) -> dict[str, 
     return fields | ({"models": list(models.values()), "model_names": list(models)} if models else {})
 
 
-def read_named(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool) -> NamedModels:
+def read_named(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool, is_shared: bool) -> NamedModels:
     """Read the fields of a campaign's payload that name the evaluated models.
 
-    ``evaluates`` says whether the campaign's family is ``outcome``. Other campaigns name no model.
+    ``evaluates`` says whether the campaign's family is ``outcome``. Other campaigns name no model, unless
+    ``is_shared``: devices that share their records may tell about features and models at once.
 
     Raises DocumentError ``invalid_campaign``: the family, ``crit`` and the fields do not fit together, or a digest or
     name is wrong or repeated.
@@ -188,10 +192,11 @@ def read_named(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool) ->
     several = "models" in body
     if several != ("models" in crit) or several != ("model_names" in body) or (several and "model" in body):
         raise DocumentError(_REASON, "'models', 'model_names' and the entry 'models' of 'crit' come together, or none")
-    if not evaluates:
-        if several or "model" in body:
+    names_one = several or "model" in body
+    if not evaluates and not (is_shared and names_one):
+        if names_one:
             raise DocumentError(_REASON, "it names a model but does not evaluate one")
-        return NamedModels()
+        return NO_MODELS
     if not several:
         digest = read_field(body, "model", bytes, _REASON)
         _check_digest(digest)

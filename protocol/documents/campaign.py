@@ -15,6 +15,7 @@ from protocol import canonical
 from protocol.batches.report import SHARED, Layout, checked_layout, layout_for
 from protocol.documents.asked import (
     GROUPS,
+    NamedModels,
     asked_of,
     check_compared,
     check_ended,
@@ -47,10 +48,17 @@ from protocol.documents.payload import (
     read_payload,
     read_text,
 )
-from protocol.documents.shared_terms import SharedTerms, parse_shared, shared_fields, shared_loss, shared_subjects
+from protocol.documents.shared_terms import (
+    KEY,
+    SharedTerms,
+    parse_shared,
+    shared_fields,
+    shared_loss,
+    shared_subjects,
+)
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
-from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, RIGHT, Assignment, Question
+from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, RIGHT, Assignment, Question, Subject
 from protocol.schema import FROM_RECORD, Schema, parse_schema
 from protocol.stream import hmac_sha256, sha256
 
@@ -327,6 +335,12 @@ class Campaign(NamedTuple):
         return self.models if self.model is None else (self.model,)
 
     @property
+    def blocks(self) -> list[Subject]:
+        """What each block of a shared answer is about: features, then evaluated models; empty for other campaigns."""
+        named = NamedModels(self.model, self.models, self.model_names)
+        return [] if self.shared is None else shared_subjects(self.schema, self.fit.family, named)
+
+    @property
     def ended(self) -> bool:
         """Whether this version only ends the campaign's earlier versions: it asks nobody and spends no ε."""
         return not self.questions and self.nodes is None and self.shared is None
@@ -365,7 +379,7 @@ class Campaign(NamedTuple):
         if self.nodes is not None:
             return node_loss(self.schema, self.fit.family, self.epsilon_micro)
         if self.shared is not None:
-            return shared_loss(self.schema, self.epsilon_micro, self.shared.noise)
+            return shared_loss(len(self.blocks), self.epsilon_micro, self.shared.noise)
         return privacy_loss(self.questions)
 
 
@@ -401,7 +415,8 @@ def build_payload(
             canonical bytes.
         DocumentError: as :func:`parse_campaign`.
     """
-    layout = _layout_of(questions, shared, schema)
+    named = NamedModels(model, tuple(models.values()), tuple(models))
+    layout = _layout_of(questions, shared, shared_subjects(schema, fit.family, named))
     critical: dict[str, Any] = {} if series is None else {"series": series.to_dict()}
     critical |= {GROUPS: groups_to_list(schema)} if schema.groups else {}
     critical |= {**node_fields(nodes), **masked_fields(masked), **shared_fields(shared)}
@@ -450,9 +465,11 @@ def parse_campaign(payload: bytes) -> Campaign:
     epsilon_micro = read_integer(body, "epsilon_micro", 0, 65535 * MAX_ANSWER_MICRO, _REASON)
     stated_questions = parse_questions(body, grouped, _KINDS[fit.family])
     nodes = parse_nodes(body, header, grouped, fit.family, epsilon_micro)
-    shared = parse_shared(body, header, grouped, fit.family, epsilon_micro)
+    named = read_named(body, header.crit, evaluates=fit.family == EVALUATION, is_shared=KEY in body)
+    blocks = shared_subjects(grouped, fit.family, named)
+    shared = parse_shared(body, header, blocks, fit.family, epsilon_micro)
     if nodes is None:
-        asked_about = stated_questions if shared is None else shared_subjects(grouped)
+        asked_about = stated_questions if shared is None else blocks
         check_groups_asked(grouped, asked_about, _REASON)
     whole = fit.family == EVALUATION or not stated_questions
     asked, questions = (schema, stated_questions) if whole else asked_of(grouped, stated_questions)
@@ -463,9 +480,8 @@ def parse_campaign(payload: bytes) -> Campaign:
     else:
         check_strata(questions, answers)
         check_epsilon(questions, epsilon_micro, answers)
-    named = read_named(body, header.crit, evaluates=fit.family == EVALUATION)
     check_compared(questions, len(named.models), answers)
-    layout = _check_layout(body, questions, shared, grouped)
+    layout = _check_layout(body, questions, shared, blocks)
     if answers * layout.record_length > MAX_REPORT_BYTES:
         raise DocumentError(_REASON, f"one period's answers have more than {MAX_REPORT_BYTES} bytes")
     time_precision = read_integer(body, "time_precision", 1, MAX_PERIOD_SECONDS, _REASON)
@@ -498,11 +514,11 @@ def parse_campaign(payload: bytes) -> Campaign:
 
 
 def _check_layout(
-    body: dict[str, Any], questions: tuple[Question, ...], shared: SharedTerms | None, schema: Schema
+    body: dict[str, Any], questions: tuple[Question, ...], shared: SharedTerms | None, blocks: Sequence[Subject]
 ) -> Layout:
     problem = ""
     try:
-        layout = _layout_of(questions, shared, schema)
+        layout = _layout_of(questions, shared, blocks)
     except InputError as error:
         problem = error.detail
     if problem:
@@ -512,13 +528,12 @@ def _check_layout(
     return layout
 
 
-def _layout_of(questions: tuple[Question, ...], shared: SharedTerms | None, schema: Schema) -> Layout:
+def _layout_of(questions: tuple[Question, ...], shared: SharedTerms | None, blocks: Sequence[Subject]) -> Layout:
     if shared is None:
         return layout_for([question.mechanism for question in questions])
     from protocol.shared.shape import field_bytes, variant  # imported here, since most devices never need it
 
-    sizes = [subject.size for subject in shared_subjects(schema)]
-    return checked_layout(SHARED, field_bytes(variant(sizes, shared.chunk)))
+    return checked_layout(SHARED, field_bytes(variant([block.size for block in blocks], shared.chunk)))
 
 
 def _parse_fit(body: dict[str, Any]) -> Fit:

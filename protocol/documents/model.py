@@ -359,12 +359,15 @@ def payloads_given(campaign: Campaign, given: Iterable[bytes]) -> dict[bytes, by
 def schema_read(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Schema:
     """Return the label and features that a device reads of a record for a campaign.
 
-    In an evaluation these are the features of all its models. A feature that several models read is there once for each
-    of them, since models may define it differently.
+    In an evaluation these are the features of all its models; a shared campaign may ask about features too. A feature
+    that several models read is there once for each of them, since models may define it differently.
     """
     if not evaluated:
         return campaign.schema
-    return campaign.schema._replace(features=tuple(feature for model in evaluated for feature in model.schema.features))
+    own = () if all(block.feature is None for block in campaign.blocks) else campaign.schema.features
+    return campaign.schema._replace(
+        features=(*own, *(feature for model in evaluated for feature in model.schema.features))
+    )
 
 
 def named_once(check: Check) -> Check:

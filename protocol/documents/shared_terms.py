@@ -11,14 +11,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from protocol.documents.asked import NO_MODELS
 from protocol.documents.payload import read_field, read_integer, read_text
 from protocol.epsilon import MICRO, PrivacyLoss
 from protocol.errors import DocumentError, InputError
-from protocol.questions import CELL, Subject
+from protocol.questions import CELL, Subject, outcome_subjects, right_subjects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from protocol.documents.asked import NamedModels
     from protocol.documents.payload import Header
     from protocol.schema import Schema
 
@@ -83,44 +85,50 @@ def shared_fields(shared: SharedTerms | None) -> Mapping[str, Any]:
     return {} if shared is None else {KEY: shared.to_dict()}
 
 
-def shared_subjects(schema: Schema) -> list[Subject]:
-    """Return what the blocks of a shared answer are about: the cells (value-class pairs) of each observed feature.
+def shared_subjects(schema: Schema, family: str = "discrete", named: NamedModels = NO_MODELS) -> list[Subject]:
+    """Return what the blocks of a shared answer are about; a record has exactly one cell in every block.
 
-    A record has exactly one cell in every block.
+    First are the cells (value-class pairs) of each observed feature, unless the family is ``outcome``. Then each
+    evaluated model has a block: the pairs of true and predicted class of a single model, or of each of several models
+    the two cells wrong and right.
     """
     classes = len(schema.label.classes)
-    return [Subject(CELL, index, classes * feature.size) for index, feature in enumerate(schema.observed)]
+    found = [Subject(CELL, index, classes * feature.size) for index, feature in enumerate(schema.observed)]
+    if family != "discrete":
+        found = []
+    return found + (right_subjects(len(named.models)) if named.model is None else outcome_subjects(schema))
 
 
 def parse_shared(
-    body: dict[str, Any], header: Header, schema: Schema, family: str, epsilon_micro: int
+    body: dict[str, Any], header: Header, subjects: Sequence[Subject], family: str, epsilon_micro: int
 ) -> SharedTerms | None:
     """Read the shared terms of a campaign from its payload, or return None if it is another campaign.
 
     Args:
         body, header: fields and header of the payload.
-        schema: all features that the payload states, with their groups.
+        subjects: what the blocks are about (:func:`shared_subjects`).
         family: family of the campaign's fit.
         epsilon_micro: the campaign's ε in millionths, for a changed record.
 
     Raises:
         DocumentError: ``invalid_campaign``: the map is wrong; ``shared`` is a key without being in ``crit``, or the
-            reverse; the campaign also has questions, nodes, several answers or another family than ``discrete``; it has
-            no feature, more than :data:`MAX_CELLS` cells, or an ε below two millionths for each feature; nothing can be
-            sealed to a collector's key, so no device could ever answer.
+            reverse; the campaign also has questions, nodes, several answers or a family of moments; it has no block,
+            more than :data:`MAX_CELLS` cells, or an ε below two millionths for each block; nothing can be sealed to a
+            collector's key, so no device could ever answer.
     """
     if (KEY in body) != (KEY in header.crit):
         raise DocumentError(_REASON, "'shared' is a key that 'crit' does not name, or the other way round")
     if KEY not in body:
         return None
-    if body.get("questions") != [] or "nodes" in body or "masked" in body or family != "discrete":
-        raise DocumentError(_REASON, "a shared campaign has no questions and no nodes, and the family 'discrete'")
+    if body.get("questions") != [] or "nodes" in body or "masked" in body or family not in ("discrete", "outcome"):
+        raise DocumentError(_REASON, "a shared campaign has no questions and no nodes, and no numbers are summed")
     read_integer(body, "answers", 1, 1, _REASON)
-    subjects = shared_subjects(schema)
     if not subjects or sum(subject.size for subject in subjects) > MAX_CELLS:
-        raise DocumentError(_REASON, f"a shared campaign has 1 to {MAX_CELLS} pairs of a value and a class")
+        raise DocumentError(
+            _REASON, f"a shared campaign has 1 to {MAX_CELLS} cells: pairs of a value and a class, or of two classes"
+        )
     if epsilon_micro < 2 * len(subjects):
-        raise DocumentError(_REASON, "its ε is below two millionths for each feature")
+        raise DocumentError(_REASON, "its ε is below two millionths for each feature and evaluated model")
     return _parse_terms(read_field(body, KEY, dict, _REASON), sum(subject.size for subject in subjects))
 
 
@@ -183,15 +191,15 @@ def best_chunk(cells: int) -> int:
     return min(range(1, cells + 1), key=lambda chunk: (2 * chunk + 2 * (1 << (-(-cells // chunk)).bit_length()), chunk))
 
 
-def cell_micro(schema: Schema, epsilon_micro: int) -> int:
+def cell_micro(blocks: int, epsilon_micro: int) -> int:
     """Return ⌊ε/2Q⌋ in millionths, the rate of discrete Laplace noise in one cell, Q the number of blocks.
 
     A changed record moves two cells of every block by one.
     """
-    return epsilon_micro // (2 * len(schema.observed))
+    return epsilon_micro // (2 * blocks)
 
 
-def shared_loss(schema: Schema, epsilon_micro: int, noise: str) -> PrivacyLoss:
+def shared_loss(blocks: int, epsilon_micro: int, noise: str) -> PrivacyLoss:
     """Return the exact worst privacy loss of a shared answer in nats: 2Q·⌊ε/2Q⌋ with Laplace noise.
 
     It is for changing one record, against readers of the total and one dishonest collector. With Gaussian noise it is
@@ -199,5 +207,5 @@ def shared_loss(schema: Schema, epsilon_micro: int, noise: str) -> PrivacyLoss:
     """
     from fractions import Fraction
 
-    micro = epsilon_micro if noise == GAUSSIAN else 2 * len(schema.observed) * cell_micro(schema, epsilon_micro)
+    micro = epsilon_micro if noise == GAUSSIAN else 2 * blocks * cell_micro(blocks, epsilon_micro)
     return PrivacyLoss(Fraction(1), Fraction(micro, MICRO))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nacl import bindings, exceptions
 
-from protocol.documents.shared_terms import LEADER, shared_subjects
+from protocol.documents.shared_terms import LEADER
 from protocol.errors import DocumentError, InputError
 from protocol.shared.circuits import Blocks
 from protocol.shared.keccak import SEED_BYTES
@@ -74,7 +74,7 @@ def variant_of(campaign: Campaign) -> Prio3:
     Raises:
         InputError: ``campaign_not_shared``.
     """
-    return variant([subject.size for subject in shared_subjects(campaign.schema)], terms_of(campaign).chunk)
+    return variant([block.size for block in campaign.blocks], terms_of(campaign).chunk)
 
 
 def context_of(campaign_id: bytes) -> bytes:

@@ -113,6 +113,11 @@ def test_all_engines_count_the_same_cells(table, monkeypatch):
         assert all(sum(each.numbers) == 20 * one["features"] + 2 * ADDED * one["cells"] for each in devices)
         assert one == {**other, "engine": "device"}
         assert (one["devices"], one["rejected"]) == (20, {})
+    # Noise that is the same in all cells cancels in the accuracy, which is then exactly that on the test people.
+    given = {"epsilon": 2, "devices": 20, "seed": 4, "bins": 3, "evaluate": True, "trust": "shared"}
+    found = [simulate_campaign(table, "label", engine=engine, **given).result for engine in ("device", "vector")]
+    assert found[0] == {**found[1], "engine": "device"}
+    assert (found[0]["accuracy_private"], found[0]["epsilon_evaluation"]) == (pytest.approx(found[0]["accuracy"]), 2)
 
 
 @pytest.mark.parametrize("engine", ["files", "vector"])
@@ -157,7 +162,9 @@ def test_a_simulation_says_cost_and_noise(tmp_path):
         ({"epsilon": "0.000001"}, "epsilon_invalid"),
         ({"ask": "smell"}, "ask_invalid"),
         ({"postprocess": "paper"}, "not_fittable"),
-        ({"asking": "refine"}, "setting_invalid"),
+        ({"asking": "refine", "engine": "device"}, "setting_invalid"),
+        ({"asking": "refine:same", "trust": "local"}, "setting_invalid"),
+        ({"asking": "refine", "evaluate": True}, "setting_invalid"),
         ({"asking": "pilot:900"}, "setting_invalid"),
         ({"asking": "pilot:50", "reduce": "pca:1"}, "setting_invalid"),
         ({"answers": "all"}, "setting_invalid"),

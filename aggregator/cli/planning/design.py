@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 @click.option("--schema", "schema_file", type=PATH, required=True, metavar="SCHEMA.toml", help="Schema to start from.")
 @click.option("--epsilon", required=True, help="ε of the one answer of a device.")
 @click.option("--devices", type=click.IntRange(1), required=True, help="Size of the fleet.")
+@options.shared_answers
 @options.output
 @options.missing
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the simulated counts.")
@@ -54,13 +55,15 @@ def design(
     seed: int,
     private_epsilon: str | None,
     budget: Path | None,
+    trust: str,
+    delta: str,
 ) -> None:
     """Choose what a campaign asks, from the records of a few hundred people who agreed to be seen.
 
     Features, groups of their values and bins of numbers are chosen by the accuracy that the answers of so many
-    devices at this ε will give, on records of the pilot that the model was not made of. Of a pilot of more than 2,000
-    records a random part of 2,000 is used. The output is a schema file
-    with a table [ask], for hearsay campaign. It also says how good a model of the pilot's records alone is.
+    devices at this ε will give (with --trust shared the totals of two collectors), on records of the pilot that the
+    model was not made of. Of a pilot of more than 2,000 records a random part of 2,000 is used. The output is a schema
+    file with a table [ask], for hearsay campaign. It also says how good a model of the pilot's records alone is.
 
     The output also has a table [decision]: what was compared and chosen, and why. The card of the campaign's models
     repeats it; delete the table to keep the pilot's accuracies to yourself.
@@ -86,6 +89,8 @@ def design(
 
     if (private_epsilon is None) != (budget is None):
         raise wrong_usage("--private-epsilon and --budget go together")
+    if budget is not None and trust != "local":
+        raise wrong_usage("--private-epsilon chooses for --trust local; for two collectors leave it out")
     check_files(output, inputs=[pilot, schema_file, *([] if budget is None else [budget])])
     file = load_schema(schema_file)
     if private_epsilon is not None and budget is not None:
@@ -93,7 +98,9 @@ def design(
         _privately(pilot, file, budget, wanted, missing, output)
         return
     with working("choosing what to ask"):
-        found = make_design(pilot, file, epsilon=epsilon, devices=devices, missing=missing, seed=seed)
+        found = make_design(
+            pilot, file, epsilon=epsilon, devices=devices, missing=missing, seed=seed, trust=trust, delta=delta
+        )
     write_file(output, schema_text(found.file).encode())
     if as_json():
         print_json({"schema": str(output), **design_json(found)})

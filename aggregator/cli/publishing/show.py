@@ -27,7 +27,7 @@ from protocol.documents import campaign, model, trust
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import Envelope, keyid, read_envelope, role_of
 from protocol.documents.payload import Header, quoted, read_payload
-from protocol.documents.shared_terms import ROLES, shared_subjects
+from protocol.documents.shared_terms import ROLES
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import DocumentError, InputError
 from protocol.features import Grouped, Numeric
@@ -197,7 +197,7 @@ def shared_facts(found: Campaign) -> dict[str, object]:
     """Return what the terms of a shared campaign say: who gets shares, of what, and the noise of each collector."""
     terms = found.shared
     assert terms is not None
-    blocks = shared_subjects(found.schema)
+    blocks = found.blocks
     cells = f"{counted(len(blocks), 'feature')} with the class, {sum(block.size for block in blocks)} cells"
     delta = f"δ = {format_pico(terms.delta_pico)} per device and period" if terms.delta_pico else "no δ"
     return {

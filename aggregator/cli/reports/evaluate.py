@@ -27,6 +27,7 @@ from aggregator.cli.output import (
 from aggregator.publishing.series import series_facts
 from protocol.documents.campaign import Campaign
 from protocol.documents.payload import quoted
+from protocol.documents.shared_terms import NOISES
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 
@@ -56,6 +57,9 @@ def evaluate() -> None:
 @options.output
 @click.option("--name", help="Default: the model's name with -outcome; of several, the first one's with -comparison.")
 @click.option("--weights", help="Shares of the answers of several models, for example 2,1,1. Default: equal.")
+@click.option("--pair", type=PATH, metavar="P.pair", help="Two collectors, with whom devices share their answers.")
+@click.option("--delta", default="0", show_default=True, help="With --pair: δ of one report.")
+@click.option("--noise", type=click.Choice(NOISES), help="With --pair; default: that of the smaller variance.")
 @options.time("device")
 @options.series
 @options.min_batch("reports")
@@ -68,6 +72,8 @@ def ask(model_files: tuple[Path, ...], workspace: Path, output: Path, weights: s
     Of one MODEL each device tells the perturbed pair (true class, predicted class). Of 2 to 16 it tells one perturbed
     bit: whether one of them, assigned by chance, is right about its record. Several models have one label, distinct
     names, and perhaps different features.
+
+    With --pair (hearsay collector pair) each device tells two collectors, exactly and in two shares, about every MODEL.
 
     Enrol devices that have a labelled record and exactly these models installed, all of them. A record without a
     label counts as the label's substitute class. A newer version under a model's name ends the evaluation on each
@@ -133,12 +139,13 @@ def show(selection: Selection) -> None:
       hearsay evaluate show --store outcomes
       hearsay evaluate show --store first --store second --one-population
     """  # noqa: D301
+    from aggregator.collectors.statistics import of_models
     from aggregator.estimates.cells import as_range, as_share
     from aggregator.models.measured_accuracy import COLUMNS, RECALL_COLUMNS, rank
     from aggregator.models.measured_accuracy import evaluate as evaluate_statistics
     from aggregator.operations.models import together
 
-    parts = [statistics for statistics, _ in count_each(selection)]
+    parts = [of_models(statistics) for statistics, _ in count_each(selection)]
     if any(part.campaign.models for part in parts):
         _show_ranking(rank(*parts, one_population=selection.one_population, disjoint=selection.disjoint))
         return

@@ -129,15 +129,22 @@ def unit_error(epsilon_micro: int) -> float:
 
 
 class Measurement(NamedTuple):
-    """Private answers about one candidate: their number n ≥ 1, and the estimated share of right predictions."""
+    """A private accuracy: the estimated share of right predictions, and the largest variance of the estimate."""
 
-    n: int
     right: float
+    variance: float
+
+    @classmethod
+    def of_answers(cls, n: int, right: float, epsilon_micro: int) -> Measurement:
+        """Return an accuracy by n ≥ 1 answers of one bit: its variance is at most c²/n (:func:`unit_error`)."""
+        return cls(right, unit_error(epsilon_micro) ** 2 / n)
 
     def plus(self, other: Measurement) -> Measurement:
-        """Return both measurements together; the shares are weighted by the numbers of answers."""
-        n = self.n + other.n
-        return Measurement(n, (self.n * self.right + other.n * other.right) / n)
+        """Return both measurements together, weighted by the inverse variances."""
+        total = self.variance + other.variance
+        return Measurement(
+            (other.variance * self.right + self.variance * other.right) / total, self.variance * other.variance / total
+        )
 
 
 class Rating(NamedTuple):
@@ -153,17 +160,17 @@ class Rating(NamedTuple):
         return self.mean - MALUS * self.error - TOLL * min(len(self.features), TOLLED)
 
 
-def ratings(measured: Mapping[Subset, Measurement], epsilon_micro: int) -> list[Rating]:
+def ratings(measured: Mapping[Subset, Measurement]) -> list[Rating]:
     """Return all candidates, at least one, the best first; of equally good ones the smaller set is first.
 
-    Candidate i has the estimate x_i with variance v_i = c²/n_i (c: :func:`unit_error`), and a normal prior with mean m
-    and standard deviation τ = :data:`SPREAD`; m is the mean of all x_i weighted by 1/(v_i + τ²).
+    Candidate i has the estimate x_i with variance v_i, and a normal prior with mean m and standard deviation τ =
+    :data:`SPREAD`; m is the mean of all x_i weighted by 1/(v_i + τ²).
 
         mean = (τ² x_i + v_i m)/(τ² + v_i)        error² = τ² v_i/(τ² + v_i)
     """
     subsets = list(measured)
     x = np.array([measured[each].right for each in subsets])
-    v = unit_error(epsilon_micro) ** 2 / np.array([measured[each].n for each in subsets])
+    v = np.array([measured[each].variance for each in subsets])
     prior = SPREAD**2
     weight = 1 / (v + prior)
     middle = float(weight @ x / weight.sum())
@@ -191,13 +198,13 @@ class Choice(NamedTuple):
         return sqrt(self.best.error**2 + self.everything.error**2)
 
 
-def choose(measured: Mapping[Subset, Measurement], everything: Subset, classes: int, epsilon_micro: int) -> Choice:
+def choose(measured: Mapping[Subset, Measurement], everything: Subset, classes: int) -> Choice:
     """Choose the best candidate if it is clearly better than the set ``everything`` of all features; else that set.
 
     The gain must be at least (k − 1)/2 standard errors for k classes: with more classes one feature tells less about
     all of them, and a small set looks best by chance more often (decision 97).
     """
-    ranking = ratings(measured, epsilon_micro)
+    ranking = ratings(measured)
     (of_all,) = (each for each in ranking if each.features == everything)
     found = Choice(everything, ranking[0], of_all)
     is_clear = found.gain >= CLEARLY * (classes - 1) * found.error

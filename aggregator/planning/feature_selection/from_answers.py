@@ -12,6 +12,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from aggregator.estimates.joining import join, of_features
 from aggregator.estimates.source import newest_origin
 from aggregator.estimates.statistics import Statistics
@@ -20,6 +22,7 @@ from aggregator.models.postprocess.posterior import posterior_tables
 from aggregator.planning.feature_selection.candidates import Measurement, Subset
 from aggregator.planning.feature_selection.from_pilot import with_features
 from aggregator.planning.feature_selection.steps import (
+    WHOLE,
     Evaluation,
     FeatureCampaign,
     SeriesFleet,
@@ -123,8 +126,9 @@ class Refinement(NamedTuple):
             "series": self.series,
             "devices": fleet.devices,
             "epsilon": format_micro(fleet.epsilon_micro),
-            "asked_so_far": f"{self.used:.1%} of the devices",
+            "asked_so_far": f"{self.used:.1%} of {'ε' if fleet.is_same else 'the devices'}",
         }
+        record |= {} if fleet.noise is None else {"trust": "shared"}
         record |= {} if share is None else {"share": share.shown}
         if step.choice is not None:
             choice = step.choice
@@ -194,17 +198,19 @@ def first_step(schema: Schema, series: str, fleet: SeriesFleet) -> Refinement:
 
 
 class _Series(NamedTuple):
-    """The state of a series of campaigns. All three lists are in the order of the shares of devices.
+    """The state of a series of campaigns. All lists are in the order of the shares.
 
     Attributes:
         name: name of the series.
         asking: statistics of the campaigns that asked about features.
+        parts: the share of each of ``asking``.
         waves: the evaluations of candidate models so far.
-        shares: the shares of devices that these campaigns asked.
+        shares: the shares of all these campaigns.
     """
 
     name: str
     asking: list[Statistics]
+    parts: list[Share]
     waves: list[Evaluation]
     shares: list[Share]
 
@@ -220,22 +226,26 @@ class _Series(NamedTuple):
     @property
     def before(self) -> list[Statistics]:
         """Statistics of the campaigns before the first evaluation, from which the candidates are made."""
-        return [one for one in self.asking if not self.waves or share_of(one) < self.waves[0].share]
+        return self.asking[: len(self.rounds())]
 
     def rounds(self) -> list[FeatureCampaign]:
         names = self.names
         return [
-            FeatureCampaign(tuple(names.index(feature.name) for feature in one.schema.observed), share_of(one))
-            for one in self.before
+            FeatureCampaign(tuple(names.index(feature.name) for feature in one.schema.observed), share)
+            for one, share in zip(self.asking, self.parts, strict=True)
+            if not self.waves or share < self.waves[0].share
         ]
 
 
-def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet) -> Refinement:
+def refine(
+    stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet, named: str | None = None
+) -> Refinement:
     """Return the next step of a series of campaigns, from these statistics alone. Run by the analyst.
 
     ``stores``: statistics of the campaigns that asked about features, at least one. The campaign with the lowest share
     must have asked about all features that the series may ask about. ``evaluations``: statistics of the campaigns that
-    compared candidates. ``fleet``: number of devices, and ε.
+    compared candidates. ``fleet``: number of devices, ε, and for two collectors their noise. ``named``: name of the
+    series, only for steps that ask the same devices, whose campaigns do not state one.
 
     Raises:
         InputError: ``refine_invalid``: a campaign is of no series, of another series, or of another family; shares
@@ -243,9 +253,9 @@ def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], flee
             :func:`aggregator.estimates.joining.join`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
     """
-    series = _series(stores, evaluations, fleet)
+    series = _series(stores, evaluations, fleet, named)
     names = series.names
-    joined, every = _together(series.before), _together(series.asking)
+    joined, every = (_together(part, fleet) for part in (series.before, series.asking))
     if {feature.name for feature in every.schema.observed} != set(names):
         raise InputError("refine_invalid", "the first campaign of the series did not ask about all of the features")
     step = _next_step(series, joined, every, fleet)
@@ -256,17 +266,33 @@ def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], flee
     return Refinement(series.name, step, names, series.schema, joined, candidates, part)
 
 
-def _series(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet) -> _Series:
-    name = _check([*stores, *evaluations], len(stores), fleet)
-    asking, comparing = sorted(stores, key=share_of), sorted(evaluations, key=share_of)
+def _series(
+    stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet, named: str | None
+) -> _Series:
+    everything = [*stores, *evaluations]
+    places = _parts(everything, fleet) if fleet.is_same else {id(one): share_of(one) for one in everything}
+    name = _check(everything, len(stores), fleet, sorted(places.values()), named)
+    asking, comparing = (sorted(part, key=lambda one: places[id(one)]) for part in (stores, evaluations))
     count = len(asking[0].schema.observed)
-    waves = [_evaluation(one, name, count) for one in comparing]
+    waves = [_evaluation(one, places[id(one)], name, count) for one in comparing]
     _check_frozen(comparing)
     if waves and tuple(range(count)) not in pooled(waves):
         raise InputError(
             "refine_invalid", "the evaluations have no answer about the model of all features; wait for more reports"
         )
-    return _Series(name, asking, waves, sorted(share_of(one) for one in (*asking, *comparing)))
+    return _Series(name, asking, [places[id(one)] for one in asking], waves, sorted(places.values()))
+
+
+def _parts(everything: Sequence[Statistics], fleet: SeriesFleet) -> dict[int, Share]:
+    """Return the part of ε that each campaign of the same devices spent, as a share, in the order of their issue."""
+    found, low = {}, 0
+    for one in sorted(everything, key=lambda each: (each.campaign.header.not_before, each.campaign.header.name)):
+        high = low + one.campaign.epsilon_micro
+        found[id(one)] = Share(low * WHOLE // fleet.epsilon_micro, high * WHOLE // fleet.epsilon_micro)
+        low = high
+    if low > fleet.epsilon_micro:
+        raise InputError("refine_invalid", "the campaigns together have a larger ε than --epsilon says")
+    return found
 
 
 def _next_step(series: _Series, joined: Statistics, every: Statistics, fleet: SeriesFleet) -> Step:
@@ -293,9 +319,10 @@ def share_of(one: Statistics) -> Share:
     return Share(series.low, series.high)
 
 
-def _check(everything: Sequence[Statistics], stores: int, fleet: SeriesFleet) -> str:
+def _check(
+    everything: Sequence[Statistics], stores: int, fleet: SeriesFleet, shares: Sequence[Share], named: str | None
+) -> str:
     """Return the series' name, or raise ``refine_invalid``. The first ``stores`` statistics are not of evaluations."""
-    shares = sorted(share_of(one) for one in everything)
     if any(one.high > two.low for one, two in pairwise(shares)):
         raise InputError("refine_invalid", "two campaigns of the series ask the same devices; their shares overlap")
     for before, after in pairwise([Share(0, 0), *shares]):
@@ -303,11 +330,16 @@ def _check(everything: Sequence[Statistics], stores: int, fleet: SeriesFleet) ->
             gap = Share(before.high, after.low).shown
             raise InputError("refine_invalid", f"no store asked the devices {gap}; give all stores of the series")
     found = {one.campaign.series.name for one in everything if one.campaign.series is not None}
+    if fleet.is_same and (found or named is None):
+        raise InputError("refine_invalid", "the same devices answer campaigns of no series; name the steps by --series")
+    found |= {named} if named is not None and fleet.is_same else set()
     if len(found) != 1:
         raise InputError("refine_invalid", f"the campaigns are of {len(found)} series; refine one series at a time")
     for one in everything:
         one.check_publishable()
-        if one.campaign.epsilon_micro != fleet.epsilon_micro:
+        if (one.campaign.shared is None) != (fleet.noise is None):
+            raise InputError("refine_invalid", "--trust says shared if and only if two collectors answer the campaigns")
+        if one.campaign.epsilon_micro != fleet.epsilon_micro and not fleet.is_same:
             raise InputError("refine_invalid", "a campaign has another ε than --epsilon says")
     are_discrete = all(one.fit.family == DISCRETE for one in everything[:stores])
     if not are_discrete or not all(one.campaign.models for one in everything[stores:]):
@@ -328,17 +360,22 @@ def _check_frozen(comparing: Sequence[Statistics]) -> None:
                 )
 
 
-def _evaluation(one: Statistics, series: str, count: int) -> Evaluation:
+def _evaluation(one: Statistics, share: Share, series: str, count: int) -> Evaluation:
     measured = {}
     for question in one.questions:
         if question.right is not None and question.n and question.subject.model is not None:
             name = one.campaign.model_names[question.subject.model]
-            measured[_features_of(name, series, count)] = Measurement(question.n, question.right.share)
-    return Evaluation(share_of(one), measured)
+            n, right = question.n, question.right.share
+            if one.campaign.shared is None:
+                found = Measurement.of_answers(n, right, one.campaign.epsilon_micro)
+            else:
+                found = Measurement(right, (float(question.right.law.at(np.array(0.5))) + 0.25) / n)
+            measured[_features_of(name, series, count)] = found
+    return Evaluation(share, measured)
 
 
-def _together(parts: Sequence[Statistics]) -> Statistics:
-    return parts[0] if len(parts) == 1 else join(parts).statistics
+def _together(parts: Sequence[Statistics], fleet: SeriesFleet) -> Statistics:
+    return parts[0] if len(parts) == 1 else join(parts, one_population=fleet.is_same).statistics
 
 
 def _tables(joined: Statistics, names: Sequence[str]) -> Tables:

@@ -9,11 +9,12 @@ fleet is a range of the integers 0 … 2³², over which devices are spread even
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil
+from math import ceil, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.collectors.draws import SharedNoise
 from aggregator.models.postprocess.joint_tables import Tables
 from aggregator.planning.feature_selection.candidates import (
     MOST_CANDIDATES,
@@ -27,6 +28,7 @@ from aggregator.planning.feature_selection.candidates import (
     strongest,
     unit_error,
 )
+from protocol.documents.asked import MAX_MODELS
 
 WHOLE = 1 << 32
 GRID = 10_000
@@ -49,6 +51,12 @@ COARSEST = 0.07
 BUDGET = 0.15
 """There are as many candidates as this part of the fleet could tell apart (:func:`number_of_candidates`)."""
 LOCAL_ROUNDS = 2
+SHARED_ROUND = 0.3
+"""Part of the fleet that tells two collectors about all features."""
+NOISIEST = 0.5
+"""Largest noise of a cell of that part, as a share of its devices, with which a choice is made."""
+STEPS = 50
+"""Parts of a wave that are tried, to find the smallest that suffices."""
 FINALISTS = 3
 """Number of best candidates that are evaluated again, besides the set of all features."""
 ASK, EVALUATE, STOP, DONE = "ask", "evaluate", "stop", "done"
@@ -172,10 +180,46 @@ class Step(NamedTuple):
 
 
 class SeriesFleet(NamedTuple):
-    """The devices of a series: their number N, and ε of the one answer of each, in millionths."""
+    """The devices of a series: their number N, and ε of all answers of each, in millionths.
+
+    Attributes:
+        noise: of two collectors with whom the devices share their records, at ε; None for answers with own noise.
+        is_same: whether each step asks all devices, with a part of ε; else it asks that part of the devices, with ε.
+    """
 
     devices: int
     epsilon_micro: int
+    noise: SharedNoise | None = None
+    is_same: bool = False
+
+    def variance(self, sets: int, part: float) -> float:
+        """Return the largest variance of a private accuracy, if ``part`` of the fleet evaluates so many models.
+
+        Two collectors learn from each device about every model, of the accuracy with half the noise of a cell
+        (:func:`aggregator.estimates.sums.of_sums`). Other devices tell about one model each.
+        """
+        answers = max(1.0, part * self.devices)
+        if self.noise is None:
+            return self.error**2 / max(1.0, answers / sets)
+        return 0.25 / (self.devices if self.is_same else answers) + self.noise.variance(sets) / 2 / answers**2
+
+    def devices_for(self, sets: int, part: float, error: float) -> int:
+        """Return the least number of devices with which :meth:`variance` is at most ``error``², for two collectors."""
+        assert self.noise is not None
+        chance, noise = 0.25 / (1.0 if self.is_same else part), self.noise.variance(sets) / 2 / part**2
+        root = sqrt(chance**2 + 4 * noise * error**2)
+        return ceil((chance + root) / (2 * error**2))
+
+    def most(self, part: float, limit: int) -> int:
+        """Return how many models, at most ``limit``, a part of the fleet tells two collectors about well enough."""
+        return len([sets for sets in range(1, limit + 1) if self.variance(sets, part) <= COARSEST**2])
+
+    def part_for(self, sets: int, wave: Wave) -> float:
+        """Return the part of the fleet that evaluates so many models with the error of ``wave``, at most its part."""
+        if self.noise is None:
+            return min(wave.part, sets * self.answers_for(wave.error) / self.devices)
+        tried = (wave.part * step / STEPS for step in range(1, STEPS))
+        return next((part for part in tried if self.variance(sets, part) <= wave.error**2), wave.part)
 
     @property
     def error(self) -> float:
@@ -189,6 +233,8 @@ class SeriesFleet(NamedTuple):
 
 def number_of_candidates(fleet: SeriesFleet) -> int:
     """Return how many candidates a part :data:`BUDGET` of the fleet can tell apart, at most all candidates."""
+    if fleet.noise is not None:
+        return fleet.most(SCREENING.part, MOST_CANDIDATES)
     return min(int(BUDGET * fleet.devices / fleet.answers_for(COARSEST)), MOST_CANDIDATES)
 
 
@@ -196,10 +242,13 @@ def can_choose(features: int, classes: int, fleet: SeriesFleet) -> str:
     """Return a sentence why a fleet can not choose between features, or the empty text if it can.
 
     With N devices, F features, k classes and c the error of :attr:`SeriesFleet.error`, a choice needs F ≥ 8,
-    N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that can be told apart.
+    N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that can be told apart. With two collectors the noise of a cell is
+    at most :data:`NOISIEST` of the devices of the first round.
     """
     if features < FEWEST_FEATURES:
         return f"{features} features are too few to choose from; {FEWEST_FEATURES} would do"
+    if fleet.noise is not None:
+        return _too_few_to_share(features, fleet)
     needed = ceil(FEWEST_ANSWERS * (classes / 2) ** OF_CLASSES * 4 * fleet.error**2 * features)
     if fleet.devices < needed:
         of = f"{features} features" if classes <= 2 else f"{features} features for {classes} classes"
@@ -207,6 +256,15 @@ def can_choose(features: int, classes: int, fleet: SeriesFleet) -> str:
     if number_of_candidates(fleet) < 2:
         needed = ceil(2 * fleet.answers_for(COARSEST) / BUDGET)
         return f"{fleet.devices} devices are too few to tell two models apart; {needed} would do"
+    return ""
+
+
+def _too_few_to_share(features: int, fleet: SeriesFleet) -> str:
+    assert fleet.noise is not None
+    needed = ceil(fleet.noise.variance(features) ** 0.5 / (NOISIEST * SHARED_ROUND))
+    needed = max(needed, fleet.devices_for(FINALISTS + 1, RACE.part, COARSEST))
+    if fleet.devices < needed:
+        return f"{fleet.devices} devices are too few to choose between {features} features; {needed} would do"
     return ""
 
 
@@ -228,10 +286,10 @@ def next_round(
     why = can_choose(features, classes, fleet)
     if why:
         return None if asked else Step(ASK, f"{why}: ask all", (equalise(dict.fromkeys(everything, 0.0), low),))
-    sizes = round_sizes(features)
+    sizes = round_sizes(features) if fleet.noise is None else [features]  # a shared answer is about all of them
     if len(asked) >= len(sizes):
         return None
-    size, share = sizes[len(asked)], after(low, ROUNDS[len(asked)])
+    size, share = sizes[len(asked)], after(low, ROUNDS[len(asked)] if fleet.noise is None else SHARED_ROUND)
     if tables is None or not asked:
         why = f"no answers yet: ask {share.part:.0%} of the devices about all {features} features"
         return Step(ASK, why, (FeatureCampaign(everything, share),))
@@ -254,13 +312,16 @@ def next_evaluation(
         sets = candidates(tables, number_of_candidates(fleet), np.random.default_rng(seed))
         return _evaluate(sets, SCREENING, fleet, low, f"compare {len(sets)} sets of features")
     everything = tuple(range(len(tables.likelihood)))
-    best = [each.features for each in ratings(measured, fleet.epsilon_micro)]
+    best = [each.features for each in ratings(measured)]
     if len(waves) == 1:
         sets = list(dict.fromkeys([*best[:FINALISTS], everything]))
         return _evaluate(sets, RACE, fleet, low, "measure the best sets, and all features, more closely")
-    if len(waves) >= 2 + LOCAL_ROUNDS or _settled(waves, fleet):
+    if len(waves) >= 2 + LOCAL_ROUNDS or _settled(waves):
         return None
-    most = int(LOCAL.part * fleet.devices / fleet.answers_for(COARSEST))
+    if fleet.noise is None:
+        most = int(LOCAL.part * fleet.devices / fleet.answers_for(COARSEST))
+    else:
+        most = fleet.most(LOCAL.part, MAX_MODELS)
     sets = neighbours(best[0], strongest(tables), measured)[:most]
     if not sets:
         return None
@@ -268,18 +329,17 @@ def next_evaluation(
     return _evaluate(sets if len(sets) > 1 else [*sets, best[0]], LOCAL, fleet, low, why)
 
 
-def _settled(waves: Sequence[Evaluation], fleet: SeriesFleet) -> bool:
+def _settled(waves: Sequence[Evaluation]) -> bool:
     if len(waves) < 3:
         return False
-    before, now = (ratings(pooled(part), fleet.epsilon_micro)[0].features for part in (waves[:-1], waves))
+    before, now = (ratings(pooled(part))[0].features for part in (waves[:-1], waves))
     return before == now
 
 
 def _evaluate(sets: Sequence[Subset], wave: Wave, fleet: SeriesFleet, low: int, why: str) -> Step:
     """Return the step that evaluates ``sets``, each by as many devices as the standard error of ``wave`` needs."""
-    part = min(wave.part, len(sets) * fleet.answers_for(wave.error) / fleet.devices)
-    share = after(low, part)
-    error = fleet.error / (max(1.0, share.part * fleet.devices / len(sets))) ** 0.5
+    share = after(low, fleet.part_for(len(sets), wave))
+    error = fleet.variance(len(sets), share.part) ** 0.5
     said = f"{why}: {share.part:.1%} of the devices, standard error {100 * error:.1f} points each"
     return Step(EVALUATE, said, models=tuple(sets), share=share)
 
@@ -307,12 +367,15 @@ def conclusion(
     chosen. ``shares``: the shares of all campaigns of the series so far.
     """
     everything = tuple(range(features))
-    choice = choose(pooled(waves), everything, classes, fleet.epsilon_micro) if waves else None
+    choice = choose(pooled(waves), everything, classes) if waves else None
     chosen = everything if choice is None else choice.features
     why, low = _why(choice, chosen, features), used(shares)
-    if low == WHOLE:
+    if WHOLE - low < WHOLE // GRID:
         return Step(DONE, f"{why}; all devices were asked", features=chosen, choice=choice)
-    rest = equalise({index: answers[index] / fleet.devices for index in chosen}, low)
+    if fleet.noise is None:
+        rest = equalise({index: answers[index] / fleet.devices for index in chosen}, low)
+    else:
+        rest = FeatureCampaign(chosen, Share(low, WHOLE))
     said = f"{why}; ask the other {rest.share.part:.0%} of the devices about these"
     return Step(STOP, said, (rest,), features=chosen, choice=choice)
 

@@ -39,7 +39,7 @@ Bools = NDArray[np.bool_]
 def inputs_of(
     schema: Schema, subject: Subject, encoded: EncodedFrame, labels: Integers, predicted: Integers | None = None
 ) -> Integers:
-    """Return the inputs of a question's mechanism for the records of N people, as ``Question.input_of`` does for one.
+    """Return the inputs of a question's mechanism for the records of N people, as ``Subject.input_of`` does for one.
 
     ``encoded``: codes and numbers of the records, (N, observed features) int64 each
     (:func:`aggregator.models.encoding.observe`). ``labels``: (N,) int64, class code of every record. ``predicted``:

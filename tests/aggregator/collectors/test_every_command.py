@@ -61,7 +61,20 @@ CALLS: dict[str, dict[str, str | None]] = {
     "predict": {"m.hsm r.csv": None},
     "diff": {"m.hsm m.hsm": None, "m.hsm m.hsm --store totals --old-periods .. --periods ..": None},
     "export-model": {"m.hsm --to json -o m.json": None},
-    "evaluate ask": {"m.hsm --workspace work --epsilon 1 -o ev.hsc": None},
+    "evaluate ask": {
+        "m.hsm --workspace work --epsilon 1 -o ev.hsc": None,
+        "m.hsm --workspace work --epsilon 1 --pair ward.pair --delta 1e-6 -o both.hsc": None,
+        "m.hsm --workspace work --epsilon 1 --noise laplace -o no.hsc": "argument_invalid",
+    },
+    "refine": {
+        "--store totals --trust shared --devices 12 --epsilon 1 -o next.toml": "refine_invalid",
+        "--store totals --trust shared --devices 12 --epsilon 4 --same-devices --series w -o next.toml": None,
+        "--store totals --devices 12 --epsilon 1 -o no.toml": "refine_invalid",
+    },
+    "design": {
+        "r.csv --schema s.toml --trust shared --devices 12 --epsilon 1 -o asked.toml": "pilot_too_small",
+        "r.csv --schema s.toml --delta 1e-6 --devices 12 --epsilon 1 -o asked.toml": "argument_invalid",
+    },
     "evaluate show": {"--store totals": "not_an_evaluation"},
     "export": {"--store totals --format csv -o x": "store_of_totals", "--store totals --format hsn -o x": "usage"},
     "forget": {"--store totals --before 1": "store_of_totals"},
@@ -80,10 +93,10 @@ CALLS: dict[str, dict[str, str | None]] = {
 # Commands that take neither a shared campaign nor what follows from it, or whose own tests give them one.
 OTHERS = """
 budget adopt, budget assign, budget new, budget show, collector adopt, collector answer, collector campaign,
-collector export, collector finish, collector new, collector pair, demo, design, fit, fleet ids, fleet new,
+collector export, collector finish, collector new, collector pair, demo, fit, fleet ids, fleet new,
 fleet replace, fleet revoke,
 init, key new, key protect, masked adopt, masked decrypt, masked new, masked rekey, masked release, masked setup,
-masked show, nodes add, nodes campaign, nodes new, nodes remove, nodes renew, nodes show, plan, projection, refine,
+masked show, nodes add, nodes campaign, nodes new, nodes remove, nodes renew, nodes show, plan, projection,
 rehearse, schema, serve, sign, simulate, table, trust add-key, trust discard, trust gather, trust renew, trust resign,
 trust revoke, trust rotate, trust show, trust threshold
 """

@@ -59,7 +59,7 @@ def hidden_by_laplace(features, monkeypatch):
         for other in vectors
     )
     assert loss <= Fraction(EPSILON, MICRO)
-    assert loss == shared_loss(campaign.schema, EPSILON, LAPLACE).exponent
+    assert loss == shared_loss(len(campaign.blocks), EPSILON, LAPLACE).exponent
 
 
 def exact_delta(changed, variance, epsilon):
@@ -94,7 +94,7 @@ def test_one_collectors_noise_alone_hides_a_record(features, monkeypatch):
 @pytest.mark.parametrize("mistake", ["Q for 2Q", "half the variance", "forgotten"])
 def test_too_little_noise_is_found(mistake, monkeypatch):
     if mistake == "Q for 2Q":
-        monkeypatch.setattr(noise, "cell_micro", lambda schema, micro: micro // len(schema.observed))
+        monkeypatch.setattr(noise, "cell_micro", lambda blocks, micro: micro // blocks)
         tried = hidden_by_laplace
     elif mistake == "half the variance":
         monkeypatch.setattr(noise, "gaussian_variance", lambda *terms: gaussian_variance(*terms) // 2)

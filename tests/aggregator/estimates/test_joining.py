@@ -223,8 +223,9 @@ def test_a_join_needs_a_declaration_one_schema_and_every_campaign_once():
         join(floors, one_population=True)
     settled = join(floors, one_population=True, postprocess="simplex").statistics.fit
     assert (settled.postprocess, settled.variance_floor_micro) == ("simplex", 9)
+    evaluation = campaign._replace(model=bytes(32), fit=campaign.fit._replace(family="outcome"))
     with pytest.raises(InputError, match=r"^not_joinable"):
-        join([one, nobody(campaign._replace(model=bytes(32)))], one_population=True)
+        join([one, nobody(evaluation)], one_population=True)
 
 
 # --- homogeneity ---

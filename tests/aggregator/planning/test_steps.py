@@ -94,16 +94,20 @@ def test_neighbours_differ_by_one_feature_and_are_new():
     assert all(len(each) == 10 for each in neighbours(tuple(range(9)), order, []))
 
 
+def answered(n, right):
+    return Measurement.of_answers(n, right, 10**6)
+
+
 def test_accuracies_are_shrunk_to_their_mean_and_uncertain_ones_rank_lower():
     c = unit_error(10**6)
     assert c == pytest.approx(0.5 * (np.e + 1) / (np.e - 1))
     n = round((c / SPREAD) ** 2)
-    found = {each.features: each for each in ratings({(0,): Measurement(n, 0.9), (1,): Measurement(n, 0.7)}, 10**6)}
+    found = {each.features: each for each in ratings({(0,): answered(n, 0.9), (1,): answered(n, 0.7)})}
     assert found[0,].mean == pytest.approx(0.85, abs=1e-3)
     assert found[0,].error == pytest.approx(SPREAD / sqrt(2), rel=1e-2)
     assert found[0,].cautious == pytest.approx(found[0,].mean - MALUS * found[0,].error - TOLL)
-    sure, unsure = Measurement(10**6, 0.8), Measurement(100, 0.8)
-    assert [each.features for each in ratings({(0,): unsure, (1,): sure}, 10**6)] == [(1,), (0,)]
+    sure, unsure = answered(10**6, 0.8), answered(100, 0.8)
+    assert [each.features for each in ratings({(0,): unsure, (1,): sure})] == [(1,), (0,)]
 
 
 @pytest.mark.parametrize(("classes", "least"), [(2, 0.5), (3, 1.0), (6, 2.5)])
@@ -111,8 +115,8 @@ def test_all_features_are_chosen_unless_another_set_is_clearly_better(classes, l
     everything = (0, 1, 2)
     gains = []
     for accuracy in np.linspace(0.8, 0.99, 41):
-        measured = {everything: Measurement(3000, 0.8), (0,): Measurement(3000, accuracy)}
-        found = choose(measured, everything, classes, 10**6)
+        measured = {everything: answered(3000, 0.8), (0,): answered(3000, accuracy)}
+        found = choose(measured, everything, classes)
         gains.append(found.gain / found.error)
         assert (found.features == (0,)) == (gains[-1] >= least)
     assert min(gains) < least < max(gains)
@@ -233,7 +237,9 @@ class World:
             n = round(step.share.part * fleet.devices / len(step.models))
             error = 0 if noise is None else unit_error(fleet.epsilon_micro) / sqrt(n)
             measured = {
-                each: Measurement(n, self.right(each) + (noise.normal(0, error) if noise is not None else 0))
+                each: Measurement.of_answers(
+                    n, self.right(each) + (noise.normal(0, error) if noise is not None else 0), fleet.epsilon_micro
+                )
                 for each in step.models
             }
             waves.append(Evaluation(step.share, measured))
