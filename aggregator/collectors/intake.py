@@ -159,7 +159,9 @@ class Reports:
             self.refused[problem] += 1
         elif identifier not in self._places:
             with storage_errors("the reports can not be copied"):
-                self._copy.write(field)
+                left = memoryview(field)
+                while left:  # Without a buffer, a file may take less than it is given.
+                    left = left[self._copy.write(left) :]
             self._places[identifier] = self._size
             self._size += len(field)
         elif (place := self._places[identifier]) != _CONFLICT and self._at(place) != field:

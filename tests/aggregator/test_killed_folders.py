@@ -18,7 +18,7 @@ ACTS = [
     *((name, OPTIONS) for name in curator.SCENARIOS),
     *((name, OPTIONS if DEEP else KILLS) for name in (dealers.SCENARIOS if DEEP else ["dealer release"])),
     *((name, KILLS) for name in summaries.SCENARIOS),
-    *((name, (*SEEDS, "--ways", "kill", "restart", "EIO")) for name in collectors.SCENARIOS),
+    *((name, (*SEEDS, "--ways", "kill", "short", "restart", "EIO")) for name in collectors.SCENARIOS),
 ]
 SLOWLY_FOUND = {"dealer with less synchronisation", "dealer without journal", "dealer with fresh boxes"}
 MISTAKES = {**curator.MUTATIONS, **dealers.MUTATIONS, **summaries.MUTATIONS, **collectors.MUTATIONS}
