@@ -5,6 +5,7 @@ Over the real field the same counts hold with its p: docs/math.md, section 9.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from fractions import Fraction
 from itertools import product
@@ -19,6 +20,7 @@ from protocol.shared.field import FIELD128, Field, roots
 from protocol.shared.keccak import SEED_BYTES
 from protocol.shared.prio3 import JOINT, PROOF, Prio3, Share, Verifier
 from protocol.shared.proofs import accepted, prove, query
+from protocol.shared.shape import share_lengths, variant
 
 TOY = Field(17, 1, 3, 4)
 P = TOY.modulus
@@ -235,6 +237,31 @@ def test_a_mistake_tells_one_collector_the_record(monkeypatch, mistake, role):
     seen = [played.real(cells) for cells in ([0, 0], [1, 0])]
     assert seen[0] != seen[1]
     assert seen[0] != played.simulated(PAIR.encoded([0, 0]))
+
+
+@pytest.mark.parametrize("role", [LEADER, HELPER], ids=ROLES)
+def test_in_the_real_field_a_simulated_view_passes_every_check_that_a_collector_makes(role):
+    """The same simulation, once: random values at the point in place of a record, and both collectors accept."""
+    prio3 = variant([3, 2], 2)
+    circuit, field, own = prio3.circuit, prio3.circuit.field, hashlib.shake_128(bytes([role])).digest
+    share = prio3.share(b"c", role, _reduced(own(share_lengths(prio3)[role])))
+    parts = [own(SEED_BYTES), own(2 * SEED_BYTES)[SEED_BYTES:]]
+    parts[role] = prio3._part(b"c", role, share.blind, share.vector, bytes(16))
+    mine = prio3.prepared(own(32), b"c", role, bytes(16), b"".join(parts), share)
+    inputs = [int.from_bytes(own(16 * at)[-16:]) % field.modulus for at in range(1, 1 + circuit.arity)]
+    whole = [0, *inputs, circuit.gadget(inputs)]
+    rest = [(one - other) % field.modulus for one, other in zip(whole, mine.verifier.elements, strict=True)]
+    verifiers = [mine.verifier, mine.verifier]
+    verifiers[1 - role] = Verifier(rest, parts[1 - role])
+    assert prio3.message(b"c", verifiers) == mine.seed
+    verifiers[1 - role] = Verifier([*rest[:-1], rest[-1] + 1], parts[1 - role])
+    with pytest.raises(DocumentError, match="proof_invalid"):
+        prio3.message(b"c", verifiers)
+
+
+def _reduced(encoded):
+    """Bytes whose elements of 16 are below the modulus."""
+    return b"".join(encoded[at : at + 15] + b"\0" for at in range(0, len(encoded), 16))
 
 
 def test_either_share_alone_is_uniform():
