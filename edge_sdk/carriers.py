@@ -24,7 +24,6 @@ def open_transport(
     package that has a transport for that scheme (:data:`GROUP`). Every other address is a folder.
 
     Args:
-        address: the address of the source.
         method: how batches are sent over the web, ``PUT`` or ``POST``.
         token: bearer token for the server; None sends no token.
         seconds: longest time of one fetch or one sending over the web, including all retries; None for 300.

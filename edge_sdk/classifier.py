@@ -25,7 +25,6 @@ class Classifier:
     Attributes:
         name, version: name and version of the model's signed document.
         classes: the labels that it can predict.
-        model: the contents of the model's document.
     """
 
     __slots__ = ("_clock", "_terms", "classes", "model", "name", "version")

@@ -66,7 +66,6 @@ class Account(NamedTuple):
     """The facts about the device that the explanation of a campaign needs.
 
     Attributes:
-        policy: the owner's policy.
         spent: the ε that the device has spent in the last day, in the last window and in all.
         disabled: the owner has opted out.
         paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
@@ -91,7 +90,6 @@ def explain(campaign: Campaign, account: Account, now: int, evaluated: Sequence[
 
     Args:
         campaign: a verified campaign. If it has ended, it has no costs.
-        account: what the device has allowed and spent.
         now: seconds since 1970.
         evaluated: the models that the campaign evaluates; empty if it evaluates none, or has ended.
     """
@@ -302,7 +300,6 @@ class SubjectChance(NamedTuple):
     """What one answer of a period may be about, for example a feature in one class, with its chance.
 
     Attributes:
-        subject: what the questions ask about.
         width: chance that the answer is about this subject, summed over its questions; 2^32 is certain.
         noises: descriptions of the mechanisms that perturb these answers.
     """

@@ -39,7 +39,6 @@ class CampaignStatus(NamedTuple):
     """The status of an accepted campaign.
 
     Attributes:
-        name, version, id: name, version and id of the campaign.
         state: ``ended`` by its publisher; else ``expired``; else ``future`` before it is valid; else ``open``.
         answered: index of the newest answered period of this version; None if none was answered.
         silent_until: when the next period that can be answered begins, in seconds since 1970, if the time of the
@@ -115,7 +114,6 @@ class Status(NamedTuple):
         campaigns, models: the accepted campaigns and the installed models, sorted by name.
         root_version, root_expires: version and end (in seconds since 1970) of the trusted root; 0 if there is none.
         root_expired: whether that root has expired, or there is none.
-        clock: what the device concludes from its clocks.
         unsigned: names of campaigns that ended because the keys of a new root had not signed them. A campaign returns
             when its publisher signs it again.
         disabled: the owner has opted out.

@@ -65,7 +65,6 @@ class Outcome(NamedTuple):
         sent: number of files that have arrived, including files that were sent again.
         released: number of reports that were acknowledged and deleted.
         disabled: the owner had opted out when the run began, so no campaign was fetched and no file was sent.
-        refusals: the refused steps.
     """
 
     root_version: int
@@ -120,9 +119,7 @@ def sync(
 
     Args:
         device: the device; other threads and processes may use it meanwhile.
-        transport: the way to the source.
         campaigns: names of campaigns to enrol in, if the policy allows them.
-        models: names of models to install.
         folder: the folder of the outbox; by default the device's state folder.
         entropy: n → n random bytes, for the names of batches.
 

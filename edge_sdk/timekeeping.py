@@ -3,16 +3,13 @@
 **Periods.** A device answers once per period, so an attacker who moves its clock forward makes it spend more often.
 While the wall clock agrees with the uptime, periods open as they come. A *leap* of the wall clock beyond the uptime is
 accepted once per boot, because a device that was switched off can not know for how long. A signed document confirms
-its date without counting as a leap. A leap does not confirm the time that it jumps over, since other campaigns could
-answer every period in between. A device without a clock goes on with the earliest time that it can be now
-(:func:`earliest`). Source: docs/formats.md, section 5 (time floor); decisions 17, 103.
+its date without counting as a leap. Source: docs/formats.md, section 5 (time floor); decisions 17, 103.
 
 **Limits.** A clock that was behind and is set right seems to say that much time has passed since the last answers. The
-*limit time* does not believe that. It goes on with the uptime. Where the clock shows more, the limit time follows in a
-*step*, which is noted. A line of the ledger keeps its age over a step, as if no time had passed, if the line still
-counted by the clock just before the step. So if the clock is never ahead, and each correction sets it right, two
-answers that do not count together in a limit of length w are at least w of true time apart. Within one boot the ages
-are those of the uptime, whatever the clock shows. Source: decision 55.
+*limit time* does not believe that: it goes on with the uptime. Where the clock shows more, it follows in a *step*, over
+which a line of the ledger keeps its age if it still counted just before the step. So if the clock is never ahead, and
+each correction sets it right, two answers that do not count together in a limit of length w are at least w of true time
+apart. Source: decision 55.
 """
 
 from __future__ import annotations
@@ -210,7 +207,6 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
     Args:
         anchor: the last confirmed time before the answer; None if none is stored.
         floor: the earliest time that it can be (:func:`earliest`), in seconds since 1970.
-        reading: the clocks, as read for the answer.
         time, leapt: the time that decided the period, and whether it used the boot's leap
             (:meth:`Present.period_time`).
     """
@@ -367,7 +363,6 @@ def follow(track: Track | None, reading: Reading, now: int, line: int, longest: 
 
     Args:
         track: the stored track; None if none is stored.
-        reading: the clocks.
         now: the later of the wall clock and the time that documents prove, in seconds since 1970.
         line: number of the newest ledger line.
         longest: length of the owner's longest window in seconds. Older steps are left out.

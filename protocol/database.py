@@ -154,7 +154,6 @@ class Schema(NamedTuple):
         """Open a file and check its header and its tables. The caller must be inside :meth:`errors`.
 
         Args:
-            path: path of the file.
             mode: ``ro`` or ``rw``.
             one_thread: whether only the thread that opened the connection may use it.
             make: a function that is called before the check and may make the tables of a file that has none. With

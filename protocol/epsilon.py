@@ -237,8 +237,6 @@ class Pace(NamedTuple):
     """A limit on a campaign's answers: at most ``answers`` in any time span of ``seconds`` seconds.
 
     Attributes:
-        answers: the largest number of answers.
-        seconds: length of the time span.
         begun: largest number of the campaign's periods that begin in such a time span.
     """
 

@@ -427,12 +427,7 @@ class Numeric:
 
     def code(self, value: object) -> int:
         """Return the code of ``value`` in a report. An unlisted value may be refused (``value_refused``)."""
-        code = self.known_code(value)
-        if code is not None:
-            return code
-        if self.unlisted == "refuse" and not is_missing(value):
-            raise InputError("value_refused", f"feature '{self.name}' has a value that is not a number")
-        return self.missing_code
+        return self.reading(value)[0]
 
     def reading(self, value: object) -> tuple[int, int | None]:
         """Return the code (:meth:`code`) and the scaled integer u (:meth:`scaled`) of ``value`` for a report.
@@ -489,7 +484,6 @@ class Grouped:
     """A feature that is asked about in groups of its codes. It behaves like a category whose values are the groups.
 
     Attributes:
-        name: name of the feature.
         groups: the group of every code of the feature: 0, 1, 2, … in the order of their first codes.
         size: number of groups.
         missing_code: number of the group that holds *missing* alone; None if there is no such group.

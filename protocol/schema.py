@@ -327,7 +327,6 @@ class Schema(NamedTuple):
     components of the projection.
 
     Attributes:
-        label: the label to predict.
         features: all features that a device reads of a record.
         projection: the projection, or None if there is none.
         groups: per observed feature the group of each of its codes, or None for a feature without groups; empty if no

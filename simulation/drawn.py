@@ -1,13 +1,9 @@
 """Sums of nodes, decrypted masked totals and totals of two collectors, drawn by numpy: exact sums, noise, statistics.
 
-The sums equal those of real nodes, and the noise of a node has the same law: discrete Laplace, P(k) ∝ e^{−r|k|} with a
-rate r. The noise of a masked total has the law of the parties' summed noise. With ``divided`` noise, parts of shape
-1/h_i for party i add up to a negative binomial number of shape Σ 1/h_i. With ``diluted`` noise, party i adds a whole
-copy of the noise with probability β_i; the number of copies is a sum of binomial numbers, one for each different β. So
-no party's noise is drawn by itself.
-
-The randomness is numpy's and has a seed, so nothing here is private; it is for simulations alone.
-Source: docs/math.md, section 6.
+The sums equal those of real nodes, and their noise has the same law: discrete Laplace, P(k) ∝ e^{−r|k|} with a rate r.
+The noise of a masked total has the law of the parties' summed noise (:mod:`protocol.masked.noise`), and no party's
+noise is drawn by itself. The randomness is numpy's and has a seed, so nothing here is private; it is for simulations
+alone. Source: docs/math.md, section 6.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from protocol.epsilon import MAX_ANSWER_MICRO, MICRO
 from protocol.mechanisms.numeric import NumericMechanism
 
 PLOT = Path(__file__).parents[2] / "docs" / "plots" / "variance.svg"
-SAMPLED = ("laplace", "bit", "piecewise", "hybrid")
 NAMES = ("laplace", "bit", "duchi", "piecewise", "hybrid")
 DIMENSIONS = (1, 5, 10, 20)
 LEAST_EPSILON, MOST_EPSILON = 0.25, 16.0

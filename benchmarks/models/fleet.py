@@ -61,7 +61,6 @@ def growing_fleet(
 
     Args:
         people: shape (people,) int64, indices of the records that the devices draw with replacement.
-        epsilon: ε of a device.
         folder: where the store is made and, at the end, deleted; None for the system's folder of temporary files.
     """
     codes = data.codes[people].astype(np.int16)

@@ -136,9 +136,6 @@ def answer(
     A stratum is the group of questions from which one answer's question is chosen.
 
     Args:
-        campaign: an accepted campaign.
-        observation: the record as codes and scaled numbers.
-        label_code: code of the record's class.
         secret: the device's 32-byte secret. Report ids are derived from it; noise is not.
         period: index of the period since 1970.
         seeds: r fresh seeds of 32 bytes for the noise, used for nothing else.

@@ -98,7 +98,6 @@ class Reporting:
     Attributes:
         ledger: the ε that each answered period has cost.
         spool: the reports whose arrival was not acknowledged.
-        models: the models that campaigns evaluate.
         allowed: its call returns the owner's policy.
     """
 

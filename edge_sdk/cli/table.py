@@ -26,7 +26,6 @@ class Command(NamedTuple):
     Attributes:
         name: the word on the command line; or two words, of a group and of the command in it.
         run: parsed options → a dictionary to print.
-        summary: one line of help.
         add_arguments: adds the command's own arguments to its parser.
         examples: complete shell lines, at least one.
         idle: reasons of errors that only mean that the command has nothing to do now, which is no failure.

@@ -72,7 +72,6 @@ def exchange(
     and with a wrong signature or wrong values are left out, from the node's own file too.
 
     Args:
-        campaign: a campaign for nodes.
         nodes: the newest verified list of nodes.
         now: seconds since 1970: summaries of later periods are refused.
         own: path of this node's file; it is made if it does not exist.

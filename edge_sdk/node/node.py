@@ -82,8 +82,6 @@ class AcceptedKeys(NamedTuple):
 
     Attributes:
         campaign: the masked campaign to which the book belongs.
-        version: version of the book.
-        parties: number of parties in the book.
         serial, u: serial number of this node's key, and the number u of this party.
     """
 
@@ -144,19 +142,13 @@ class Node(Device):
             progress: is called with the number of records so far, every 10,000 records.
 
         Raises:
-            InputError: ``campaign_unknown``: no such campaign was accepted, or a new root has ended it;
-                ``campaign_for_devices``: call :meth:`edge_sdk.Device.report`; ``campaign_masked``: call
-                :meth:`encrypt`; ``epsilon_out_of_range``: the campaign does not allow this ε; ``epsilon_invalid``;
-                ``record_invalid``: a record is no mapping; ``policy_invalid``, ``policy_missing``,
-                ``argument_invalid``.
-            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``.
+            InputError: ``campaign_for_devices``: call :meth:`edge_sdk.Device.report`; ``campaign_masked``: call
+                :meth:`encrypt`; ``epsilon_out_of_range``: the campaign does not allow this ε; ``epsilon_invalid``.
             PolicyError: ``adjacency_uncovered``: the campaign's noise does not hide what the policy's
                 ``node_adjacency`` names; ``adjacency_fixed``: the node's first summary was booked for another
-                ``node_adjacency``; ``period_answered``: the period was paid for before, and there is no summary
-                to return; ``policy_refused``, ``budget_exhausted``, ``budget_paused``: the owner's policy does not
-                allow the cost; ``disabled``: the owner has opted out.
-            StorageError: ``entropy_unavailable``, or the state can not be read or written. After a failed write the
-                summary is either stored and paid, or neither; call again. After all other errors no ε was spent.
+                ``node_adjacency``.
+            InputError, DocumentError, PolicyError, StorageError: as :meth:`edge_sdk.Device.report`, except
+                ``campaign_for_nodes``, ``model_unknown``, ``value_refused`` and those of a series.
             Exception: an error of the iterator ``records``.
         """
         campaign_id = self.campaign(campaign).id if isinstance(campaign, str) else campaign

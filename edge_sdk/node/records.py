@@ -47,7 +47,6 @@ def csv_records(
     Args:
         path: a file in UTF-8, plain or compressed by gzip, whose first row has the names of the columns.
         names: columns that the header must have, for example the campaign's features and its label. Empty: any header.
-        delimiter: the character between two cells.
         note: is called at the end of the file with a sentence on the number of rows of another length than the header,
             and one on the number of rows that end inside of quotes, if there are such rows. None: no call.
 
@@ -136,7 +135,6 @@ def sqlite_records(
     The database is opened for reading, and only statements that read are run.
 
     Args:
-        path: the database.
         table: name of a table or view, of which all rows are read.
         query: one SQL statement that selects rows, in the place of ``table``.
         parameters: values for the ``?`` in ``query``, in order.

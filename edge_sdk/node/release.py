@@ -39,9 +39,7 @@ def noisy_sums(campaign: Campaign, exact: Sequence[int], epsilon_micro: int, see
     more or less can change the vector. Clipping uses the noisy number only.
 
     Args:
-        campaign: a campaign for nodes.
         exact: the M exact sums, from :class:`edge_sdk.node.sums.ExactSums`.
-        epsilon_micro: ε of the summary in millionths.
         seed: 32 fresh random bytes, used for nothing else.
     """
     stream, released, place = Stream(seed, NOISE_TAG), [], 0

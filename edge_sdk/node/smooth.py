@@ -179,9 +179,7 @@ def smooth_sums(
 
     Args:
         campaign: a campaign for nodes with the sensitivity ``smooth``.
-        exact: the M exact sums.
         counts: numeric feature → shape (k·CELLS,), the number of records at each grid point of u, class by class.
-        epsilon_micro: ε of the summary in millionths.
         seed: 32 fresh random bytes, used for nothing else.
     """
     stream, place = Stream(seed, NOISE_TAG), 0
@@ -214,7 +212,6 @@ def noisy_squares(
         exact: shape (k,), the exact Σ⌊u²/S⌋.
         sums: shape (k,), the noisy sums of the scaled number u.
         share: ε', the ε of this vector, in millionths.
-        stream: the source of randomness; its position advances.
     """
     variance, least = Fraction(variance_of_sums(share)), least_records(share)
     s, t = rate(share, SCALE).as_integer_ratio()

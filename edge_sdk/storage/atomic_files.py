@@ -49,7 +49,6 @@ def write_new(path: str, write: Callable[[IO[bytes]], object]) -> None:
 
     Args:
         path: path of the new file; its folder must exist.
-        write: writes the content into the open file.
 
     Raises:
         FileExistsError: the name is taken, perhaps by a dangling link; what has the name is unchanged.

@@ -1,11 +1,9 @@
 """Keep the state of a device in one SQLite file: trust, documents, ledger, waiting reports and secret.
 
-**Older copies.** The newest ledger line is noted in memory, and in the small file ``highest`` beside the state, which
-is not flushed, to spare the memory card. A state without this line is an older copy. During a reset the file names two
-lines, of the old state and of the new one; the reset or the next opening removes one.
-
-**Forks.** A forked child process inherits SQLite's record of held locks and can not correct it. So the locks of all
-states are taken before every fork and released after it. The child then opens a connection of its own.
+The newest ledger line is noted in the small file ``highest`` beside the state, which is not flushed, to spare the
+memory card. A state without this line is an older copy. During a reset the file names a line of the old and one of the
+new state. A forked child process inherits SQLite's record of held locks and can not correct it: so the locks of all
+states are taken before every fork and released after it, and the child opens a connection of its own.
 """
 
 from __future__ import annotations
@@ -123,7 +121,6 @@ class State:
     ``io_failed``.
 
     Attributes:
-        read_only: whether the file can only be read.
         copied: why the state answers nothing here: a sentence on how another machine is recognised; "" on its own
             machine.
         era: a number that rises when a change is rolled back, and in a child process. When it has risen, a caller must

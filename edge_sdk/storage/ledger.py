@@ -442,10 +442,8 @@ class Ledger:
         and the owner's limits.
 
         Args:
-            campaign: the answered campaign.
             period: index of the period since 1970.
             answered_at: the device's time of the answer, in seconds since 1970.
-            reports: the bytes of the reports, joined.
             cost: ε in millionths, δ in 10⁻¹².
 
         Returns:

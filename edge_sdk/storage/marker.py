@@ -217,7 +217,6 @@ def note_in_marker(
     """Add facts to the install marker, and write it if that changes it. Other processes wait meanwhile.
 
     Args:
-        folder: the state folder.
         lifetime: the ε in millionths and the δ in 10⁻¹² that the owner allows; the marker keeps the largest of each.
         uses, pending: marks of provisioning files that were used here, and of one that is about to be used.
         policy: whether there is a policy file; the marker keeps a true value for ever.

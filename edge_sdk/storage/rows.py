@@ -40,7 +40,6 @@ class Table(NamedTuple):
     """The layout of a table.
 
     Attributes:
-        name: name of the table.
         columns: names of the columns. The first is the key: an integer if it is called ``number``, else a text.
         body: name of a last column of bytes, which is read only when needed; "" if the table has none. The row also
             holds the digest of these bytes.

@@ -36,7 +36,6 @@ class SpoolRow(NamedTuple):
         answers: number of reports.
         made_at: time of the answer, in seconds since 1970; lowered if a later row has an earlier time.
         all_answers, all_bytes: numbers of reports and of bytes up to this row, since the spool was last empty.
-        reports: the bytes of the reports.
     """
 
     line: int

@@ -65,7 +65,6 @@ class Transport(Protocol):
 
         Args:
             place: a path below the address.
-            path: path of the file on this device.
 
         Raises InputError ``address_invalid``: the place is no path below the address (:func:`parts_of`); StorageError
         ``file_exists``: another file is at the place; ``disk_full``; or a reason of :meth:`fetch`. After other reasons

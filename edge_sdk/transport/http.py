@@ -33,7 +33,6 @@ class RetryPolicy(NamedTuple):
     Attributes:
         seconds: longest time of all tries and pauses together.
         idle: longest time without a byte, in seconds.
-        attempts: most tries.
         first: length of the first pause in seconds, before randomisation; each further pause is twice as long.
         longest: longest pause in seconds. If a server asks for a longer one, there is no further try.
     """

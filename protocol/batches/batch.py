@@ -103,7 +103,6 @@ def read_batches(
     bounded.
 
     Args:
-        data: the whole file.
         layouts: campaign id → layout, for the known campaigns. Their headers are found even with one wrong bit, and the
             layout decides between the two widths of bit answers in records of 18 bytes.
         adjacent: a faster replacement of :func:`protocol.batches.framing.count_adjacent`.

@@ -29,11 +29,11 @@ from protocol.documents.asked import (
     privacy_loss,
     read_named,
 )
+from protocol.documents.masked_terms import KEY as MASKED_KEY
 from protocol.documents.masked_terms import (
+    NODES_KEY,
     MaskedTerms,
     NodeTerms,
-    masked_fields,
-    node_fields,
     node_loss,
     parse_masked,
     parse_nodes,
@@ -419,7 +419,9 @@ def build_payload(
     layout = _layout_of(questions, shared, shared_subjects(schema, fit.family, named))
     critical: dict[str, Any] = {} if series is None else {"series": series.to_dict()}
     critical |= {GROUPS: groups_to_list(schema)} if schema.groups else {}
-    critical |= {**node_fields(nodes), **masked_fields(masked), **shared_fields(shared)}
+    terms = {NODES_KEY: nodes, MASKED_KEY: masked}
+    critical |= {key: stated.to_dict() for key, stated in terms.items() if stated is not None}
+    critical |= shared_fields(shared)
     header = header._replace(crit=(*header.crit, *critical, *(["models"] if models else [])))
     payload = canonical.pack(
         {

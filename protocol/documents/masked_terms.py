@@ -19,8 +19,6 @@ from protocol.errors import DocumentError, InputError
 from protocol.questions import MOMENT, SQUARE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from protocol.documents.payload import Header
     from protocol.questions import Subject
     from protocol.schema import Schema
@@ -59,11 +57,6 @@ class NodeTerms(NamedTuple):
             "least_epsilon_micro": self.least_epsilon_micro,
             "sensitivity": self.sensitivity,
         }
-
-
-def node_fields(nodes: NodeTerms | None) -> Mapping[str, Any]:
-    """Return the field of a campaign's payload with the terms for nodes; empty for a campaign for devices (None)."""
-    return {} if nodes is None else {NODES_KEY: nodes.to_dict()}
 
 
 def parse_nodes(
@@ -196,11 +189,6 @@ class MaskedTerms(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return the terms as the map that a campaign's payload contains."""
         return {**self._asdict(), "modulus": self.modulus.to_bytes(MODULUS_BYTES, "big")}
-
-
-def masked_fields(masked: MaskedTerms | None) -> Mapping[str, Any]:
-    """Return the field of a campaign's payload with the masked terms; empty if sums are sent in the clear (None)."""
-    return {} if masked is None else {KEY: masked.to_dict()}
 
 
 def parse_masked(

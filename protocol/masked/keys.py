@@ -170,7 +170,6 @@ def build_key_book(
     """Return the signed envelope of a key book. The dealer runs this.
 
     Args:
-        campaign: a masked campaign.
         dealer: the dealer's key pair, whose public key the campaign names.
         version, list_version, parties: as in :class:`KeyBook`.
 

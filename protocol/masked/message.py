@@ -140,8 +140,6 @@ def judge_message(raw: bytes, campaign: Campaign, listed: NodeList, book: KeyBoo
     The caller must still check whether another message of the same campaign, period and node was accepted.
 
     Args:
-        raw: the bytes of one envelope.
-        campaign: a masked campaign.
         listed: the newest list of nodes, verified by the trust root, with the name that the campaign states.
         book: the newest key book of the campaign, verified by :func:`protocol.masked.keys.read_key_book`.
         now: as for :func:`check_message`.

@@ -1,14 +1,9 @@
 """The noise that one party adds to its numbers, so that the total of all parties is private.
 
 A *whole copy* is one discrete Laplace number, P(k) ∝ e^{−|k|·rate}: enough noise for one released number. Each party
-adds a part of a copy that is calibrated to h, a number of honest parties that every released total contains:
-
-- ``divided``: the difference of two negative binomial numbers of shape 1/h. h such differences add up to exactly one
-whole copy, and more only add noise: pure ε, δ = 0.
-
-- ``diluted`` (Shi et al. 2011): a whole copy with probability β, else 0. Nobody adds one with probability (1 − β)^h ≤
-δ.
-
+adds a part that is calibrated to h, a number of honest parties that every released total contains. ``divided``: the
+difference of two negative binomial numbers of shape 1/h; h such differences add up to exactly one whole copy, so δ = 0.
+``diluted`` (Shi et al. 2011): a whole copy with probability β, else 0; nobody adds one with probability (1 − β)^h ≤ δ.
 Drawing uses integers only and takes O(1 + ln(1/rate)/h) expected steps. Source: docs/math.md, section 6.
 """
 

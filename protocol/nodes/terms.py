@@ -2,20 +2,10 @@
 
 A summary has Q released vectors (lists of counts or sums), which share ε equally: ε_q = ⌊ε/Q⌋ millionths. With the
 sensitivity ``global`` every entry has discrete Laplace noise of rate ε_q/Δ; Δ is the sensitivity to adding or removing
-one record. So a summary costs Q·ε_q ≤ ε for that, and 2Q·ε_q ≤ 2ε for a changed record.
-
-With the sensitivity ``smooth`` neighbouring data sets differ in the features of one record; the numbers n_c of records
-of the classes are the same. Counts and sums of the scaled number u, |u| ≤ S = 65536, have discrete Laplace noise
-(:func:`sensitivity`). The sums of squares Q_c = Σu²/S of one number are released per class c, with ε' = ε_q:
-
-- a class of fewer than n₀ = ⌈3/ε'⌉ records: Q_c with discrete Laplace noise of rate ε'/S;
-- any other class: from the variance v of its u first ṽ = v + k·S*·Z, where S* is the smooth sensitivity of v and Z is
-  Student's t with 3 degrees of freedom; then Q̃_c = (n_c·ṽ + (T̃² − V)/n_c)/S, where T̃ is the noisy sum of u and V the
-  variance of its noise.
-
-Q̃_c has no bias. k and the smoothing β of S* follow from ε' with a proven cost (:mod:`protocol.noise`).
-
-Source: docs/math.md, section 5; docs/decisions/0072 and 0077.
+one record. With ``smooth`` neighbouring data sets differ in the features of one record, and the sum of squares of a
+number in a class of at least n₀ = ⌈3/ε_q⌉ records is released by the smooth sensitivity of its variance, with noise by
+Student's t. The constants follow from ε_q with a proven cost (:mod:`protocol.noise`).
+Source: docs/math.md, section 5; docs/smooth.md.
 """
 
 from __future__ import annotations

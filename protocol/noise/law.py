@@ -1,24 +1,11 @@
 """Noise for smooth sensitivity: laws, exact samplers, and the constants of the noise with a proven cost.
 
 A statistic f is released as f(x) + k·S(x)·Z. Z is noise of a *law* (distribution), k a multiplier, S(x) a number that
-changes by at most the factor e^β between neighbours x and y, and |f(x) − f(y)| ≤ min(S(x), S(y)). Then the outputs for
-x and y are two copies of Z of which one is stretched by at most e^β and shifted by at most 1/k. docs/smooth.md derives
-what this costs for every law. :func:`calibrated` guesses k and β in floating point and proves them with rational
-bounds.
-
-Z is a :class:`LazyReal`: a random number that is known to lie in an interval, which more random bits make shorter. A
-comparison draws bits until its result is certain, so its result is that of the exact numbers. Two different numbers are
-told apart after finitely many bits, with probability 1.
-
-:func:`power_tail_magnitude` samples densities ∝ 1/(1 + |z|^γ)^m by comparisons of integers: the standard Cauchy law for
-γ = 2, m = 1; Student's t with 3 degrees of freedom, divided by √3, for γ = 2, m = 2. The density of z in (0, 1) is ∝
-1/(1 + z^γ)^m, and that of w = 1/z for z > 1 is ∝ w^(γm−2)/(1 + w^γ)^m. So a candidate is z = s, or w = s^(1/(γm−1)),
-with a uniform number s; the probabilities of the two kinds are proportional to the areas 1 and 1/(γm − 1). A candidate
-is kept with probability 1/(1 + z^γ)^m or 1/(1 + w^γ)^m, by m comparisons with uniform numbers.
-
-Source: Karney, "Sampling Exactly from the Normal Distribution", ACM Transactions on Mathematical Software 42 (2016);
-for Student's t, which gives pure ε with a finite variance: Bun and Steinke, "Average-Case Averages: Private Algorithms
-for Smooth Sensitivity and Mean Estimation", NeurIPS 2019.
+changes by at most the factor e^β between neighbours x and y, and |f(x) − f(y)| ≤ min(S(x), S(y)). docs/smooth.md
+derives what this costs for every law, and how the laws are sampled. :func:`calibrated` guesses k and β in floating
+point and proves them with rational bounds. Z is a :class:`LazyReal`: two different ones are told apart after finitely
+many bits, with probability 1.
+Source: Karney, ACM Transactions on Mathematical Software 42 (2016); Student's t: Bun and Steinke, NeurIPS 2019.
 """
 
 from __future__ import annotations
