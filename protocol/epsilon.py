@@ -54,9 +54,8 @@ def micro_epsilon(epsilon: str | float | Decimal) -> int:
 def millionths(value: object) -> int | None:
     """Return a positive multiple of 10⁻⁶ below 10⁶ as an integer number of millionths, or None for every other value.
 
-    Args:
-        value: a text of ASCII digits, for example ``0.5``, ``.5`` or ``5e-1``, of at most 100 characters; an integer of
-            any type; a float, which is read as its shortest text; or a Decimal. A bool is no number.
+    ``value``: a text of ASCII digits, for example ``0.5``, ``.5`` or ``5e-1``, of at most 100 characters; an integer of
+    any type; a float, which is read as its shortest text; or a Decimal. A bool is no number.
     """
     return decimal_multiple(value, 6, MICRO)
 

@@ -80,9 +80,8 @@ class Division(NamedTuple):
 def resample(people: pd.DataFrame, devices: int | None, rng: np.random.Generator) -> pd.DataFrame:
     """Choose and return the records on the fleet's devices.
 
-    Args:
-        devices: number of devices, whose records are drawn from ``people`` with replacement; None gives every person
-            one device.
+    ``devices``: number of devices, whose records are drawn from ``people`` with replacement; None gives every person
+    one device.
     """
     return people if devices is None else people.iloc[rng.integers(0, len(people), devices)]
 
@@ -131,8 +130,7 @@ class Design(NamedTuple):
     def for_people(self, people: pd.DataFrame, rng: np.random.Generator) -> tuple[Schema, pd.DataFrame]:
         """Return the schema for one split, and the records of the people whose devices report.
 
-        Args:
-            rng: chooses the pilot; it is read only if ``fit_on`` is ``pilot`` and :attr:`needs_pilot` holds.
+        ``rng``: chooses the pilot; it is read only if ``fit_on`` is ``pilot`` and :attr:`needs_pilot` holds.
 
         Raises:
             InputError: no projection can be fitted (:func:`aggregator.models.reduction.fit_projection`), or its

@@ -185,10 +185,8 @@ class TotalNoise(NamedTuple):
 def noise_of_total(campaign: Campaign, numbers: Mapping[int, int]) -> list[TotalNoise]:
     """Return the distribution of a total's noise for every released vector, in the order of the vectors.
 
-    The chances β are real numbers here, and multiples of 2^−32 at a party.
-
-    Args:
-        numbers: number u of a party in the key book → how many parties have this u.
+    The chances β are real numbers here, and multiples of 2^−32 at a party. ``numbers``: number u of a party in the key
+    book → how many parties have this u.
     """
     terms = masked_terms_of(campaign)
     honest = np.array([honest_parties(terms, u) for u in numbers], np.float64)

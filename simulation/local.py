@@ -93,8 +93,7 @@ def _task(raw: bytes) -> Task:
 def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, models: Sequence[bytes] = ()) -> Statistics:
     """Let the fleet report, ingest the report files into a new store, and return the store's statistics.
 
-    Args:
-        models: in an evaluation, the models that the devices have installed, in the order of the campaign.
+    ``models``: in an evaluation, the models that the devices have installed, in the order of the campaign.
 
     Raises:
         PolicyError, InputError: a device refuses the campaign or a record; never with the vector engine, which runs no
@@ -118,8 +117,7 @@ def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, models: Se
 def count_files(config: SimulationConfig, task: Task, write: Callable[[Path], list[Path]]) -> Statistics:
     """Ingest a fleet's report files into a new store, and return the store's statistics.
 
-    Args:
-        write: writes the report files into the folder that it is given, and returns their paths.
+    ``write``: writes the report files into the folder that it is given, and returns their paths.
     """
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         folder = Path(name)

@@ -140,10 +140,8 @@ def run_sweep(
 ) -> list[Point]:
     """Run all simulations of a sweep, and return one point for each, in their order.
 
-    The function draws one seed for the choice of test people and gives it to all simulations.
-
-    Args:
-        prepared: for each simulation its swept settings (option → value as text), and the simulation.
+    The function draws one seed for the choice of test people and gives it to all simulations. ``prepared``: for each
+    simulation its swept settings (option → value as text), and the simulation.
 
     Raises:
         InputError, PolicyError: a simulation fails (:meth:`Simulation.run`).
@@ -172,8 +170,7 @@ def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
 def plot(found: Sequence[Point], label: str) -> str:
     """Plot the accuracies as SVG: lines over the first numeric option, or without one bars for each combination.
 
-    Args:
-        found: at least one point.
+    ``found``: at least one point.
     """
     axis = _axis([point.setting for point in found])
     title = f"accuracy of '{label}' on unseen records"

@@ -156,8 +156,7 @@ class Trial(NamedTuple):
 def trial_of(part: Part, learners: pd.DataFrame, schema: Schema, fit: Fit, **measured: Any) -> Trial:
     """Return a trial, with the accuracies of models without privacy and without features.
 
-    Args:
-        learners: the records from which the model without privacy learns.
+    ``learners``: the records from which the model without privacy learns.
     """
     test = part.split.test
     return Trial(

@@ -160,8 +160,7 @@ def draw_tables(exact: Integers, schema: Schema, terms: VerticalTerms, rng: np.r
 def predict(tables: Tables, codes: Integers) -> Integers:
     """Return the predicted class of every record, shape (n,) int64, by exact integers.
 
-    Args:
-        codes: shape (n, features) int64, value codes, -1 for a missing value.
+    ``codes``: shape (n, features) int64, value codes, -1 for a missing value.
     """
     weights = class_weights(tables.counts.tolist(), [len(table) for table in tables.tables])
     scores = np.tile(np.array(weights, object), (len(codes), 1))
@@ -182,10 +181,8 @@ class Parties(NamedTuple):
     def classify(self, records: pd.DataFrame, label: str) -> Integers:
         """Return the predicted class of every record, shape (n,) int64.
 
-        For every record and class each party encrypts one number.
-
-        Args:
-            records: n typed records with the column ``label``, which is not used.
+        For every record and class each party encrypts one number. ``records``: n typed records with the column
+        ``label``, which is not used.
         """
         found = [
             self.opener.classify([party.encrypt(record, query) for party in self.parties], query)

@@ -80,8 +80,7 @@ def synthetic(informative: str, rows: int = ROWS, seed: int = 1) -> tuple[pd.Dat
 def census(extract: Path, state: int, wage: int = 1000) -> tuple[pd.DataFrame, Schema]:
     """Return the people of one state, aged 14 or more, with a wage. The label: a wage of at least ``wage``.
 
-    Args:
-        extract: comma-separated file with a header, as IPUMS USA makes it; other columns are ignored.
+    ``extract``: comma-separated file with a header, as IPUMS USA makes it; other columns are ignored.
     """
     header = pd.read_csv(extract, nrows=0).columns
     absent = [name for name in CENSUS_COLUMNS if name not in header]

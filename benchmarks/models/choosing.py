@@ -165,8 +165,7 @@ def point(
 ) -> study.TableRow:
     """Measure one point of a curve. Large fleets differ less, so they have fewer splits.
 
-    Args:
-        of: kind of trust, number of nodes, N, and ε for a replaced record.
+    ``of``: kind of trust, number of nodes, N, and ε for a replaced record.
     """
     kind, nodes, size, epsilon = of
     turns = max(options.repeats // 4, 2) if kind != LOCAL and size > MANY else options.repeats

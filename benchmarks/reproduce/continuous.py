@@ -222,10 +222,8 @@ def label_not_private(
       (x(e^ε − 1) + e^ε + 1)/(2e^ε + 2);
     - approach 3: one random number, with Laplace noise of scale 2/ε, times d.
 
-    Class shares are exact. A variance that is not positive becomes 0.1.
-
-    Args:
-        epsilon: ε of the numbers. It does not cover the class.
+    Class shares are exact. A variance that is not positive becomes 0.1. ``epsilon``: ε of the numbers. It does not
+    cover the class.
     """
     numbers = people.reported.numbers[:, list(schema.numeric)] / SCALE
     classes = len(schema.label.classes)

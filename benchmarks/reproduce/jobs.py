@@ -121,8 +121,7 @@ def complete_rows(
 ) -> list[Row]:
     """Measure the rows that are missing, and write all rows of the jobs to a CSV, in the order of the jobs.
 
-    Args:
-        file: the CSV. New rows are appended as they come. At the end the file is written again in order.
+    ``file``: the CSV. New rows are appended as they come. At the end the file is written again in order.
     """
     columns, known = jobs[0].columns(), _known(jobs, found)
     missing = [job for job in jobs if not all(key in known for key in job.keys)]

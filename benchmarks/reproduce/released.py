@@ -34,9 +34,8 @@ class Sample(NamedTuple):
     def split(self, name: str, kind: str, rng: np.random.Generator) -> tuple[Population, Population]:
         """Return the people whose devices answer, and the people to test on.
 
-        Args:
-            kind: :data:`FIFTH` or :data:`RANDOM`, a random share of the records to test on, or :data:`RELEASED`, the
-                one split of the source's code. That code reads the first record as a header, and loses it.
+        ``kind``: :data:`FIFTH` or :data:`RANDOM`, a random share of the records to test on, or :data:`RELEASED`, the
+        one split of the source's code. That code reads the first record as a header, and loses it.
         """
         if kind == RELEASED:
             order = 1 + np.random.RandomState(RELEASED_SEEDS[name]).permutation(len(self.people.labels) - 1)

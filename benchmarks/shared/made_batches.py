@@ -62,8 +62,7 @@ def files(
 ) -> list[Path]:
     """Write N reports into files of one batch with ``per_file`` records, and return the files.
 
-    Args:
-        change: changes the records (M, L) uint8 of each drawn part, whose number from 0 it gets too, in place.
+    ``change``: changes the records (M, L) uint8 of each drawn part, whose number from 0 it gets too, in place.
     """
     found = []
     for number in range(-(-reports // FILE_REPORTS)):

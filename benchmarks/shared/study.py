@@ -56,8 +56,7 @@ def spread(found: Sequence[float]) -> TableRow:
 def arguments(description: str, names: Sequence[str] = (), *, repeats: str = "") -> argparse.ArgumentParser:
     """Make a parser with the options of every study.
 
-    Args:
-        names: names of data sets; empty for any name.
+    ``names``: names of data sets; empty for any name.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", nargs="+", choices=names or None, default=[])
@@ -79,9 +78,8 @@ def run(
 ) -> int:
     """Measure or read all rows of a study, and draw them. Return the exit status.
 
-    Args:
-        after: called with all rows and the table's folder. It returns whether a target is reached, which decides the
-            status.
+    ``after``: called with all rows and the table's folder. It returns whether a target is reached, which decides the
+    status.
     """
     if needs_data and not options.draw:
         require()

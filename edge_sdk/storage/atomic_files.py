@@ -45,10 +45,8 @@ def os_errors(what: str) -> Iterator[None]:
 def write_new(path: str, write: Callable[[IO[bytes]], object]) -> None:
     """Make a new file that ``write`` fills. Only its owner can read it, and it is flushed to disk.
 
-    Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`).
-
-    Args:
-        path: path of the new file; its folder must exist.
+    Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`). ``path``: path of the new
+    file; its folder must exist.
 
     Raises:
         FileExistsError: the name is taken, perhaps by a dangling link; what has the name is unchanged.
