@@ -348,7 +348,7 @@ def test_shares_of_a_noisy_total_are_divided_by_their_sum():
     assert np.isinf(nothing.ratio_variance).all()
 
 
-def coverage_of_tables(*, is_counted, kurtosis=3.0, fleets=400):
+def coverage_of_tables(*, is_counted, kurtosis=3.0, fleets=200):
     """How often intervals of P(value | class) hold the truth, of these records and of their population.
 
     Tables of counts of 2,000 records, each count with Laplace noise of the scale 40. ``kurtosis``: what the sums say of
@@ -383,7 +383,7 @@ def coverage_of_tables(*, is_counted, kurtosis=3.0, fleets=400):
 
 @pytest.mark.parametrize("is_counted", [True, False])
 def test_intervals_of_probabilities_hold_where_a_curators_noise_has_heavy_tails(is_counted):
-    """Some 10,000 intervals of either kind, with a fixed seed; those of one fleet depend on each other.
+    """Some 5,000 intervals of either kind, with a fixed seed; those of one fleet depend on each other.
 
     Many true values are near 0, where an interval compares with the best possible value: 1.5 points more than 95 %.
     """

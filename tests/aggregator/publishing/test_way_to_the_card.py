@@ -66,7 +66,6 @@ def test_the_workspace_keeps_it_and_the_card_and_pages_repeat_it(made, monkeypat
     pages = {
         "model": page_of(tmp_path / "m.hsm", now=NOW),
         "workspace": page_of(made / "c", workspace=made / "work", now=NOW),
-        "schema": page_of(made / "c", schema=made / "o.toml", now=NOW),
     }
     for name, page in pages.items():
         assert decision["why"] in check(page.html).words, name
