@@ -57,7 +57,9 @@ def test_the_commands_of_the_page_are_understood(tmp_path, capsys, monkeypatch):
             assert page.main([*words, "--check"]) == 0
             continue
         assert reproduce([str(tmp_path) if word == "DIR" else word for word in words]) == 2
-        assert "HEARSAY_REFERENCE" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "HEARSAY_REFERENCE" in said
+        assert "are not here" in said
 
 
 @pytest.mark.slow

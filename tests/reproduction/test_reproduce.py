@@ -117,15 +117,6 @@ def test_two_processes_give_the_rows_of_one(tmp_path):
     assert without_seconds(one) == without_seconds(two)
 
 
-def test_missing_data_are_said(tmp_path, capsys, monkeypatch):
-    """Exit code 2, and nothing is written."""
-    monkeypatch.setenv("HEARSAY_REFERENCE", "")  # main sets the variable; the test's end restores it.
-    monkeypatch.setattr("benchmarks.shared.reference.FOLDER", tmp_path)
-    assert main(["--data", str(tmp_path), "--folder", str(tmp_path / "out")]) == 2
-    assert "are not here" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PARTS)
 def test_every_part_names_each_row_once(name):

@@ -69,10 +69,13 @@ def test_the_same_holds_for_the_sum_over_the_values_of_a_class(name):
     assert (found.min(), found.max()) == pytest.approx(contribution(mechanism, 2))
 
 
-def test_the_reach_of_one_answer_is_the_table_of_the_formulas():
+def test_the_reach_of_one_answer_and_the_share_of_lies_follow_the_formulas():
     """docs/math.md, section 1: 4.69 of ``she`` and 4.33 of ``oue`` at ε = 1."""
     for name, width in (("she", 4.69), ("oue", 4.33)):
         assert contribution(mechanisms.from_epsilon(name, 1, 3)).width == pytest.approx(width, abs=0.005)
+    found = numbers_of(0.05, 1.0, 1)
+    assert (found.closed, found.open) == (0.05, 0.05)
+    assert numbers_of(0.05, 0.25, 2).open == pytest.approx(0.1 / (0.1 + 0.95 * 0.25))
 
 
 def test_more_lies_reach_further_and_most_where_they_choose_their_question():
@@ -95,12 +98,6 @@ def test_lies_reach_no_further_where_they_can_not_choose_their_question(devices,
     raw = build_campaign(schema, CampaignParameters("c", 1_000_000, "direct", 1), 1, NOW)
     for bound in manipulation(parse_campaign(raw), [share], devices):
         assert bound.closed[share] <= bound.open[share]
-
-
-def test_a_closed_fleet_with_one_question_has_exactly_its_share_of_lies():
-    found = numbers_of(0.05, 1.0, 1)
-    assert (found.closed, found.open) == (0.05, 0.05)
-    assert numbers_of(0.05, 0.25, 2).open == pytest.approx(0.1 / (0.1 + 0.95 * 0.25))
 
 
 @pytest.mark.parametrize("wrong", [{"shares": (0.0,)}, {"shares": (1.0,)}, {"devices": 0}])

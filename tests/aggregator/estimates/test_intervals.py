@@ -101,7 +101,7 @@ def test_the_promises_hold_for_every_chance_of_support_and_not_only_on_the_grid(
     assert worst[0.82] < 0.85, "few expected answers are where it is at its worst, as stated"
 
 
-def test_rare_values_are_covered_where_the_normal_interval_fails():
+def test_rare_values_are_covered_where_the_normal_interval_fails_and_many_answers_give_the_normal_one():
     """Nobody named the value: that does not mean that nobody holds it."""
     mechanism = mechanisms.from_epsilon("oue", "16", 8)
     assert coverage(mechanism, 400, 0.005, normal) < 0.7
@@ -109,9 +109,6 @@ def test_rare_values_are_covered_where_the_normal_interval_fails():
     low, high = count_interval(mechanism, 400, debias(mechanism, 400, [0]).estimate)
     assert low[0] <= 0
     assert high[0] > 3
-
-
-def test_many_answers_give_the_normal_interval():
     mechanism = mechanisms.from_epsilon("direct", "2", 4)
     counts = [200_000_000, 300_000_000, 250_000_000, 250_000_000]
     found = debias(mechanism, 10**9, counts).estimate

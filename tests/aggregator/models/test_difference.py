@@ -129,15 +129,6 @@ def test_without_statistics_only_values_are_compared():
     assert agreement(old, old, frame, frame) == 1
 
 
-def test_models_or_reports_of_another_schema_are_refused():
-    old, statistics = drawn(truth(1), 500, np.random.default_rng(5))
-    schema = build_schema(Label("other", list(old.classes)), old.schema.features)
-    model = Model(schema, old.log_prior, old.terms)
-    assert reason_of(InputError, compare, old, model) == "schemas_differ"
-    with pytest.raises(InputError, match="the reports are of another schema"):
-        compare(model, model, statistics, statistics)
-
-
 def test_values_that_are_asked_in_groups_are_compared_in_groups(tmp_path):
     work = tmp_path / "work"
     aggregator.create_workspace(work, name="w", now=NOW)
@@ -166,7 +157,7 @@ def test_options_that_would_do_nothing_are_refused(tmp_path, options):
     assert "give --" in refused.stderr
 
 
-def test_a_model_of_fewer_features_is_compared_in_what_both_have():
+def test_a_model_of_fewer_features_is_compared_in_what_both_have_and_of_another_schema_refused():
     """A model of the second feature alone has its parameters and the classes' in common with the model of both."""
     old, statistics = drawn(truth(1), 500, np.random.default_rng(5))
     few = Model(restricted(old.schema, [1]), old.log_prior, old.terms[1:])
@@ -182,6 +173,12 @@ def test_a_model_of_fewer_features_is_compared_in_what_both_have():
             compare(few, wrong)
     with pytest.raises(InputError, match="the reports are of another schema"):
         compare(few, few, statistics, statistics)
+    old, statistics = drawn(truth(1), 500, np.random.default_rng(5))
+    schema = build_schema(Label("other", list(old.classes)), old.schema.features)
+    model = Model(schema, old.log_prior, old.terms)
+    assert reason_of(InputError, compare, old, model) == "schemas_differ"
+    with pytest.raises(InputError, match="the reports are of another schema"):
+        compare(model, model, statistics, statistics)
 
 
 def test_the_command_prints_the_rows(tmp_path):

@@ -118,17 +118,6 @@ def test_moments_out_of_range_are_clipped():
             assert term.variance.tolist() == [0.01] * 3
 
 
-def test_a_number_that_nobody_was_asked_about_says_nothing_of_the_class():
-    statistics = exact_statistics(campaign_of(schema_of()), people())
-    silent = tuple(
-        replace(item, n=0, estimate=item.estimate * 0) if item.subject.feature == 0 else item
-        for item in statistics.questions
-    )
-    term = fit(replace(statistics, questions=silent), "simplex").terms[0]
-    assert term.mean.tolist() == [0] * 3
-    assert term.variance == pytest.approx([1 / 3] * 3)
-
-
 def document_of(schema, frame):
     statistics = exact_statistics(campaign_of(schema), frame)
     common = {
@@ -227,9 +216,6 @@ def test_a_mean_outside_is_refused_only_where_the_distribution_is_cut():
     build_payload(truncated((-1.5, 0.0), (1.0, 1.0), is_truncated=False))
     with pytest.raises(DocumentError, match="invalid_model"):
         build_payload(truncated((-1.5, 0.0), (1.0, 1.0)))
-
-
-def test_scikit_learn_has_no_form_for_it():
     pytest.importorskip("sklearn")
     with pytest.raises(InputError, match="not_exportable"):
         to_sklearn(Model.of(truncated((-0.5, 0.4), (0.5, 0.25))))

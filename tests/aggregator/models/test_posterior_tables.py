@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.estimated import answered, split, summed, tallied
+from support.estimated import answered, split, summed
 from support.examples import examples
 from support.publisher import Publisher
 from support.reports import made, opened
@@ -157,17 +157,6 @@ def test_skewed_or_unknown_classes_give_little_weight_to_far_tables():
     np.testing.assert_allclose(four, np.multiply(posterior_tables.WEIGHTS, np.square(posterior_tables.IF_SKEWED)))
 
 
-@pytest.mark.parametrize("mechanism", ["direct", "oue", "sue", "the", "she"])
-@pytest.mark.parametrize("n", [0, 1, 2])
-def test_nobody_or_one_device_gives_probabilities(mechanism, n):
-    campaign = made(mechanism=mechanism, epsilon_micro=100_000)
-    counts = [(n,) + (0,) * (question.size - 1) for question in campaign.questions]
-    found = fit(tallied(campaign, counts), "posterior")
-    for table in (found.log_prior, *found.terms):
-        assert np.isfinite(table).all()
-        np.testing.assert_allclose(np.exp(table).sum(axis=0), 1)
-
-
 def test_an_estimate_without_a_law_keeps_its_own_variance():
     found = summed(CAMPAIGN, JOINT, 100, 400.0)
     lawless = replace(found, questions=tuple(replace(one, law=None) for one in found.questions))
@@ -276,15 +265,12 @@ def test_many_features_without_zeros_need_less_noise_for_the_tables_of_simplex(m
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_table_of_many_zeros_needs_no_less_noise_among_many_features():
+def test_a_table_of_many_zeros_and_a_model_of_few_features_need_no_less_noise():
     """Every record of a value has one class: half of the cells are zeros."""
     found = answered(LARGE, 10_000, lambda question: [0.5, 0.5] if question.size == 2 else [0.5, 0, 0, 0.5])
     exact, ours = (POSTPROCESSES[name](found, [0]).likelihood[0] for name in ("simplex", "posterior"))
     np.testing.assert_array_equal(exact, ours)
-
-
-def test_a_model_of_few_of_the_features_needs_no_less_noise():
-    """A model sums five features, so the noise of the others does not enter it: its tables are those of ``simplex``."""
+    # A model sums five features, so the noise of the others does not enter it: its tables are those of ``simplex``.
     found = weak_features(100_000, np.random.default_rng(1))
     exact = POSTPROCESSES["simplex"](found, range(5)).likelihood
     for one, other in zip(exact, posterior_tables.posterior_tables(found, range(5), 5).likelihood, strict=True):
@@ -361,13 +347,7 @@ def moments_with(noise, seed=None):
     return Moments(first, second, np.full(3, noise), np.full(3, noise), SHARE)
 
 
-def test_without_noise_the_moments_stay():
-    mean, variance = shrunk(moments_with(1e-14))
-    assert mean == pytest.approx(MEAN, abs=1e-6)
-    assert variance == pytest.approx(VARIANCE, abs=1e-6)
-
-
-def test_the_more_noise_the_nearer_to_the_pooled_mean():
+def test_moments_without_noise_stay_and_with_more_noise_are_nearer_to_the_pooled_mean():
     found = [shrunk(moments_with(noise)) for noise in (1e-14, 1e-4, 1e-3, 1e-2, 1.0, 1e6)]
     spreads = [np.ptp(mean) for mean, _ in found]
     assert spreads == sorted(spreads, reverse=True)
@@ -375,6 +355,15 @@ def test_the_more_noise_the_nearer_to_the_pooled_mean():
     assert np.ptp(np.log(found[-1][1])) < 1e-3
     pooled = SHARE @ MEAN
     assert np.abs(found[3][0] - pooled).max() < np.abs(MEAN - pooled).max()
+    mean, variance = shrunk(moments_with(1e-14))
+    assert mean == pytest.approx(MEAN, abs=1e-6)
+    assert variance == pytest.approx(VARIANCE, abs=1e-6)
+    # Second moments below 0 and first moments beyond 1, with little noise stated.
+    of = Moments(np.array([3.0, -2.0, 0.0]), np.array([-1.0, 5.0, 0.0]), np.full(3, 1e-6), np.full(3, 1e-6), SHARE)
+    mean, variance = shrunk(of)
+    assert (np.abs(mean) <= 1).all()
+    assert np.isfinite(variance).all()
+    assert (variance > 0).all()
 
 
 def test_fewer_variances_are_near_zero_than_in_the_moments_alone():
@@ -397,12 +386,3 @@ def test_the_order_of_the_classes_does_not_matter(order):
     other = shrunk(Moments(*(part[order] for part in of)))
     np.testing.assert_allclose(other[0], mean[order], rtol=1e-9)
     np.testing.assert_allclose(other[1], variance[order], rtol=1e-9)
-
-
-def test_impossible_moments_give_possible_parameters():
-    """Second moments below 0 and first moments beyond 1, with little noise stated."""
-    of = Moments(np.array([3.0, -2.0, 0.0]), np.array([-1.0, 5.0, 0.0]), np.full(3, 1e-6), np.full(3, 1e-6), SHARE)
-    mean, variance = shrunk(of)
-    assert (np.abs(mean) <= 1).all()
-    assert np.isfinite(variance).all()
-    assert (variance > 0).all()

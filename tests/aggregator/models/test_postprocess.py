@@ -187,7 +187,7 @@ EXACT = [[60, 40], [30, 10, 20, 10, 10, 20], [6, -8], [15, 12]]
 """60 and 40 records; the category's cells [[30, 10], [20, 10], [10, 20]]; Σx and Σx² of both classes."""
 
 
-def test_printed_divides_every_sum_by_the_noisy_count_of_the_class():
+def test_printed_divides_every_sum_by_the_noisy_count_of_the_class_of_at_least_one_record():
     noisy = [[60, 40], [36, 10, -3, 10, 10, 22], [6, -8], [15, 12]]
     found = fit(of_noisy_sums(MIXED, noisy, 2.0), "printed")
     assert np.exp(found.log_prior) == pytest.approx([0.6, 0.4])
@@ -195,9 +195,6 @@ def test_printed_divides_every_sum_by_the_noisy_count_of_the_class():
     np.testing.assert_allclose(np.exp(found.terms[0]), table)
     assert found.terms[1].mean == pytest.approx([6 / 60, -8 / 40])
     assert found.terms[1].variance == pytest.approx([15 / 60 - 0.01, 12 / 40 - 0.04])
-
-
-def test_printed_counts_a_class_of_negative_size_as_one_record():
     found = fit(of_noisy_sums(MIXED, [[99, -7], [50, 1, 20, 1, 29, 1], [6, -8], [15, 12]], 2.0, records=92), "printed")
     assert np.exp(found.log_prior) == pytest.approx([0.99, 0.01])
     assert np.exp(found.terms[0])[:, 1] == pytest.approx([1, 1, 1])  # three records of a class of one
@@ -214,12 +211,18 @@ def test_halves_are_the_fractions_of_printed_with_half_a_record_in_every_cell():
     np.testing.assert_array_equal(found.terms[1], of_printed)
 
 
-def test_floored_without_noise_is_the_plain_fit():
+def test_floored_without_noise_is_the_plain_fit_and_raises_a_class_to_its_part_of_the_noise():
     found = fit(of_noisy_sums(MIXED, EXACT, 0.0), "floored")
     assert np.exp(found.log_prior) == pytest.approx([0.6, 0.4])
     np.testing.assert_allclose(np.exp(found.terms[0]), [[0.5, 0.25], [1 / 3, 0.25], [1 / 6, 0.5]])
     assert found.terms[1].mean == pytest.approx([0.1, -0.2])
     assert found.terms[1].variance == pytest.approx([0.24, 0.26])
+    schema = build_schema(LABEL, [Categorical("c", ["r", "b"], substitute=0)])
+    sd = 30.0
+    found = fit(of_noisy_sums(schema, [[140, -40], [100, -60, 40, 20]], sd**2), "floored")
+    shown = np.exp(found.log_prior)
+    combined = np.sqrt(2 / 3) * sd / 100  # of votes with variances 1 and 2
+    assert shown[1] / shown[0] == pytest.approx(CLASSES * combined / 1.4, rel=0.01)  # and a little sampling
 
 
 def test_floored_raises_cells_and_variances_to_their_part_of_the_noise():
@@ -240,15 +243,6 @@ def test_floored_raises_cells_and_variances_to_their_part_of_the_noise():
     assert found.terms[1].variance[0] == pytest.approx(floor, rel=0.002)
 
 
-def test_floored_raises_a_class_to_its_part_of_the_noise():
-    schema = build_schema(LABEL, [Categorical("c", ["r", "b"], substitute=0)])
-    sd = 30.0
-    found = fit(of_noisy_sums(schema, [[140, -40], [100, -60, 40, 20]], sd**2), "floored")
-    shown = np.exp(found.log_prior)
-    combined = np.sqrt(2 / 3) * sd / 100  # of votes with variances 1 and 2
-    assert shown[1] / shown[0] == pytest.approx(CLASSES * combined / 1.4, rel=0.01)  # and a little sampling
-
-
 def test_a_number_that_may_be_missing_is_divided_by_those_that_have_it():
     sums = {CLASS: [60, 40], PRESENT: [30, 20, 30, 20], MOMENT: [6, -8], SQUARE: [15, 12]}
     listed = [
@@ -260,7 +254,7 @@ def test_a_number_that_may_be_missing_is_divided_by_those_that_have_it():
         assert found.terms[0].variance == pytest.approx([0.5 - 0.04, 0.6 - 0.16])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "simplex"])
 def test_numbers_without_answers_say_nothing_of_the_class(name):
     found = of_noisy_sums(MIXED, EXACT, 4.0)
     term = fit(with_questions(found, 1, lambda item: {"n": 0, "estimate": item.estimate * 0}), name).terms[1]

@@ -99,6 +99,7 @@ def exact_error(reduction, frame):
 @examples(40)
 @given(st.integers(0, 10**6), st.integers(1, 8), st.sampled_from(["pca", "dca"]), st.integers(2, 9))
 def test_integers_differ_little_from_floats_and_not_at_all_between_array_and_device(seed, n, method, bins):
+    """Codes and numbers of missing values, and of any others: tests/simulation/test_inputs.py."""
     x, labels = clouds(seed, rows=40, n=n)
     frame = frame_of(x, labels)
     made = fit_projection(frame, schema_of(n), method, min(n, 3), bins=bins)
@@ -118,17 +119,6 @@ def check_same_everywhere(schema, frame):
         for index, known in enumerate(schema.recognise(record)):
             found = (int(recognised.codes[row, index]), int(recognised.numbers[row, index]))
             assert found == ((-1, NO_NUMBER) if known is None else known)
-
-
-@pytest.mark.parametrize("substitute", [None, 0, -12345])
-def test_missing_numbers_project_alike_in_arrays_and_on_devices(substitute):
-    x, labels = clouds(3)
-    x[::7, 2] = np.nan
-    x[5, :] = np.nan
-    frame = frame_of(x, labels)
-    made = fit_projection(frame, schema_of(5, substitute), "pca", 2)
-    assert all(part.has_missing == (substitute is None) for part in made.schema.projection.components)
-    check_same_everywhere(made.schema, frame)
 
 
 def test_a_projection_file_gives_back_the_same_schema():
@@ -155,16 +145,13 @@ def test_bounds_from_inputs_never_clip_any_input():
     assert made.clipped.tolist() == [0, 0, 0]
 
 
-def test_a_component_that_never_varies_has_no_pilot_bounds():
+def test_a_component_that_never_varies_and_a_pilot_without_a_whole_row_are_refused():
     x, labels = clouds(2)
     x[:, 4] = x[:, 3]
     with pytest.raises(InputError) as refused:
         fit_projection(frame_of(np.column_stack([x[:, :4], np.zeros(len(x))]), labels), schema_of(5), "pca", 5)
     assert refused.value.reason in ("scatter_singular", "projection_overflow")
     assert reason_of(InputError, fit_directions, x, labels, "dca", 1, 0.0) == "scatter_singular"
-
-
-def test_a_pilot_without_a_whole_row_is_refused():
     x, labels = clouds(2)
     x[:, 0] = np.nan
     assert (

@@ -67,14 +67,11 @@ def tables_of(*right):
     return Tables(HALF, tuple(coin(each) for each in right))
 
 
-def test_strength_is_the_mutual_information():
+def test_strength_is_mutual_information_and_candidates_are_different_sets_beginning_with_all():
     found = strengths(tables_of(0.5, 0.9))
     assert found[0] == pytest.approx(0, abs=1e-12)
     assert found[1] == pytest.approx(log(2) + 0.9 * log(0.9) + 0.1 * log(0.1))
     assert strongest(tables_of(0.6, 0.9, 0.6)) == [1, 0, 2]
-
-
-def test_candidates_are_different_sets_of_several_sizes_beginning_with_all():
     assert greedy(tables_of(0.6, 0.9, 0.7, 0.5), 2, np.random.default_rng(3))[0] == 1
     assert len(greedy(tables_of(0.6, 0.9), 5, np.random.default_rng(3))) == 2
     tables = tables_of(*np.linspace(0.55, 0.9, 12))

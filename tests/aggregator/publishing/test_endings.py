@@ -85,6 +85,21 @@ def test_evaluations_can_be_ended_and_a_newer_version_of_any_model_ends_them(wor
     named_model(work, "other", 2)
     assert evaluations_ended(work, "other", NOW) == ["kept"]
     assert evaluations_ended(work, "one", NOW) == []
+    first = named_model(work, "mushrooms", 1)
+    for name in ("running", "over", "ended"):
+        days = 2 if name == "over" else 30
+        parameters = EvaluationParameters(MICRO, name=name, lifetime_seconds=days * DAY_SECONDS)
+        publish_evaluation(work, first, parameters, NOW)
+    end_campaign(work, "ended", NOW + 1)
+    publish(work)
+    assert evaluations_ended(work, "mushrooms", NOW + 1) == []
+    second = named_model(work, "mushrooms", 2)
+    publish_evaluation(work, second, EvaluationParameters(MICRO, name="of the second"), NOW)
+    assert evaluations_ended(work, "mushrooms", NOW + 1) == ["over", "running"]
+    assert evaluations_ended(work, "mushrooms", NOW + 3 * DAY_SECONDS) == ["running"]
+    assert evaluations_ended(work, "none", NOW) == []
+    work.copy_path(work.latest("campaign", "running")).unlink()
+    assert evaluations_ended(work, "mushrooms", NOW + 3 * DAY_SECONDS) == []
 
 
 def test_a_campaign_ends_once_and_may_ask_again(work, tmp_path):
@@ -119,24 +134,6 @@ def test_a_device_takes_the_end_as_the_newest_version(work):
     assert reason(device.enrol, first) == "rollback"
     assert reason(device.report, opened(first).id, {"odor": "n"}, "e") is not None
     assert device.status().spooled == 0
-
-
-def test_evaluations_that_a_newer_model_ends_are_named(work):
-    first = named_model(work, "mushrooms", 1)
-    for name in ("running", "over", "ended"):
-        days = 2 if name == "over" else 30
-        parameters = EvaluationParameters(MICRO, name=name, lifetime_seconds=days * DAY_SECONDS)
-        publish_evaluation(work, first, parameters, NOW)
-    end_campaign(work, "ended", NOW + 1)
-    publish(work)
-    assert evaluations_ended(work, "mushrooms", NOW + 1) == []
-    second = named_model(work, "mushrooms", 2)
-    publish_evaluation(work, second, EvaluationParameters(MICRO, name="of the second"), NOW)
-    assert evaluations_ended(work, "mushrooms", NOW + 1) == ["over", "running"]
-    assert evaluations_ended(work, "mushrooms", NOW + 3 * DAY_SECONDS) == ["running"]
-    assert evaluations_ended(work, "none", NOW) == []
-    work.copy_path(work.latest("campaign", "running")).unlink()
-    assert evaluations_ended(work, "mushrooms", NOW + 3 * DAY_SECONDS) == []
 
 
 # What evaluations state of models with few features, other bins and projections ----------------------
@@ -176,7 +173,7 @@ def test_a_model_of_any_schema_can_be_evaluated(work, name):
     ]
 
 
-def test_models_of_all_these_schemas_can_be_compared(work):
+def test_models_of_all_these_schemas_can_be_compared_and_long_names_are_left_out_of_the_purpose(work):
     models = [signed(work, name) for name in SCHEMAS]
     raw = publish_evaluation(work, models, EvaluationParameters(MICRO), NOW)
     campaign = answered(work, raw, models)
@@ -185,9 +182,6 @@ def test_models_of_all_these_schemas_can_be_compared(work):
     assert campaign.purpose.endswith(
         "'all' version 1, 'narrow' version 1, 'other bins' version 1, 'projected' version 1"
     )
-
-
-def test_names_too_long_for_the_purpose_are_left_out(work):
     names = [letter * 600 for letter in "ab"]
     models = [signed(work, name, SCHEMAS["all"]) for name in names]
     raw = publish_evaluation(work, models, EvaluationParameters(MICRO, name="short"), NOW)

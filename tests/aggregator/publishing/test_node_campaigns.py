@@ -104,9 +104,6 @@ def test_the_sheet_recomputes_every_vector_s_loss(work):
     count, _, total, square = (vector.deviation for vector in sheet.vectors)
     assert count == pytest.approx(5.6421, abs=1e-3)  # √(2q)/(1 − q), q = e^{−1/4}
     assert total == square == pytest.approx(2**0.5 * 4, abs=1 / SCALE)
-
-
-def test_a_sheet_that_spends_more_than_it_books_does_not_hold_and_what_does_not_divide_is_not_spent(work):
     sheet = node_sheet(make(work, epsilon="0.999999").campaign)
     assert sheet.total("add-remove") == Fraction(4 * 249_999, MICRO)
     assert sheet.holds
@@ -134,9 +131,6 @@ def test_smooth_sensitivity_books_changed_features_alone_and_says_so(work):
     assert sheet.holds
     uncovered, _, _ = node_warnings(found)
     assert 'node_adjacency = "change-features"' in uncovered
-
-
-def test_texts_on_smooth_campaigns_speak_of_what_these_cover(work):
     found = make(work, sensitivity="smooth", epsilon=21).campaign
     deviations = [vector.deviation for vector in node_sheet(found).vectors]
     said = f"standard deviation {min(deviations):.4g} to {max(deviations):.4g} records"

@@ -195,16 +195,13 @@ def test_recall_is_a_cell_over_its_row_and_its_interval_covers_the_truth():
     assert np.mean([one[1].predicted for one in found]) == pytest.approx(0.13, abs=0.005)
 
 
-def test_recall_of_a_class_that_noise_hides_is_not_determined():
+def test_recall_of_a_class_that_noise_hides_is_not_determined_and_expected_counts_give_the_accuracy():
     """By forty answers the second class has a share below 0, and nothing can be said of its recall."""
     question = outcome(from_micro("direct", 100_000, 4), 2, [11, 10, 10, 9])
     found = Evaluation(question.n, accuracy_of(question), (), {"assumes": "nothing"}, recall_of(question, ["e", "p"]))
     assert found.recall[1].share is None
     assert found.recall_rows()[1][2:] == ("not determined", "not determined", "not determined")
     assert "not determined" in found._repr_html_()
-
-
-def test_expected_counts_give_the_accuracy_itself():
     mechanism = from_micro("direct", 1_000_000, 4)
     n = 10**9
     counts = [round(n * float(mechanism.q + share * (mechanism.p - mechanism.q))) for share in (0.5, 0.1, 0.1, 0.3)]
@@ -214,14 +211,11 @@ def test_expected_counts_give_the_accuracy_itself():
 # The intervals --------------------------------------------------------------------------------------
 
 
-def test_dunnetts_quantile_is_that_of_the_published_tables():
+def test_dunnetts_quantile_is_that_of_published_tables_and_of_draws_with_unequal_spreads():
     """One-sided, 95 %, infinite degrees of freedom: 1.64, 1.92, 2.06, 2.16, 2.23 (Dunnett 1955, table 1a)."""
     found = [dunnett(np.ones(count + 1), 0) for count in range(1, 6)]
     assert [round(each, 2) for each in found] == [1.64, 1.92, 2.06, 2.16, 2.23]
-
-
-def test_dunnetts_quantile_holds_for_unequal_spreads():
-    """A million draws for each control: the share is within 0.0011, five standard errors; false alarm 3e-6."""
+    # A million draws for each control: the share is within 0.0011, five standard errors; false alarm 3e-6.
     sds = np.array([1, 0.5, 2, 0.1])
     drawn = np.random.default_rng(1).normal(size=(1_000_000, 4)) * sds
     for control in range(4):
