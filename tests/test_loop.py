@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.commands import run
 from support.publisher import DAY, NOW, Publisher
 from support.watched import wait_for
 
@@ -179,16 +180,15 @@ def test_other_tasks_go_on_while_a_sync_waits_for_its_server(make, modules):
 
 
 @pytest.fixture
-def pumps(tmp_path):
+def pumps(tmp_path, monkeypatch):
     """A published campaign about pumps that is open now."""
+    monkeypatch.chdir(tmp_path)
     schema = 'name = "pumps"\n[label]\nname = "failed"\nclasses = ["no", "yes"]\n'
     schema += '[[features]]\nname = "sound"\nkind = "categorical"\nvalues = ["calm", "rattling"]\n'
     (tmp_path / "schema.toml").write_text(schema, "utf-8")
-    hearsay = [sys.executable, "-m", "aggregator.entry"]
-    terms = ["--epsilon", "1", "--mechanism", "direct", "-o", "c.hsc"]
-    for words in (["init", "work", "--no-passphrase"], ["campaign", "schema.toml", *terms], ["publish", "--to", "www"]):
-        workspace = [] if words[0] == "init" else ["--workspace", "work"]
-        subprocess.run([*hearsay, *words, *workspace], cwd=tmp_path, check=True, capture_output=True)
+    terms = "campaign schema.toml --epsilon 1 --mechanism direct -o c.hsc --workspace work"
+    for line in ("init work --no-passphrase", terms, "publish --to www --workspace work"):
+        run(*line.split())
     with Device.provision(tmp_path / "state", trust=(tmp_path / "work" / "root.hst").read_bytes()):
         return tmp_path
 

@@ -76,14 +76,13 @@ def everything(folder):
     """Run every command, and return command → the keys of its JSON."""
     world = World(folder)
     _records(folder)
-    _publisher(world)
-    _devices(world)
-    _counting(world)
-    _fleet(world)
-    _nodes(world)
-    _masked(world)
-    _curator(world)
-    _trust(world)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aggregator.nodes.dealer.dealer.new_modulus", lambda: MODULUS)
+        for name in ("power_analysis.search.FIRST", "feature_selection.forward_selection.MOST_FEATURES"):
+            patch.setattr(f"aggregator.planning.{name}", 2)
+        patch.setattr("aggregator.planning.power_analysis.search.ROUNDS", 1)
+        for part in (_publisher, _devices, _counting, _fleet, _nodes, _masked, _curator, _trust):
+            part(world)
     return world.found
 
 
@@ -211,9 +210,7 @@ def _nodes(world):
 
 def _masked(world):
     hearsay, edge = world.hearsay, world.edge
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aggregator.nodes.dealer.dealer.new_modulus", lambda: MODULUS)
-        hearsay("masked new", "dealer", "--no-passphrase")
+    hearsay("masked new", "dealer", "--no-passphrase")
     hearsay("masked show", "dealer")
     for name in ("leader", "helper"):
         hearsay("collector new", name, "--name", name, "--contact", "-", "--no-passphrase")
