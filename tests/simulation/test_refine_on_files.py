@@ -106,7 +106,7 @@ def followed(tmp_path_factory):
     return Followed(tmp_path_factory.mktemp("refine"))
 
 
-def test_the_series_ends_with_a_model_of_the_features_that_do_not_repeat(followed):
+def test_the_series_asks_every_device_once_and_ends_with_a_model_of_the_features_that_do_not_repeat(followed):
     kinds = [said["step"] for _, _, said in followed.steps]
     assert kinds[:4] == ["ask"] * 4
     assert kinds[4] == "evaluate"
@@ -124,9 +124,6 @@ def test_the_series_ends_with_a_model_of_the_features_that_do_not_repeat(followe
     assert [feature.name for feature in parsed.schema.observed] == chosen
     frame, _ = people()
     assert parsed.accuracy(frame) > 0.75
-
-
-def test_every_device_is_asked_once_and_all_are(followed):
     assert (followed.asked == 1).all()
     shares = sum(said["share"]["part"] for _, _, said in followed.steps if said["share"] is not None)
     assert shares == pytest.approx(1)
@@ -141,7 +138,7 @@ def test_without_the_people_the_stores_alone_give_the_same_decisions(followed):
         assert again == said
 
 
-def test_python_gives_the_steps_and_the_candidates_of_the_command(followed):
+def test_python_gives_the_steps_and_candidates_of_the_command_which_are_the_same_in_every_evaluation(followed):
     fleet = {"devices": DEVICES, "epsilon": EPSILON}
     assert any(said["step"] == "evaluate" for _, _, said in followed.steps)
     for stores, evaluations, said in followed.steps[1:]:
@@ -149,6 +146,15 @@ def test_python_gives_the_steps_and_the_candidates_of_the_command(followed):
         assert {key: said[key] for key in found.to_json()} == found.to_json()
         signed = aggregator.sign_candidates(followed.folder / "work", found, stores)
         assert list(signed.values()) == [Path(each).read_bytes() for each in said["models"]]
+    campaigns = [
+        parse_campaign(read_envelope(store.with_suffix(".hsc").read_bytes(), "campaign").payload)
+        for store in followed.evaluations
+    ]
+    digests = {}
+    for campaign in campaigns:
+        for name, digest in zip(campaign.model_names, campaign.models, strict=True):
+            assert digests.setdefault(name, digest) == digest
+    assert len(campaigns) >= 2
 
 
 def test_another_model_of_a_candidates_name_is_not_handed_out(followed, tmp_path):
@@ -161,9 +167,6 @@ def test_another_model_of_a_candidates_name_is_not_handed_out(followed, tmp_path
     found = aggregator.refine(stores, evaluations, devices=DEVICES, epsilon=EPSILON)
     with pytest.raises(InputError, match="refine_invalid: the workspace has another model named"):
         aggregator.sign_candidates(work, found, stores)
-
-
-def test_candidates_stay_in_their_folder_whatever_the_series_is_called(followed, tmp_path):
     shutil.copytree(followed.folder / "work", tmp_path / "work")
     stores, evaluations, said = next(each for each in followed.steps if each[2]["step"] == "evaluate")
     found = aggregator.refine(stores, evaluations, devices=DEVICES, epsilon=EPSILON)
@@ -172,18 +175,6 @@ def test_candidates_stay_in_their_folder_whatever_the_series_is_called(followed,
     (file,) = _signed(found, tmp_path / "work", tmp_path / "here", opened)
     assert file.resolve().parent == tmp_path / "here"
     assert [each.name for each in tmp_path.iterdir() if each.suffix == ".hsm"] == []
-
-
-def test_candidates_are_the_same_files_in_every_evaluation(followed):
-    campaigns = [
-        parse_campaign(read_envelope(store.with_suffix(".hsc").read_bytes(), "campaign").payload)
-        for store in followed.evaluations
-    ]
-    digests = {}
-    for campaign in campaigns:
-        for name, digest in zip(campaign.model_names, campaign.models, strict=True):
-            assert digests.setdefault(name, digest) == digest
-    assert len(campaigns) >= 2
 
 
 def refused(followed, *arguments):

@@ -55,9 +55,6 @@ def test_a_central_epsilon_is_stated_only_for_shuffled_reports_of_enough_devices
     assert 0 < many.epsilon == many.bounds.numeric < 0.1
     refusing = guarantee_sheet(payload(schema=REFUSING), devices=10_000, shuffled=True).central
     assert "refuse" in refusing.obstacles[0]
-
-
-def test_several_answers_take_the_smaller_one_of_two_bounds():
     central = guarantee_sheet(payload("direct", 4_000_000, 2), devices=20_000, shuffled=True).central
     assert central.by_stratum
     assert central.epsilon < central.bounds.numeric < central.local
@@ -226,6 +223,11 @@ def test_the_figures_of_a_hundred_thousand_reports():
     found = amplified(4.0, 100_000, 1e-6)
     assert 0.1676 <= found.numeric <= 0.1728
     assert f"{found.printed:.4f} {found.closed_form:.4f}" == "0.5346 0.5378"
+    least = 16 * log(4 / 1e-6) * exp(1.0)
+    assert closed_forms(1.0, int(least) - 1, 1e-6) == (None, None)
+    found, printed = closed_forms(1.0, int(least) + 2, 1e-6)
+    assert printed < found
+    assert amplified(1.0, int(least) + 2, 1e-6).numeric < printed
 
 
 def whole_divergence(local, reports, epsilon):
@@ -257,14 +259,6 @@ def test_more_reports_and_a_larger_delta_give_a_smaller_epsilon_and_coarse_group
     fine = numeric(2.0, 5000, 1e-6)
     monkeypatch.setattr(shuffling, "_GROUPS", 12)
     assert fine < numeric(2.0, 5000, 1e-6) < 2.0
-
-
-def test_a_closed_form_is_given_only_under_its_condition():
-    least = 16 * log(4 / 1e-6) * exp(1.0)
-    assert closed_forms(1.0, int(least) - 1, 1e-6) == (None, None)
-    found, printed = closed_forms(1.0, int(least) + 2, 1e-6)
-    assert printed < found
-    assert amplified(1.0, int(least) + 2, 1e-6).numeric < printed
 
 
 @pytest.mark.parametrize("wrong", [(0.0, 9, 0.1), (float("inf"), 9, 0.1), (1.0, 0, 0.1), (1.0, 9, 0.0), (1.0, 9, 1.0)])
@@ -304,9 +298,6 @@ def test_a_billion_trials_sum_to_one_and_ends_are_certain():
     assert (found[:3] > 0.98).all()
     assert found[3] == pytest.approx(0.5, abs=0.01)
     assert upper_tail(900_000, 10**6, 0.1) == 0
-
-
-def test_numbers_by_chance_are_bounded():
     for n, p in ((50, 0.1), (1000, 0.3), (7, 1.0), (0, 0.5)):
         chances = np.exp(log_probability(np.arange(n + 1), n, p)) if 0 < p < 1 else np.eye(n + 1)[n if p else 0]
         most, least = most_likely(n, p, 1e-6), least_likely(n, p, 1e-6)

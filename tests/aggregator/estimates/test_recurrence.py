@@ -133,9 +133,6 @@ def test_one_answer_of_each_gives_the_variance_of_as_many_people():
         share = np.clip(found.estimate / 300, 0, 1)
         np.testing.assert_allclose(found.sampling_variance, 300 * share * (1 - share))
         np.testing.assert_allclose(found.devices_variance, found.noise_variance + 200 * share * (1 - share))
-
-
-def test_a_stratum_of_one_question_leaves_nothing_open_about_these_devices_but_the_noise():
     campaign = made(answers=3, epsilon_micro=3_000_000)
     tally = Tally(campaign.id, (90, 90, 90), ((60, 30), (90, *(0,) * 7), (90, 0, 0, 0)))
     assert answers_by_stratum(campaign, tally) == (90, 90, 90)

@@ -43,6 +43,8 @@ def test_a_node_s_sums_are_fitted_and_shown_without_any_report():
     assert (said["nodes"], said["reports"], said["questions"][0]["counts"]) == (1, N, [600, 400])
     assert "these records" in str(statistics.populations)
     assert "Estimates" in statistics._repr_html_()
+    assert reason_of(InputError, accuracy_of, summed(made(), SUMS, N).questions[0]) == "mechanism_unknown"
+    assert reason_of(InputError, evaluate, summed(made(), SUMS, N)) == "not_an_evaluation"
 
 
 def test_a_model_is_signed_for_the_campaign_of_its_statistics_alone_with_the_source_s_own_card(tmp_path):
@@ -57,11 +59,6 @@ def test_a_model_is_signed_for_the_campaign_of_its_statistics_alone_with_the_sou
     assert "mechanisms" not in document.card, "what is true of reports alone is not said of sums"
     assert reason_of(PolicyError, publish_model, workspace, nobody(campaign), raws[0], NOW) == "batch_too_small"
     assert reason_of(InputError, publish_model, workspace, statistics, raws[1], NOW) == "other_campaign"
-
-
-def test_an_outcome_without_an_estimator_of_groups_is_refused_by_reason():
-    assert reason_of(InputError, accuracy_of, summed(made(), SUMS, N).questions[0]) == "mechanism_unknown"
-    assert reason_of(InputError, evaluate, summed(made(), SUMS, N)) == "not_an_evaluation"
 
 
 # --- counts of another program ---
@@ -105,9 +102,6 @@ def test_a_model_of_foreign_counts_says_whose_they_are_and_what_they_rest_on(tmp
     assert document.header.name == "counted"
     assert document.statistics_id == statistics.source.statistics_id
     assert foresee(statistics, "floored") is not None
-
-
-def test_foreign_counts_that_differ_are_other_statistics():
     first, again, other = counted(tables(0.0)), counted(tables(0.0)), counted(tables(0.0, np.random.default_rng(9)))
     assert first.source.statistics_id == again.source.statistics_id != other.source.statistics_id
     assert first.source.origin.id != counted(tables(0.0), trust="somebody").source.origin.id

@@ -135,14 +135,11 @@ def test_no_number_is_shown_as_minus_zero():
     assert "-0.0," not in found.frame().to_csv()
 
 
-def test_too_few_reports_may_not_be_shown():
+def test_too_few_reports_and_the_tally_of_another_campaign_are_refused():
     campaign = made(min_batch_size=10)
     with pytest.raises(PolicyError, match=r"^batch_too_small"):
         tallied(campaign, ((4, 5), (0,) * 8, (0,) * 4)).check_publishable()
     tallied(campaign, ((4, 5), (1, *(0,) * 7), (0,) * 4)).check_publishable()
-
-
-def test_the_tally_of_another_campaign_is_refused():
     with pytest.raises(InputError, match=r"^other_campaign"):
         estimate(CAMPAIGN, Tally.zero(made(version=2)))
 
@@ -178,10 +175,7 @@ def test_class_shares_weigh_by_what_was_planned_so_they_are_linear_in_the_counts
     mean = tuple(tuple((a + b) // 2 for a, b in zip(x, y, strict=True)) for x, y in zip(one, two, strict=True))
     shares = [class_shares(tallied(CAMPAIGN, counts, n)).share for counts in (one, two, mean)]
     np.testing.assert_allclose((shares[0] + shares[1]) / 2, shares[2], atol=1e-12)
-
-
-def test_class_shares_do_not_count_the_same_people_twice():
-    """If every device answers every question almost without noise, there is one sample of people, not three."""
+    # If every device answers every question almost without noise, there is one sample of people, not three.
     statistics = answered(made(answers=3, epsilon_micro=48_000_000), 10_000, shares_of)
     np.testing.assert_allclose(class_shares(statistics).variance, CLASSES.prod() / 10_000, rtol=0.01)
 

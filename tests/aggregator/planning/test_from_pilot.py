@@ -91,17 +91,6 @@ def test_the_pilot_that_is_better_than_the_fleet_is_named(files):
         assert schema_text(made.file) == left
 
 
-def test_rows_of_all_features_tell_each_other_apart(files):
-    schema = load_schema(files / "s.toml").schema
-    stated = tuple(codings.Way(feature) for feature in range(3))
-    binned = (codings.Way(1, codings.EDGES, 2), codings.Way(0), codings.Way(2))
-    candidates = tuple(forward_selection.Candidate(ways, np.ones(4)) for ways in (stated[:1], binned, stated))
-    found = from_pilot.PilotDesign(load_schema(files / "s.toml"), (), candidates, candidates[1])
-    told = [asked for _, _, asked in from_pilot.shown_path(found, schema)]
-    assert told == ["letter", "all, with size (2 chosen bins)", "all, as the schema states them"]
-    assert from_pilot.as_json(found)["path"][1]["ways"] == ["2 chosen bins", "as stated", "as stated"]
-
-
 def test_all_features_as_stated_are_one_row(files, monkeypatch):
     monkeypatch.setattr(forward_selection, "MOST_FEATURES", 3)
     monkeypatch.setattr(forward_selection, "usable_ways", lambda *_: [codings.Way(feature) for feature in range(3)])
@@ -118,18 +107,20 @@ def test_the_largest_class_is_named_beside_the_accuracies(files):
     assert "largest_class = " in (files / "o.toml").read_text("utf-8")
 
 
-def test_a_fleet_without_devices_or_with_too_many_is_refused(files):
-    for devices in (0, 10**15 + 1, 10**30):
-        with pytest.raises(InputError, match="argument_invalid"):
-            aggregator.design(files / "p.csv", files / "s.toml", epsilon=1, devices=devices)
-
-
-def test_a_clear_gain_of_the_fleet_or_of_the_pilot_is_named():
+def test_a_clear_gain_is_named_and_rows_of_all_features_tell_each_other_apart(files):
     lead = from_pilot.PilotDesign(None, (), (), None, lead=(0.05, 0.01))
     assert "better than the pilot alone by +5.0 ± 1.0 points" in lead.verdict
     assert "the pilot alone is as good as the fleet would be" in lead._replace(lead=(0.01, 0.02)).verdict
     behind = lead._replace(lead=(-0.48, 0.027))
     assert "the pilot alone would be better than the fleet by 48.0 ± 2.7 points" in behind.verdict
+    schema = load_schema(files / "s.toml").schema
+    stated = tuple(codings.Way(feature) for feature in range(3))
+    binned = (codings.Way(1, codings.EDGES, 2), codings.Way(0), codings.Way(2))
+    candidates = tuple(forward_selection.Candidate(ways, np.ones(4)) for ways in (stated[:1], binned, stated))
+    found = from_pilot.PilotDesign(load_schema(files / "s.toml"), (), candidates, candidates[1])
+    told = [asked for _, _, asked in from_pilot.shown_path(found, schema)]
+    assert told == ["letter", "all, with size (2 chosen bins)", "all, as the schema states them"]
+    assert from_pilot.as_json(found)["path"][1]["ways"] == ["2 chosen bins", "as stated", "as stated"]
 
 
 def test_a_part_of_a_large_pilot_is_not_called_the_pilot(files, monkeypatch):
@@ -149,6 +140,9 @@ def test_what_is_left_out_of_a_pilot_is_named(files):
         spoilt.to_csv(files / "p.csv", index=False)
         assert ran(files, "--devices", "100", status=1).stderr.startswith(why)
     assert not (files / "o.toml").exists()
+    for devices in (0, 10**15 + 1, 10**30):
+        with pytest.raises(InputError, match="argument_invalid"):
+            aggregator.design(files / "p.csv", files / "s.toml", epsilon=1, devices=devices)
 
 
 # Cuts of values, and the forward selection ------------------------------------------------------------
@@ -204,9 +198,6 @@ def test_edges_are_where_the_class_changes(records):
     assert found.codes(np.array([0, 1, MISSING]), numbers).tolist() == [0, 1, MISSING]
     four = cut(Way(1, QUANTILES, 4), SCHEMA, *columns(records, 1))
     assert np.bincount(four.codes(*columns(records, 1)[:2])).min() >= 45
-
-
-def test_a_missing_number_keeps_its_code_and_a_column_without_different_numbers_gets_no_bins():
     schema = build_schema(Label("class", ["n", "y"]), [Numeric("size", "-1", "1", [0], substitute=None)])
     numbers = np.array([-SCALE, 0, SCALE // 2, SCALE, NO_NUMBER])
     found = cut(Way(0, QUANTILES, 2), schema, np.array([0, 1, 1, 1, 2]), numbers, np.array([0, 0, 1, 1, 1]))
@@ -236,9 +227,6 @@ def test_the_selection_asks_about_what_tells_the_class_and_leaves_out_what_does_
     assert chosen.accuracy > 0.8
     assert len(path[-1].ways) == 4
     assert path[-1].ways[0] == Way(0)
-
-
-def test_with_few_devices_the_noise_decides(records, quick):
     noisy = select(records, SCHEMA, np.arange(200), fleet_scores(40, 200_000), 1, np.random.default_rng(2))
     plain = select(records, SCHEMA, np.arange(200), plain_scores, 1, np.random.default_rng(2))
     assert noisy[-1].accuracy < plain[-1].accuracy - 0.1

@@ -76,6 +76,11 @@ def test_with_enough_epsilon_what_tells_the_class_is_chosen_in_groups_of_its_val
 def test_without_epsilon_the_choice_is_one_of_many():
     choices = {tuple(each.way for each in chosen(people(200), Fraction(1, 500), seed).chosen) for seed in range(4)}
     assert len(choices) > 1
+    frame = people(60)
+    population = Population.of_frame(frame, FILE.schema)
+    for part in (MADE, COMPARED, MEASURED):
+        of = np.full(60, part)
+        assert choose(population, of, FILE, DesignTerms(MICRO, CHANGE, 1000, MICRO), bytes(32)).chosen
 
 
 @pytest.fixture
@@ -93,10 +98,7 @@ def test_a_record_of_the_second_part_moves_no_count_by_more_than_one_and_no_cand
         assert (less.candidates, less.accuracy) == (whole.candidates, whole.accuracy)
     for counts in compared[1:]:
         assert {more - fewer for more, fewer in zip(compared[0], counts, strict=True)} <= {0, 1}
-
-
-def test_a_record_of_the_third_part_chooses_nothing(compared):
-    """The accuracy that is printed is of records that made no candidate and compared none: any others flatter it."""
+    # The accuracy that is printed is of records that made no candidate and compared none: any others flatter it.
     frame = people()
     whole = chosen(frame)
     less = chosen(frame.drop(index=np.flatnonzero(parts(frame) == MEASURED)))
@@ -162,14 +164,6 @@ def test_other_adjacencies_than_add_remove_run_with_half_of_epsilon():
     assert terms.tables.adjacency == ADD_REMOVE
     assert reason(cost_of_design, FILE.schema, terms._replace(epsilon_micro=1)) == "epsilon_invalid"
     assert reason(cost_of_design, FILE.schema, terms._replace(answer_micro=0)) == "epsilon_invalid"
-
-
-def test_a_part_without_records_still_gives_a_choice():
-    frame = people(60)
-    population = Population.of_frame(frame, FILE.schema)
-    for part in (MADE, COMPARED, MEASURED):
-        of = np.full(60, part)
-        assert choose(population, of, FILE, DesignTerms(MICRO, CHANGE, 1000, MICRO), bytes(32)).chosen
 
 
 def test_the_command_pays_prints_nothing_exact_and_its_schema_states_the_cost(tmp_path, monkeypatch):

@@ -134,9 +134,6 @@ def test_a_plan_that_is_worse_than_the_largest_class_warns(files, planned):
     ran = run(*command, "--effect", "0.01", "--family", "discrete")
     expected = planned(epsilon=0.1, devices=20, coding="schema", effect=0.01, family="discrete")
     assert ("warning:" in ran.stderr) == (expected.ranked[0].forecast.accuracy <= expected.largest_class)
-
-
-def test_a_target_above_the_accuracy_without_privacy_can_not_be_reached(planned):
     found = planned(pilot="p.csv", target_accuracy=0.999, coding="schema", family="discrete")
     assert found.solutions[0].value is None
     assert "cannot be reached: without privacy the accuracy on these records is" in found.facts()["accuracy 99.9%"]
@@ -520,9 +517,6 @@ def test_a_wrong_variance_would_be_seen():
     wrong = precisions(campaign, Fleet(3000), people)
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(shares, np.concatenate([one.errors for one in wrong[:-1]]), rtol=ALLOWED)
-
-
-def test_the_number_of_devices_for_a_width_gives_that_width():
     campaign, people = campaign_of("oue"), population()
     needed = devices_for_width(precisions(campaign, Fleet(1000), people), 1000, 0.05)
     assert 0.0495 <= widest(precisions(campaign, Fleet(needed), people)).width <= 0.05

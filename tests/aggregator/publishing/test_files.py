@@ -59,6 +59,13 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path, monkeypatch):
     assert refusal(write_output, tmp_path / "a", b"ours") == "output_exists"  # one that appears meanwhile is kept
     assert ((tmp_path / "a").read_bytes(), names(tmp_path)) == (b"theirs", ["a"])
 
+    def refuse(*_, **__):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert refusal(write_slowly, tmp_path / "a", lambda: (tmp_path / "a").write_bytes(b"theirs")) == "output_exists"
+    assert (tmp_path / "a").read_bytes() == b"theirs"
+
 
 def make_socket(path, monkeypatch):
     monkeypatch.chdir(path.parent)  # the name of a socket has at most 107 bytes
@@ -125,15 +132,6 @@ def test_what_is_no_regular_file_is_never_replaced(tmp_path, monkeypatch, kind, 
         assert refusal(write_output, place, b"new", force=force) == "output_invalid"
         assert refusal(check_outputs, [place], force=force, inputs=[]) == "output_invalid"
     assert seen(tmp_path) == before
-
-
-def test_a_file_that_appears_late_is_kept_where_there_are_no_hard_links(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    assert refusal(write_slowly, tmp_path / "a", lambda: (tmp_path / "a").write_bytes(b"theirs")) == "output_exists"
-    assert (tmp_path / "a").read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("step", ["fsync", "open", "link", "replace"])

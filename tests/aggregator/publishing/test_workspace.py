@@ -101,13 +101,10 @@ def test_versions_rise_per_name_and_survive_reopening(tmp_path):
     assert {f"{one['digest']}.hsc" for one in (entry, *rest)} == {
         each.name for each in (again.path / "published").iterdir()
     }
-
-
-def test_two_publishers_at_once_never_share_a_version(tmp_path):
-    make(tmp_path / "work")
+    make(tmp_path / "shared")
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: publish(open_workspace(tmp_path / "work")), range(6)))
-    versions = [item.version for item in open_workspace(tmp_path / "work").history()]
+        list(pool.map(lambda _: publish(open_workspace(tmp_path / "shared")), range(6)))
+    versions = [item.version for item in open_workspace(tmp_path / "shared").history()]
     assert versions == [1, 2, 3, 4, 5, 6]
 
 
@@ -245,7 +242,7 @@ def test_a_key_comes_back_from_its_file(tmp_path, passphrase):
     assert found.open(lambda: passphrase) == key(5)
 
 
-def test_an_encrypted_file_shows_no_seed_and_has_a_salt_and_nonce_of_its_own():
+def test_an_encrypted_file_shows_no_seed_has_its_own_salt_and_nonce_and_costs_a_second():
     one, other = sealed(), sealed()
     assert key(5).seed not in one.to_bytes()
     assert key(5).seed in sealed(None).to_bytes()
@@ -253,9 +250,10 @@ def test_an_encrypted_file_shows_no_seed_and_has_a_salt_and_nonce_of_its_own():
     assert repr(sealed(None)) == f"<campaign key {one.id}>"
     parts = [canonical.unpack(each.sealed) for each in (one, other)]
     assert all(parts[0][name] != parts[1][name] for name in ("salt", "nonce", "box"))
+    assert keys.COST == STANDARD == (3, 256 << 20)
 
 
-def test_a_wrong_passphrase_says_nothing_and_what_stands_beside_the_box_is_not_believed():
+def test_a_wrong_passphrase_says_nothing_and_what_stands_beside_the_box_is_not_believed(monkeypatch):
     with pytest.raises(InputError) as refused:
         sealed().open(lambda: WRONG)
     assert refused.value.reason == "passphrase_wrong"
@@ -264,6 +262,14 @@ def test_a_wrong_passphrase_says_nothing_and_what_stands_beside_the_box_is_not_b
     assert reason(key_file, "root", key(1), b"") == "passphrase_missing"
     for fields in ({"role": "root"}, {"public": key(6).public}):
         assert reason(parse_key(changed(**fields)).open, lambda: SECRET) == "passphrase_wrong"
+    from nacl.pwhash import argon2id
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(argon2id, "kdf", fail)
+    assert reason(sealed(None).open) is None
+    assert reason(sealed, SECRET) == "memory_short"
 
 
 @examples(60)
@@ -303,21 +309,6 @@ def test_files_that_are_newer_or_large(tmp_path):
     assert reason(parse_key, canonical.pack({"hearsay_key": 3})) == "key_newer"
     (tmp_path / "a.key").write_bytes(bytes(5000))
     assert reason(read_key, tmp_path / "a.key") == "too_large"
-
-
-def test_too_little_memory_has_a_name(monkeypatch):
-    from nacl.pwhash import argon2id
-
-    def fail(*_, **__):
-        raise MemoryError
-
-    monkeypatch.setattr(argon2id, "kdf", fail)
-    assert reason(sealed(None).open) is None
-    assert reason(sealed, SECRET) == "memory_short"
-
-
-def test_new_files_cost_a_second():
-    assert keys.COST == STANDARD == (3, 256 << 20)
 
 
 def test_the_public_part_is_a_line_for_one_role():
