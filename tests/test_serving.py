@@ -163,7 +163,7 @@ def test_a_batch_may_come_again_and_is_never_replaced(tree):
     assert (tree / "reports" / NAME).read_bytes() == b"one"
 
 
-def test_only_what_devices_ask_for_is_there(tree, tmp_path):
+def test_only_what_devices_ask_for_is_there_and_nothing_but_reports_can_be_put(tree, tmp_path):
     (tmp_path / "secret.hsc").write_bytes(b"secret")
     (tree / "campaigns" / "link.hsc").symlink_to(tmp_path / "secret.hsc")
     (tree / "campaigns" / "folder.hsc").mkdir()
@@ -183,6 +183,7 @@ def test_only_what_devices_ask_for_is_there(tree, tmp_path):
                 assert (status, content) == (404, b""), place
         assert ask(server, "GET", "/campaigns/mushrooms.hsc")[0] == 200
     assert {place for _, place, _ in log if "\n" in place or " " in place} == set()
+    (tree / "reports" / NAME).unlink()  # and nothing else can be put, nor through a link
     before = (tree / "campaigns" / "mushrooms.hsc").read_bytes()
     places = "reports/a.txt reports/.hsr reports/..hsr reports/A.hsr reports/a/b.hsr campaigns/mushrooms.hsc a.hsr"
     places += f" reports/%2e%2e%2fa.hsr reports/%ff.hsr %ff/a.hsr reports/{'a' * 65}.hsr reports/a.hsr%0a"
