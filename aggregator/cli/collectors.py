@@ -250,16 +250,28 @@ def check(
 @click.argument("request", metavar="ASK.hsx", type=PATH)
 @TRUST
 @options.cluster
+@options.enrolment
 @options.output
-@options.passphrase
 @options.force
 @options.json
-def answer(folder: Path, campaign: Path, request: Path, trusted: Path, cluster: str | None, output: Path) -> None:
+def answer(
+    folder: Path,
+    campaign: Path,
+    request: Path,
+    trusted: Path,
+    cluster: str | None,
+    enrolled: Path | None,
+    lists: tuple[Path, ...],
+    output: Path,
+) -> None:
     """Helper: check the shares of a request, and write verdicts and noisy sums for the leader.
 
     One request is answered for each period. The same request again gets the same answer; another one is refused, since
     the difference of two totals could be one device's record. The workers of a cluster get the helper's shares and what
     checks them, so they must be the helper's own machines.
+
+    In a closed fleet give --enrolled or --fleet as the leader does, with files that do not come from the leader: else
+    it could fill the smallest batch with devices that it made up.
 
     \b
     Example:
@@ -268,7 +280,7 @@ def answer(folder: Path, campaign: Path, request: Path, trusted: Path, cluster: 
     check_files(output, inputs=[campaign, trusted, request])
     with _opened(folder) as opened, workers_of(cluster) as opened.cluster, progress("checking shares", 1) as bar:
         raw, root, found = _documents(campaign, trusted)
-        sent = opened.answer(raw, root, request, output, bar)
+        sent = opened.answer(raw, root, request, output, bar, enrolled_ids(found, enrolled, lists))
     _say(sent, found, output)
 
 

@@ -292,7 +292,13 @@ class CollectorFolder:
             return Sent(period, row.reports, dict(+(row.refusals + late)), True)
 
     def answer(
-        self, campaign: bytes, trusted: bytes, request: Path, out: Path, progress: Progress | None = None
+        self,
+        campaign: bytes,
+        trusted: bytes,
+        request: Path,
+        out: Path,
+        progress: Progress | None = None,
+        enrolled: Enrolled | None = None,
     ) -> Sent:
         """``hearsay collector answer``: check the helper's shares of a request, and write verdicts and noisy sums.
 
@@ -302,6 +308,7 @@ class CollectorFolder:
             request: the leader's file.
             out: the answer.
             progress: called with (reports checked, reports in the request).
+            enrolled: the ids of a closed fleet; reports with other ids are refused, whoever put them in.
 
         Raises:
             InputError: ``not_this_collector``: this collector does not help in the campaign.
@@ -316,7 +323,7 @@ class CollectorFolder:
             row = self._row(task, head.period)
             if row is None:
                 self._check_period(task.campaign, head.period)
-            judge = Judge(task, head.period)
+            judge = Judge(task, head.period, enrolled)
             parts = _noted(rows_of(reader.contents(task.secret), RequestRow.length(task.prio3), head.reports), content)
             if row is None:
                 judge.read(parts, Workers(self.threads, self.cluster), _counting(progress, head.reports))

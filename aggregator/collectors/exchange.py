@@ -19,6 +19,7 @@ from nacl import bindings
 from nacl.exceptions import CryptoError
 
 from aggregator.common.files import PRIVATE, open_output, storage_errors
+from aggregator.reports.intake.enrolment import REASON
 from protocol import SPEC, canonical
 from protocol.batches.report import ID_BYTES
 from protocol.documents.shared_terms import HELPER
@@ -36,7 +37,7 @@ REFUSALS = (
     "",
     "share_unreadable",
     "share_misplaced",
-    "malformed",
+    REASON,
     "value_out_of_domain",
     "proof_invalid",
     "public_share",

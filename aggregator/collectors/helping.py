@@ -22,6 +22,7 @@ from aggregator.collectors.verification import (
     confirmed,
     prepared,
 )
+from aggregator.reports.intake.enrolment import REASON, Enrolled
 from protocol.shared.keccak import SEED_BYTES
 
 
@@ -69,8 +70,9 @@ class Judge:
         refused: reason → number of reports.
     """
 
-    def __init__(self, task: Task, period: int) -> None:
-        self._task, self._period = task, period
+    def __init__(self, task: Task, period: int, enrolled: Enrolled | None = None) -> None:
+        """Begin without any row. ``enrolled``: the ids of a closed fleet; rows with other ids are refused."""
+        self._task, self._period, self._enrolled = task, period, enrolled
         self.verdicts: list[bytes] = []
         self.accepted, self.refused = 0, Counter[str]()
         self._ids = sha256()
@@ -103,6 +105,10 @@ class Judge:
         """Return ids and reasons of refusals, empty if there are none so far, and what is to be checked."""
         fields = ((row.identifier, row.field) for row in rows)
         shares = list(open_shares(self._task, self._period, fields))
+        if self._enrolled is not None:
+            ids = np.frombuffer(b"".join(row.identifier for row in rows), ">u8").astype(np.uint64)
+            known = self._enrolled.has(self._period, ids)
+            shares = [share if is_known else REASON for share, is_known in zip(shares, known, strict=True)]
         usable = [(one, row.verifier) for one, row in zip(shares, rows, strict=True) if isinstance(one, Opened)]
         kept = [row.identifier for row in rows], [one if isinstance(one, str) else "" for one in shares]
         if not usable:

@@ -32,6 +32,7 @@ from aggregator.collectors.pair import (
     write_public,
 )
 from aggregator.collectors.total import TAIL, parse_total, read_total, sign_total
+from aggregator.collectors.verification import Workers
 from protocol import canonical
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.payload import SPEC
@@ -120,7 +121,7 @@ def asked(data):
         return reason
     head, rows, _ = _read(raw, REQUEST, length, 0)
     judge = Judge(task, head.period)
-    reason = refused(judge.read, [rows], 1, lambda _: None, reasons={"collector_fault"})
+    reason = refused(judge.read, [rows], Workers(1), lambda _: None, reasons={"collector_fault"})
     if reason is not None:
         return reason
     verdicts = b"".join(judge.verdicts)

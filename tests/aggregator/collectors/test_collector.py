@@ -8,7 +8,9 @@ import shutil
 from collections import Counter
 from contextlib import nullcontext
 from functools import partial
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from support.collectors import DAY, LATER, NOW, PERIOD, ROOT, SEEDS, Forged, Two, report_of
 from support.engine import Engine
@@ -236,6 +238,22 @@ def test_wrong_verifiers_cost_their_report_and_no_other_one(tmp_path):
     two.check(two.honest(range(4)))
     rewritten(two, "request", lambda rows: rows[:-40] + bytes(40))
     assert (two.answer("bad").reports, two.answer("bad").refused) == (3, {"public_share": 1})
+
+
+def test_a_leader_can_not_fill_the_batch_of_a_closed_fleet_with_devices_that_it_made_up(tmp_path):
+    """The helper has the fleet's ids, too: others are in no sum, and too few of them are no batch."""
+    two = Two(tmp_path)
+    two.check(two.honest(range(5)))
+    for known, accepted in (({3}, None), ({0, 3, 4}, 3)):
+        enrolled = SimpleNamespace(has=lambda _, ids, known=known: np.isin(ids, list(known)))
+        with two.open("helper") as helper:
+            answer = partial(helper.answer, two.raw, ROOT, tmp_path / "request", tmp_path / "answer", enrolled=enrolled)
+            if accepted is None:
+                assert reason_of(PolicyError, answer) == "batch_too_small"
+            else:
+                assert (answer().reports, answer().refused) == (3, {"id_not_enrolled": 2})
+    found = two.finish()
+    assert (found.numbers, found.refused) == (two.expected([0, 3, 4]), {"id_not_enrolled": 2})
 
 
 def verdict(at, value):
