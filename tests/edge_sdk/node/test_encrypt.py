@@ -110,62 +110,36 @@ def test_one_message_per_campaign_and_period(open_node, publisher, clock, tmp_pa
     assert node.file_ending() is None
 
 
-def test_noise_is_drawn_once_and_sums_are_encrypted_once(open_node, publisher, clock, monkeypatch):
-    """Powers are computed outside of the transaction. If the period ends meanwhile, they are dropped unused."""
-    node = open_node()
-    campaign = enrolled(node, publisher)
-    powers, drawn, inside = [], [], []
-    real, noise = encryption.pads, encryption.drawn_noise
-
-    def slow(secret, campaign_id, period, *more):
-        powers.append(period)
-        inside.append(node._state.turn > 0)
-        clock.now += DAY if len(powers) == 1 else 0
-        return real(secret, campaign_id, period, *more)
-
-    monkeypatch.setattr(encryption, "pads", slow)
-    monkeypatch.setattr(encryption, "drawn_noise", lambda *given: drawn.append(node._state.turn > 0) or noise(*given))
-    said = node.encrypt(campaign.id, RECORDS)
-    assert powers == [said.period - 1, said.period]
-    assert inside == [False, False]
-    assert drawn == [True]
-    assert len(node.history()) == 1
-
-
-def test_a_message_that_was_overtaken_returns_the_first(open_node, publisher, monkeypatch):
-    """Another program encrypts while this one computes powers: its ciphertexts are the only ones."""
+def test_powers_are_computed_outside_of_the_transaction_and_noise_is_drawn_once(
+    open_node, publisher, clock, monkeypatch
+):
+    """Powers whose period ended meanwhile are dropped unused. What always takes longer than a period is done inside."""
     node, other = open_node(), open_node()
     campaign = enrolled(node, publisher)
-    seen, real, drawn = [], encryption.pads, []
+    seen, drawn, first, real, noise = [], [], [], encryption.pads, encryption.drawn_noise
+    meanwhile = iter([DAY, 0, None])
 
-    def slow(*given):
-        found = real(*given)
-        if not seen:
-            seen.append(None)
-            seen.append(other.encrypt(campaign.id, RECORDS).raw)
+    def slow(secret, campaign_id, period, *more):
+        seen.append((period, node._state.turn > 0))
+        found, passed = real(secret, campaign_id, period, *more), next(meanwhile, DAY)
+        if passed is None:  # another program encrypts
+            first.append(other.encrypt(campaign.id, RECORDS).raw)
+        clock.now += passed or 0
         return found
 
-    noise = encryption.drawn_noise
     monkeypatch.setattr(encryption, "pads", slow)
     monkeypatch.setattr(encryption, "drawn_noise", lambda *given: drawn.append(1) or noise(*given))
     said = node.encrypt(campaign.id, RECORDS)
-    assert (said.raw, said.repeated, drawn) == (seen[1], True, [1])
-    assert len(node.history()) == 1
-
-
-def test_powers_that_take_longer_than_a_period_are_computed_inside(open_node, publisher, clock, monkeypatch):
-    node = open_node()
-    campaign = enrolled(node, publisher)
-    turns, real = [], encryption.pads
-
-    def slow(*given):
-        turns.append(node._state.turn > 0)
-        clock.now += DAY
-        return real(*given)
-
-    monkeypatch.setattr(encryption, "pads", slow)
+    assert seen == [(said.period - 1, False), (said.period, False)]
+    assert (len(drawn), len(node.history())) == (1, 1)
+    clock.now += DAY
+    meanwhile = iter([None, 0])
+    said = node.encrypt(campaign.id, RECORDS)
+    assert ([said.raw], said.repeated, len(drawn), len(node.history())) == (first, True, 2, 2)
+    clock.now += DAY
+    seen.clear()
     node.encrypt(campaign.id, RECORDS)
-    assert turns == [False, False, False, True]
+    assert [inside for _, inside in seen] == [False, False, False, True]
 
 
 def test_the_owner_allows_masks_and_delta_knowingly(open_node, publisher, clock):
@@ -221,6 +195,9 @@ def test_a_reset_counts_the_largest_delta_that_was_allowed_at_an_answer(open_nod
     (tmp_path / "one" / "state.db").unlink()
     Node.reset(tmp_path / "one", publisher.root(), clock=clock)
     assert open_node("one", None).status().delta_spent_pico == 10**9
+    open_node("plain", Policy()).close()  # without masks there was no δ
+    Node.reset(tmp_path / "plain", publisher.root(), policy=Policy(), clock=clock)
+    assert open_node("plain", Policy()).status().delta_spent_pico == 0
 
 
 def test_no_secret_is_shown(open_node, publisher, monkeypatch):
@@ -233,12 +210,6 @@ def test_no_secret_is_shown(open_node, publisher, monkeypatch):
     shown = f"{making._powers!r} {needed!r} {needed.key!r} {making!r}"
     assert str(secret_of(6))[:20] not in shown
     assert str(making._powers.values[0])[:20] not in shown
-
-
-def test_a_reset_of_a_node_without_masks_counts_no_delta(open_node, publisher, clock, tmp_path):
-    open_node("one", Policy()).close()
-    Node.reset(tmp_path / "one", publisher.root(), policy=Policy(), clock=clock)
-    assert open_node("one", Policy()).status().delta_spent_pico == 0
 
 
 def test_a_missing_or_changed_delta_is_damage(open_node, publisher, clock, tmp_path):
@@ -263,7 +234,7 @@ def test_another_kind_of_campaign_is_refused_both_ways(open_node, publisher):
     assert node.status().spent_micro == 0
 
 
-def test_books_rise_and_are_the_dealers(open_node, publisher):
+def test_books_rise_and_are_the_dealers(open_node, publisher, clock):
     node = open_node()
     campaign = node.enrol(campaign_of(publisher))
     keys = [*NODE_KEYS, public_of(node)]
@@ -277,22 +248,16 @@ def test_books_rise_and_are_the_dealers(open_node, publisher):
     changed = bytearray(book_of(campaign, keys=keys, version=3))
     changed[-1] ^= 1
     assert reason(node.accept_keys, bytes(changed)) == "bad_signature"
-    assert node.encrypt(campaign.id, RECORDS).serial == 6
+    first = node.encrypt(campaign.id, RECORDS)
+    assert first.serial == 6
+    assert node.accept_keys(book_of(campaign, keys=keys[::-1], version=3)).serial == 1
+    assert node.encrypt(campaign.id, UNREAD).raw == first.raw, "a new key gives no second message in a period"
+    clock.now += DAY
+    assert node.encrypt(campaign.id, RECORDS).serial == 1
     assert reason(node.accept_keys, book_of(campaign, version=4)) == "node_without_key"
     assert node.status().keys == {campaign.id.hex(): 4}
     assert reason(node.accept_keys, book_of(campaign, keys=keys, version=3)) == "rollback"
     assert reason(node.encrypt, campaign.id, UNREAD) == "node_without_key"
-
-
-def test_a_new_key_gives_no_second_message_in_a_period(open_node, publisher, clock):
-    node = open_node()
-    campaign = enrolled(node, publisher)
-    first = node.encrypt(campaign.id, RECORDS)
-    keys = [public_of(node), *NODE_KEYS]
-    assert node.accept_keys(book_of(campaign, keys=keys, version=2)).serial == 1
-    assert node.encrypt(campaign.id, UNREAD).raw == first.raw
-    clock.now += DAY
-    assert node.encrypt(campaign.id, RECORDS).serial == 1
 
 
 def test_a_book_of_no_campaign_or_another_dealer(open_node, publisher):
@@ -333,7 +298,9 @@ def test_after_an_opt_out_or_a_reset_the_old_key_is_useless(open_node, publisher
     assert node.encrypt(campaign.id, RECORDS).serial == 6
 
 
-def test_a_party_takes_the_first_records_only(open_node, publisher, monkeypatch):
+def test_a_party_takes_the_first_records_only_and_sums_beyond_the_expected_are_cut_off(
+    open_node, publisher, monkeypatch
+):
     noiseless(monkeypatch)
     node = open_node()
     campaign = enrolled(node, publisher, masked=TERMS._replace(unit=PARTY))
@@ -343,15 +310,10 @@ def test_a_party_takes_the_first_records_only(open_node, publisher, monkeypatch)
     found = node.encrypt(campaign.id, RECORDS * most)
     assert (found.beyond, found.unread.records) == (most, most)
     assert taken[0][:2] == [most // 2, most // 2]
-
-
-def test_more_records_than_expected_are_cut_off(open_node, publisher):
-    node = open_node()
-    campaign = enrolled(node, publisher)
-    most = campaign.nodes.max_records
-    exact = [most + 7] * numbers_of(campaign)
-    assert set(encryption.clamped(campaign, exact)) == {most}
-    assert set(encryption.clamped(campaign, [-1] * len(exact))) == {0}
+    monkeypatch.undo()
+    by_record = open_node("other").enrol(campaign_of(publisher, name="by record"))
+    for beyond, end in ((most + 7, most), (-1, 0)):
+        assert set(encryption.clamped(by_record, [beyond] * numbers_of(by_record))) == {end}
 
 
 def test_a_node_of_both_kinds_sends_files_of_one_kind_each(open_node, publisher, clock, tmp_path):

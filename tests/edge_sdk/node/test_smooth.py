@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.nodes import TERMS, node_campaign
 from support.noise import log_density
+from support.smooth_definition import changes_of_variance
 
 from aggregator.curator.smooth_sensitivity import BoundedValues, smooth_sensitivity_of_variance, variance
 from edge_sdk.node.smooth import (
@@ -224,6 +225,17 @@ def test_counts_give_what_sorted_values_give(counts: list[int], beta: Fraction) 
     assert data.variance() == variance(sorted_values)
     found, expected = smooth_sensitivity(data, beta), smooth_sensitivity_of_variance(sorted_values, beta)
     assert float(found.value / expected.value) == pytest.approx(1, abs=1e-9)
+
+
+@given(COUNTS)
+@examples(50)
+def test_the_changes_are_those_of_the_definition_and_grow(counts: list[int]) -> None:
+    data, n = ValueCounts(counts), sum(counts)
+    changes = _Changes(data)
+    found = [changes.at(t) for t in range(n + 1)]
+    defined = changes_of_variance(np.array(values_of(counts), np.float64), MOST) * n**2 * (n - 1)
+    assert found == pytest.approx(defined.tolist(), rel=1e-9)
+    assert found == sorted(found)
 
 
 @given(COUNTS, BETAS, st.data())
