@@ -27,6 +27,7 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from benchmarks.shared.harness import Table, arguments
 from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.documents.shared_terms import shared_subjects
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -63,7 +64,7 @@ def campaign_of(setting: Setting) -> Campaign:
     delta = DELTA if setting.noise == "gaussian" else "0"
     stated = SharedCampaignTerms(epsilon=setting.epsilon, pair=made_up_pair(), delta=delta, noise=setting.noise)
     micro = micro_epsilon(setting.epsilon)
-    parameters = CampaignParameters("x", micro, shared=shared_terms(stated, schema, micro))
+    parameters = CampaignParameters("x", micro, shared=shared_terms(stated, shared_subjects(schema), micro))
     return parse_campaign(build_campaign(schema, parameters, 1, START))
 
 
