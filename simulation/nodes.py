@@ -26,7 +26,7 @@ from aggregator.nodes.store.opening import make_envelope_store
 from aggregator.nodes.store.summaries import NodeStore
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
-from edge_sdk import Node, Policy
+from edge_sdk import Node
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import MaskedTerms
@@ -37,6 +37,7 @@ from protocol.questions import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from protocol.schema import Schema
 from simulation.design import Design
 from simulation.drawn import deal, exact_sums, released, statistics_of
+from simulation.fleet import PERMISSIVE
 from simulation.local import records_of
 from simulation.settings import Settings
 from simulation.trust import (
@@ -229,7 +230,7 @@ def _summary(
     assert campaign.nodes is not None
     # A simulated owner allows every ε, so only the adjacency matters here: the noise must cover it.
     covered = ADD_REMOVE if campaign.nodes.sensitivity == GLOBAL else CHANGE_FEATURES
-    policy = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000", node_adjacency=covered)
+    policy = PERMISSIVE._replace(node_adjacency=covered)
     clock = lambda: randomness.now  # noqa: E731 - one line
     with Node.open(None, trust=root, policy=policy, clock=clock, entropy=randomness.entropy) as node:
         records = labelled_records(part, campaign.schema.label.name)

@@ -29,7 +29,7 @@ from aggregator.nodes.campaigns.lists import make_node_list
 from aggregator.nodes.dealer.dealer import Dealer
 from aggregator.nodes.store.masked import MaskedStore
 from aggregator.nodes.store.opening import make_envelope_store
-from edge_sdk import Node, Policy
+from edge_sdk import Node
 from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DIVIDED, MODULUS_BYTES, MaskedTerms, NodeTerms, unfit_modulus
 from protocol.epsilon import MICRO, PICO, micro_epsilon
@@ -40,7 +40,7 @@ from protocol.questions import ADD_REMOVE, CHANGE
 from protocol.schema import Schema
 from simulation.design import Design
 from simulation.drawn import deal, exact_sums, noise_of_total, numbers_of_setup, total_statistics, totals
-from simulation.fleet import seeded_entropy
+from simulation.fleet import PERMISSIVE, seeded_entropy
 from simulation.nodes import OfNodes, labelled_records, message_files, nodes_of, records_by_owner
 from simulation.settings import Settings
 from simulation.trust import SIMULATED_NOW, Lab, Trial, accuracies
@@ -215,13 +215,9 @@ def encrypted(
     workspace, randomness, nodes = lab.workspace, lab.randomness, lab.settings.nodes or 0
     assert campaign.nodes is not None
     # A simulated owner allows every ε and δ.
-    policy = Policy.of(
-        epsilon_per_period="100000",
-        epsilon_lifetime="100000",
-        node_adjacency=ADD_REMOVE,
-        allow_masked=True,
-        delta_per_period="0.01",
-        delta_lifetime="0.01",
+    delta = PICO // 100
+    policy = PERMISSIVE._replace(
+        node_adjacency=ADD_REMOVE, allow_masked=True, period_delta_pico=delta, lifetime_delta_pico=delta
     )
     root, clock = workspace.root_bytes, lambda: randomness.now
     with ExitStack() as stack:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from contextlib import suppress
 from itertools import chain
@@ -10,7 +9,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from edge_sdk.arguments import path_of
-from edge_sdk.storage.atomic_files import write_new
+from edge_sdk.storage.atomic_files import os_errors, write_new
 from edge_sdk.storage.documents import NODE
 from edge_sdk.storage.outbox import MESSAGES, REPORTS, SUMMARIES
 from edge_sdk.storage.rows import damaged
@@ -144,15 +143,15 @@ def write_outbox(path: str, content: bytes) -> None:
     Only the device's user can read the file, since it shows in which campaigns this device takes part. Raise
     StorageError ``file_exists`` if there is a file already, which may not have been sent; it stays.
     """
-    problem = 0
-    try:
-        write_new(path, lambda file: file.write(content))
-    except OSError as error:
-        problem = error.errno or errno.EIO
-    if problem == errno.EEXIST:
-        raise StorageError("file_exists", "there is already a file of that name; send it, or choose another name")
-    if problem:
-        if problem == errno.ENOENT:
-            raise StorageError("io_failed", "the folder that the batch file is to be in is not there; make it first")
-        reason = "disk_full" if problem in (errno.ENOSPC, errno.EDQUOT) else "io_failed"
-        raise StorageError(reason, f"the batch file can not be written: {os.strerror(problem)}")
+    refusal: StorageError | None = None
+    with os_errors("the batch file can not be written"):
+        try:
+            write_new(path, lambda file: file.write(content))
+        except FileExistsError:
+            told = "there is already a file of that name; send it, or choose another name"
+            refusal = StorageError("file_exists", told)
+        except FileNotFoundError:
+            told = "the folder that the batch file is to be in is not there; make it first"
+            refusal = StorageError("io_failed", told)
+    if refusal is not None:
+        raise refusal
