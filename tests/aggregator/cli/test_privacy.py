@@ -226,23 +226,16 @@ def test_keys_of_a_card_forge_no_line_and_reach_no_terminal(tmp_path):
     assert sorted(line.split()[-1] for line in result.stdout.splitlines() if "[2J" in line) == ["v", "w"]
 
 
-def verified(tmp_path, publisher, *options, **terms):
-    """What ``verify --privacy`` says of a valid campaign."""
-    (tmp_path / "t.hst").write_bytes(publisher.root())
-    (tmp_path / "c.hsc").write_bytes(publisher.campaign(**terms))
-    paths = [str(tmp_path / "c.hsc"), "--trust", str(tmp_path / "t.hst")]
-    return invoke("verify", *paths, "--privacy", *options)
-
-
 @pytest.mark.parametrize("epsilon_micro", [3_000_000, 900_000_000])
 def test_ratios_of_more_digits_than_python_prints_are_shown_as_powers_of_e(tmp_path, epsilon_micro):
     features = [Categorical(f"f{number}", ["x"]) for number in range(499)]
     schema = build_schema(Label("label", ["e", "p"]), features)
     publisher = Publisher(now=int(time.time()), schema=schema)
-    plain = verified(tmp_path, publisher, answers=500, epsilon_micro=epsilon_micro)
+    raw = publisher.campaign(answers=500, epsilon_micro=epsilon_micro)
+    plain = verify(tmp_path, raw, "--privacy")
     assert plain.exit_code == 0, plain.output
     assert "the campaign spends no more than it declares" in plain.stdout
-    told = verified(tmp_path, publisher, "--json", answers=500, epsilon_micro=epsilon_micro)
+    told = verify(tmp_path, raw, "--privacy", "--json")
     assert told.exit_code == 0, told.output
     sheet = json.loads(told.stdout)["privacy"]
     assert sheet["holds"] is True

@@ -11,12 +11,11 @@ import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from support.killed import every_death
 from support.publisher import NOW
 from support.reports import CAMPAIGN, CAMPAIGNS, RAW, RAWS, batch
 from support.stores import files_of, reports, stored
 
-from aggregator.operations.report_store import create_store, open_store
+from aggregator.operations.report_store import create_store
 from aggregator.reports.storage import parts as compaction
 from aggregator.reports.storage.manifest import read_manifest
 
@@ -109,32 +108,6 @@ def inbox(folder, number):
     """Files of five reports each, all different."""
     campaign = CAMPAIGN
     return files_of(folder, *(batch(campaign, reports(range(5 * n, 5 * n + 5), campaign)) for n in range(number)))
-
-
-def by_pattern(folder: Path) -> int | None:
-    """Number of records in the files found by name on the disk; None if a file cannot be read."""
-    try:
-        return len(pd.read_parquet([str(path) for path in folder.glob("reports/*/*.parquet")]))
-    except (OSError, ValueError):
-        return None
-
-
-@pytest.mark.slow
-def test_an_ingest_that_dies_at_any_step_shows_engines_only_what_was_committed(tmp_path, monkeypatch):
-    """The ingests include one that joins small parts, whose records are on the disk twice for a while."""
-    monkeypatch.setattr(compaction, "MOST_SMALL", 2)
-    monkeypatch.chdir(tmp_path)
-    store = create_store(tmp_path / "store", RAW, buckets=2)
-    files = inbox(tmp_path, 4)
-    for path in files[:2]:
-        store.ingest([path], now=NOW)
-    seen = []
-    for _ in every_death(lambda: open_store(store.path).ingest(files[2:], now=NOW)):
-        counts = {engine: read() for engine, read in ENGINES.items()}
-        assert len(set(counts.values())) == 1
-        seen.append((counts["pandas"], by_pattern(store.path)))
-    assert {count for count, _ in seen} == {10, 20}
-    assert {count for _, count in seen} > {10, 20}, "a pattern finds what is not committed, so this test can fail"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
