@@ -1,46 +1,8 @@
 """The software of the operator: intake of reports, estimates, models, publishing and the ``hearsay`` command.
 
 A report file passes through ``reports`` (decoded, stored as Parquet, counted) → ``estimates`` (unbiased, with
-variances) → ``models`` → ``publishing``. Files of nodes come in through ``nodes``, a curator's records through
-``curator``.
-
-This module has the public names. Each name imports its libraries (numpy, pandas, pyarrow) when it is first used, so
-that a command without them starts at once. The functions of each command:
-
-    init               create_workspace, open_workspace
-    trust              change_root with a RootChange, gather_copies, resign
-    table              aggregator.common.tables.read_foreign_table
-    schema             read_table, draft_schema, load_schema; bin_records, for --private
-    projection         project_records, for --private
-    plan               plan
-    design             design; design_records, for --private-epsilon
-    refine             refine, sign_candidates
-    campaign           make_campaign, end_campaign
-    nodes              make_node_list, add_nodes, remove_nodes, renew_nodes, make_node_campaign; Masking, for --masked
-    masked             Dealer
-    collector          CollectorFolder; make_shared_campaign
-    show               protocol.documents.envelope.read_envelope, then protocol.documents.payload.read_payload
-    verify             verify
-    guarantee          guarantee_sheet
-    fleet              new_fleet, write_fleet, read_fleet; Roster.without, Roster.renewed; Store.conflicts
-    fleet ids          aggregator.reports.fleet.write_ids, of what fleet_ids in the same module yields
-    ingest             ingest                    (or Store.ingest)
-    quarantine         Store.quarantined, retry_quarantine
-    estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
-    status             status
-    publish            make_model, publish_tree
-    budget             BudgetFile
-    fit                fit_records
-    predict            Model.load, predict_file
-    diff               compare
-    export-model       to_json, to_sklearn
-    evaluate           make_evaluation, evaluate
-    report             report
-    export, forget     export, Store.forget
-    merge              merge_files
-    simulate           simulation.simulate_campaign, in the package that needs both sides
-
-Notebooks show the results as tables.
+variances) → ``models`` → ``publishing``. Each public name imports its libraries when it is first used;
+docs/reference/api/aggregator.md lists the functions of each command.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A small web server for a published folder, to try devices on one machine: documents out, batches of reports in.
 
-In: the folder that ``publishing.tree`` writes. Out: answers to devices, and batch files in ``reports/``, which is
-never served. It is not for the internet (docs/how-to/serving.md). An upload is answered with 2xx only after its
-complete file was flushed to disk. Nothing that a client sends is repeated in an answer or in the log.
+In: the folder that ``publishing.tree`` writes. Out: answers to devices, and batch files in ``reports/``, which is never
+served. It is not for the internet (docs/how-to/serving.md). An upload is answered with 2xx only after a flush to disk.
 """
 
 from __future__ import annotations

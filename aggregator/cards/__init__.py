@@ -2,6 +2,4 @@
 
 In: a signed campaign, numbers of devices and liars, statistics of reports. Out: the sheet of ``hearsay guarantee``,
 alarms about counts that honest devices would hardly give, and a model's card.
-
-Start with ``guarantee`` (what a campaign promises) and ``card`` (the facts of a model).
 """

@@ -1,7 +1,7 @@
 """Probabilities of the binomial distribution, for arrays and for up to 10⁹ trials.
 
-The logarithm of a probability has an absolute error below 10⁻⁹.
-Source: Loader, "Fast and accurate computation of binomial probabilities", 2000 (saddle-point expansion).
+The logarithm of a probability has an absolute error below 10⁻⁹. Source: Loader, "Fast and accurate computation of
+binomial probabilities", 2000.
 """
 
 from __future__ import annotations

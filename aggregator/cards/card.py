@@ -1,7 +1,6 @@
 """The whole card of a model: what was asked, at which cost, what was counted, what it rests on. Run by the aggregator.
 
-The page of a store or model shows the same facts. Numbers that are no integers are text, since payloads hold no floats.
-Entries with one item per feature have at most :data:`MOST_FEATURES`, so that the card stays small.
+Numbers that are no integers are text, since payloads hold no floats.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The card of any model in words: sections of names and texts, for ``hearsay show``.
 
-Whoever signs models can write any map into a card. So nothing is assumed of it: a value of any type is shown, unknown
-entries come last, and texts are bounded.
+Whoever signs models can write any map into a card: values of any type are shown, and texts are bounded.
 """
 
 from __future__ import annotations

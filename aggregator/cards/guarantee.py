@@ -1,9 +1,7 @@
 """The guarantee sheet of a campaign: what a device or node spends, what lies can do, what no test can see.
 
 Everything follows from the campaign's file and from what the reader of the sheet states; no reports are read. A sheet
-is a tree of facts, which ``hearsay guarantee`` prints as text or JSON and a page shows. In a masked campaign a total of
-n parties is refused only beyond n·(M + H), for at most M records of a party and noise of at most H: one party alone can
-move every count by that much, unseen. Source: docs/math.md, sections 5 and 6; decisions 58, 78, 79 and 81.
+is a tree of facts, printed as text or JSON. Source: docs/math.md, sections 5 and 6; decisions 58, 78, 79 and 81.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Numbers of set bits of honest reports: their law, tests against it, and what the best test can find.
 
-The law (distribution) is that of ``Mechanism.set_bits_law``. A liar who votes for one value only sets exactly one bit.
-Let P be the probability of exactly one set bit in an honest answer. If a share λ of n answers are such lies, no test of
-set bits is more powerful than one of the number of answers with exactly one set bit, whose mean the lies raise by
-nλ(1 − P). Source: docs/math.md, section 3; decision 58.
+The law (distribution) is that of ``Mechanism.set_bits_law``. No test of set bits finds liars who vote for one value
+better than one of the number of answers with exactly one set bit. Source: docs/math.md, section 3; decision 58.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The group of all commands, with plugins of other packages. Failures become one line and an exit status.
 
 The exit status is 0 for success, 2 for wrong usage, 130 for an interruption, else that of the error's class
-(:class:`protocol.errors.HearsayError`; docs/reference/output.md). With ``HEARSAY_DEBUG=1`` an internal error prints its
-traceback, whose message may hold a value of a record.
+(docs/reference/output.md). With ``HEARSAY_DEBUG=1`` an internal error prints its traceback.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Options that several commands share, and parsers of the options' texts.
 
-A decorator adds one option or several to a command. Each docstring names the parameters that the command then receives.
-This module opens no file. ``counting`` and ``inputs`` open what the options name.
+Each docstring names the parameters that the command then receives. This module opens no file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The commands of ``hearsay`` in this package: name → ``module:attribute`` of the command's function.
 
-Commands are in the order in which a campaign needs them, as in ``docs/reference/cli.md``. ``hearsay --help`` sorts them
-by name. The module of a command is imported when the command runs.
-
-How to add a command: ``docs/how-to/extending.md``.
+Commands are in the order in which a campaign needs them. A command's module is imported when the command runs. How to
+add a command: ``docs/how-to/extending.md``.
 """
 
 from __future__ import annotations

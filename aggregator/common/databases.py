@@ -1,13 +1,9 @@
 """SQLite files of curators, dealers and stores, and ledgers, whose old copies are found by a mark beside them.
 
-A :class:`Ledger` is a file that records what was spent: a dealer's journal, or a curator's budget. If a copy, or an
-older file that was restored, were used, the same budget would be spent twice. So a mark lies beside it: an empty file.
-
-Each change makes a new mark with a random number in its name, commits the ledger, which names the number, the mark's
-inode and the time at which that inode changed last, and then removes the old mark. Only then may a result leave the
-computer. No program can set that time, which is the kernel's: a mark that was copied or restored has another one. A
-process that was killed leaves one mark too many, which the next one removes. A mark never moves: a rename would change
-its time. Layout: docs/formats.md, section 11.
+A :class:`Ledger` is a file that records what was spent: a dealer's journal, or a curator's budget. A copy or an older
+file would spend it twice. So each change makes an empty file beside it, its mark, commits the ledger, which names the
+mark and the kernel's time of it, and removes the old mark. Only then may a result leave the computer. Layout:
+docs/formats.md, section 11.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Facts about one subject as a tree, from which text, JSON and HTML are made.
 
 A :class:`Fact` has a key and a value for programs, and a label and a text for people. :class:`Facts` holds the facts of
-one subject with sentences, a table, and parts. Text is printed by ``aggregator.cli.output``, JSON is
-:meth:`Facts.to_json`, HTML is made by ``aggregator.page``.
+one subject with sentences, a table, and parts.
 """
 
 from __future__ import annotations

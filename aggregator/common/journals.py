@@ -1,8 +1,7 @@
 """Journals of keepers of secrets: SQLite ledgers that also say who keeps them, and on which machine they were made.
 
-A dealer and a collector each keep a journal of what they have released, since a second release of the same period
-would tell what one must not tell. A copy of the journal on another machine, or an older file that was restored, is
-refused. What one journal holds beside its keeper is in its subclass.
+A dealer and a collector each keep a journal of what they have released, since a second release of the same period would
+tell what one must not tell. A copy of it on another machine, or an older file that was restored, is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Encrypt secrets under a passphrase with Argon2id and XSalsa20-Poly1305 of PyNaCl.
 
-A sealed (encrypted) secret is one canonical msgpack map (docs/formats.md). It holds the costs, so that a later release
-can raise them. A reader checks their limits first, since the file may come from someone else.
+A sealed (encrypted) secret is one canonical msgpack map (docs/formats.md), which states the costs of its passphrase.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Escape text in CSV files so that no spreadsheet runs it as a formula. The text can be recovered.
 
-Names in cells come from campaigns of other people. A cell that could begin a formula, or begins with an apostrophe,
-gets an apostrophe in front. To recover the text, remove one apostrophe at the start of every text, and after every
-semicolon, tab and line break. Numbers are not changed. Parquet and JSON files hold the original texts.
+A cell that could begin a formula, or begins with an apostrophe, gets an apostrophe in front. To recover the text,
+remove one apostrophe at the start of every text, and after every semicolon, tab and line break.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read CSV files into frames of text, and turn frames of text into the values that devices hold.
 
-Run by the analyst on pilot, training and test files. Error texts name a file, a column or a line, and contain no cell.
-A file that is not plain UTF-8 CSV with one header line is refused. No format is guessed.
+A file that is not plain UTF-8 CSV with one header line is refused. Error texts contain no cell.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Statistics and models of records that a curator holds in the clear; what leaves is differentially private.
 
 In: a frame of records, a schema with public bounds, and terms that were fixed before the records were seen. Out:
-:class:`aggregator.estimates.statistics.Statistics` with the variances of the noise, from which models are fitted as
-from reports, and the privacy cost. Records never enter a store of reports.
+:class:`aggregator.estimates.statistics.Statistics` with the variances of the noise, and the privacy cost.
 """

@@ -1,8 +1,7 @@
 """Costs of a curator's queries: how a fit divides its ε, how costs add up, and whether a total allows one more query.
 
-A fit's vectors (lists of noisy numbers, :mod:`protocol.noise.sums`) compose sequentially: their ε add up. In one, the
-classes are disjoint, which the sensitivity Δ (:data:`protocol.questions.SENSITIVITIES`) takes into account.
-Source: Bun, Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md, section 7; proofs: decision 70.
+A fit's vectors (lists of noisy numbers, :mod:`protocol.noise.sums`) compose sequentially: their ε add up. Source: Bun,
+Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md, section 7; proofs: decision 70.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """``hearsay schema --private``: bins of about equal frequency for a schema's numbers, which may be published.
 
-Each number gets an equal part of ε. Its edges are drawn exactly by the exponential mechanism, level by level: the
-middle edge, then the middle of the records below and above it, and so on (Kaplan, Schnapp, Stemmer 2022).
-Source: McSherry, Talwar (FOCS 2007); Smith (STOC 2011); docs/math.md, section 7.
+Edges are drawn by the exponential mechanism: the middle edge, then the middle of each half, and so on. Source:
+McSherry, Talwar (FOCS 2007); Smith (STOC 2011); Kaplan, Schnapp, Stemmer (2022); docs/math.md, section 7.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The curator's ledger: which records were queried, at which cost, and how much of a total (ε, δ) is left.
 
-A budget is one file (docs/formats.md, section 10). It belongs to people, not to one table: the owner assigns the keyed
-digest of every set of records about them, and all queries to all sets add up (:mod:`aggregator.curator.accounting`).
-What it can not detect: another budget for the same people, an older state of the whole disk, or seals computed anew.
+A budget is one file (docs/formats.md, section 10). It belongs to people, not to one table: the owner assigns every set
+of records about them, and all queries add up. What it can not detect: another budget for the same people.
 """
 
 from __future__ import annotations

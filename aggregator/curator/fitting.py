@@ -1,9 +1,7 @@
 """A curator's fit under a budget: check everything, pay, release, sign. Only the signed model leaves the curator.
 
-with BudgetFile.open("ward.hsb") as budget:
-    terms = FitTerms("sums", 500_000, adjacency=budget.adjacency)
-    made = fit_records("work", read_table("patients.csv"), load_schema("ward.toml").schema, terms, budget)
-made.signed.save("ward.hsm")
+For example: ``fit_records("work", read_table("patients.csv"), load_schema("ward.toml").schema, terms, budget)`` with
+``terms = FitTerms("sums", 500_000, adjacency=budget.adjacency)``; then ``.signed.save("ward.hsm")`` of the result.
 """
 
 from __future__ import annotations

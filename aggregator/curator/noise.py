@@ -1,8 +1,7 @@
 """Kinds of real-valued noise for smooth sensitivity, by name, with constants k and β that provably give ε, (ε, δ) or ρ.
 
-A statistic f is released as f + k·S·Z: S its β-smooth sensitivity, Z the noise, whose distribution is its law.
-Constants are guessed in floating point, then proven with rational bounds (docs/smooth.md).
-Sources: Nissim, Raskhodnikova, Smith, STOC 2007; Bun, Steinke, NeurIPS 2019 (Laplace-log-normal).
+A statistic f is released as f + k·S·Z: S its β-smooth sensitivity, Z the noise. Constants are proven with rational
+bounds. Sources: docs/smooth.md; Nissim, Raskhodnikova, Smith, STOC 2007; Bun, Steinke, NeurIPS 2019.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """``hearsay projection --private``: a projection of a curator's records that may be published.
 
 In: records and terms. Out: an integer projection from noisy moments: counts of the classes, sums by class of the scaled
-numbers u_1 … u_d, and sums of ⌊u_i u_j/S⌋ (S: 65536), each with noise for its own sensitivity. Exact facts, such as
-shares of clipped records, are not computed. Source: docs/math.md, section 7.
+numbers u_1 … u_d, and sums of ⌊u_i u_j/S⌋ (S: 65536). Source: docs/math.md, section 7.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A curator's records as integers, read with the schema's public bounds and rules for missing values.
 
-Nothing of a :class:`Records` may leave the curator: its counts are exact. Bounds, value lists and substitutes come from
-the schema, so they are public and not fitted to the records.
+Nothing of a :class:`Records` may leave the curator: its counts are exact. Its bounds and value lists are public.
 """
 
 from __future__ import annotations

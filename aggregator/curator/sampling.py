@@ -1,8 +1,7 @@
 """Exact draws: exponential and normal numbers, integers below any bound, discrete Gaussian noise, the noisy maximum.
 
-Real numbers come from comparisons of uniform numbers, without exp or log. Sources: von Neumann 1951 (the exponential
-number); Karney, "Sampling Exactly from the Normal Distribution", 2016, Algorithm N; Canonne, Kamath, Steinke, "The
-Discrete Gaussian for Differential Privacy", 2020, Algorithms 1 (the coin of probability e^−x) and 3.
+Sources: von Neumann 1951 (the exponential number); Karney, "Sampling Exactly from the Normal Distribution", 2016,
+Algorithm N; Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", 2020, Algorithms 1 and 3.
 """
 
 from __future__ import annotations

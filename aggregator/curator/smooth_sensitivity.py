@@ -1,8 +1,7 @@
 """Smooth sensitivity of the trimmed mean and of the variance, computed fast, with proven bounds (docs/smooth.md).
 
-In: n integers within public bounds. Out: the statistic as a fraction, and S ≥ S* = max over t of e^(−βt)·A(t), which
-scales its noise. A(t) is the largest change of the statistic by one more value once t values differ. S depends on the
-data: publish neither it nor the scale of the noise. Source: Nissim, Raskhodnikova, Smith, STOC 2007.
+In: n integers within public bounds. Out: the statistic as a fraction, and S ≥ S* = max over t of e^(−βt)·A(t), A(t) the
+largest change by one more value once t values differ. Publish neither S nor the scale of the noise.
 """
 
 from __future__ import annotations

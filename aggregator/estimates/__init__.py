@@ -1,6 +1,5 @@
 """From counts to unbiased estimates: variances, intervals, shares of the classes, tables.
 
-In: tallies of reports (:mod:`aggregator.estimates.reports`). Out: :class:`aggregator.estimates.statistics.Statistics`,
-the common form of all estimates and the input of every fit. Estimates may be negative. A later step turns estimates
-into probabilities (:mod:`aggregator.models`). ``joining`` combines statistics of several sources of one population.
+In: tallies of reports, or noisy sums. Out: :class:`aggregator.estimates.statistics.Statistics`, the input of every fit.
+Estimates may be negative; :mod:`aggregator.models` makes probabilities of them.
 """

@@ -1,8 +1,7 @@
 """Intervals for what a model publishes: P(class), P(value | class), and means of numbers given the class.
 
-In: estimates of questions. Out: for each parameter a raw ratio of unbiased estimates, and an interval for the devices
-that answered and for their population (:mod:`aggregator.estimates.ratios`), clipped to the possible range. A published
-value comes from a post-processing and may lie outside. Source: docs/math.md, section 1; decision 57.
+Out: for each parameter a raw ratio of unbiased estimates, and intervals (:mod:`aggregator.estimates.ratios`), clipped
+to the possible range. A published value may lie outside. Source: docs/math.md, section 1; decision 57.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """From the counts of one question to unbiased estimates: one function per family of mechanisms.
 
-A question has K values or is about K numbers (scaled to [−S, S], S = :data:`protocol.SCALE`). A *pure protocol* is a
-mechanism whose answer supports the true value with one probability p, and any other with one probability q. A new
-family registers with the functions here (docs/how-to/extending.md). Source: docs/math.md, sections 1 and 2.
+A question has K values or is about K numbers (scaled to [−S, S], S = :data:`protocol.SCALE`). An answer of a *pure
+protocol* supports the true value with probability p, any other with q. Source: docs/math.md, sections 1 and 2.
 """
 
 from __future__ import annotations

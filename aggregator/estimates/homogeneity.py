@@ -1,8 +1,7 @@
 """Test of homogeneity: are several sources samples of one population?
 
-In: estimates of the same shares or means by several sources. Out: p-values, of all numbers together by Bonferroni. If
-the same devices answered in several sources, the test rejects less often than stated. The noise of a few nodes has
-heavy tails, which are taken into account. Source: docs/math.md, section 1 ("Several sources"); decision 53.
+In: estimates of the same shares or means by several sources. Out: p-values, of all numbers together by Bonferroni. The
+heavy tails of a few nodes' noise are taken into account. Source: docs/math.md, section 1; decision 53.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """95 % intervals for the estimates of one question: one function per family of mechanisms; and tails of heavy noise.
 
-An interval covers the noise and the random choice of the asked devices (:mod:`aggregator.estimates.recurrence`). κ₀ is
-the excess kurtosis of noise: 3 for a Laplace noise, 3/N for the sum of N equal ones, 0 for normal noise; κ that of an
-error of noise plus normal sampling error.
+κ₀ is the excess kurtosis of noise: 3 for a Laplace noise, 3/N for the sum of N equal ones, 0 for normal noise; κ that
+of an error of noise plus normal sampling error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Join the statistics of several sources on one schema into statistics of one population.
 
-That all sources are samples of one population is the analyst's declaration, against which a test of homogeneity
-reports the evidence; campaigns of one series need none, as their devices are drawn from one fleet and answer once.
-The sources may ask about different features. Source: decisions 53, 63.
+That all sources are samples of one population is the analyst's declaration; a test of homogeneity reports the evidence.
+Campaigns of one series need none: their devices are drawn from one fleet. Source: decisions 53, 63.
 """
 
 from __future__ import annotations

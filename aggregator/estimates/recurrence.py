@@ -1,8 +1,7 @@
 """Devices with several answers: the effect of repeated answers on the variance of an estimate.
 
 Device i answers a stratum (questions of which it is asked one in each period) T_i times about one record. That adds
-n²s²·c to an estimate's variance: n answers to the question, s² the variance of true values between devices, and
-c = ΣT_i²/(ΣT_i)² the *concentration* of the answers. Source: docs/math.md, section 1 ("Two populations").
+n²s²·c to a variance: n answers, s² the variance of true values, c = ΣT_i²/(ΣT_i)². Source: docs/math.md, section 1.
 """
 
 from __future__ import annotations

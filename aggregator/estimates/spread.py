@@ -1,7 +1,6 @@
 """Estimate the variance s² of the devices' true numbers, which the answers to a question about moments do not show.
 
-In: estimates of all questions of a campaign. Out: s² of every number and of its square, in every class. Only the fourth
-moment is assumed and not estimated. Source: docs/math.md, section 2; decision 41.
+Out: s² of every number and of its square, in every class. Source: docs/math.md, section 2; decision 41.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The common form of all statistics: unbiased estimates with variances, the same for every kind of source.
 
-Models, planning and publishing read only :class:`Statistics`. Estimates may be negative; a second, named step turns
-them into probabilities (``aggregator.models``). Source: docs/math.md, section 1; decision 52.
+Models, planning and publishing read only :class:`Statistics`. Source: docs/math.md, section 1; decision 52.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Statistics from noisy sums over records, those of a curator or of nodes, in the common form of all statistics.
 
-Every record adds to every sum, so there is no sampling among the records: their variances are those of the noise, which
-may be infinite (Cauchy). Variances for the population also hold the chance of which records there are.
-Source: docs/math.md, sections 5 and 7; decisions 68, 74.
+Every record adds to every sum, so variances among the records are those of the noise alone, which may be infinite
+(Cauchy). Source: docs/math.md, sections 5 and 7; decisions 68, 74.
 """
 
 from __future__ import annotations

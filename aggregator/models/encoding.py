@@ -1,8 +1,7 @@
 """Compute the codes of a whole frame at once, equal to those that a device computes record by record.
 
-``protocol.features`` defines the rules. This module applies a rule once to each distinct cell. Floats that are not
-close to a rounding tie are scaled in one vectorised step. u is a scaled number, an integer from −S to S, where S is
-:data:`protocol.SCALE`.
+``protocol.features`` defines the rules; a rule is applied once to each distinct cell. u is a scaled number, an integer
+from −S to S, where S is :data:`protocol.SCALE`.
 """
 
 from __future__ import annotations

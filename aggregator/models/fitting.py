@@ -1,6 +1,5 @@
 """Fit a model: a table of probabilities per category, and a normal distribution per number and class.
 
-In: statistics. Out: the logarithms and moments that a model file holds.
 Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2; docs/math.md, section 4.
 """
 

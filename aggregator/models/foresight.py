@@ -1,8 +1,7 @@
 """Expected accuracy of a model, computed from the statistics that the model is made from, without any records.
 
-The model is tried on simulated records of many fleets that agree with the statistics
-(:mod:`aggregator.models.simulated_fleets`). What the statistics do not show, such as features that depend on each
-other, is the printed assumption :data:`ASSUMES`. Source: docs/math.md, section 4; decisions 42 and 95.
+The model is tried on simulated records of many fleets that agree with the statistics. What these do not show, such as
+dependent features, is the printed assumption :data:`ASSUMES`. Source: docs/math.md, section 4; decisions 42, 95.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The values that a model publishes, beside the raw estimates and intervals of the same parameters.
 
-A post-processing makes the values. It may pull raw estimates towards other values, so a published value may lie
-outside the parameter's interval (:mod:`aggregator.estimates.conditional`).
+A post-processing makes the values, so a value may lie outside the parameter's interval.
 """
 
 from __future__ import annotations

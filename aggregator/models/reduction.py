@@ -1,8 +1,7 @@
 """Dimension reduction: fit PCA or DCA on a pilot, and make the integer projection for devices. Run by the analyst.
 
-Data of devices are never used. Inputs and outputs are integers from −S to S, S = :data:`protocol.SCALE`.
-Source: docs/math.md, section 4; DCA: S. Y. Kung, "Discriminant component analysis for privacy protection and
-visualization of big data", Multimedia Tools and Applications 76 (2017).
+Data of devices are never used. Inputs and outputs are integers from −S to S, S = :data:`protocol.SCALE`. Source:
+docs/math.md, section 4; DCA: S. Y. Kung, Multimedia Tools and Applications 76 (2017).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Make campaigns in Python: the work of the commands between reading options and printing.
 
-The commands call these functions, so a command and its function write the same bytes. Everywhere ``now`` is seconds
-since 1970 (None: the present), ``workspace`` an open workspace or its folder (then the environment names the file of
-its passphrase), and a document the bytes of a file, its path, or a name or id that the workspace knows.
+A command and its function write the same bytes. ``now`` is seconds since 1970 (None: the present), ``workspace`` an
+open workspace or its folder, and a document the bytes of a file, its path, or a name or id that the workspace knows.
 """
 
 from __future__ import annotations

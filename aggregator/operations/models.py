@@ -1,7 +1,6 @@
 """Ingest reports and make models in Python: the work of the commands between reading options and printing.
 
-The commands call these functions. :mod:`aggregator.operations.campaigns` describes the forms of workspaces, documents
-and ``now``.
+:mod:`aggregator.operations.campaigns` describes the forms of workspaces, documents and ``now``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The store: a folder with one campaign's reports. A crash during a change leaves the old store or the new one.
 
 An ingest writes quarantine and parts (Parquet files) first and then replaces the manifest in one step. Until then no
-manifest names the new parts; the next change of the store removes parts that a crash left behind. Files:
-docs/reference/store.md.
+manifest names the new parts; the next change removes parts that a crash left. Files: docs/reference/store.md.
 """
 
 from __future__ import annotations

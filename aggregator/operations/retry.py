@@ -1,8 +1,7 @@
 """Check the quarantine again: reports whose period has begun since, and reports that a rule wrongly refused.
 
-Records that are good now are added as an input file of their own, a batch that is known by its content. So a retry that
-is repeated after a crash adds them once. Records of a damaged batch stay unproven, with the same claimed digest. Too
-early records of one file are added period by period, other records one by one. Source: decision 27.
+Records that are good now are added as an input file of their own, a batch that is known by its content, so a repeated
+retry adds them once. Records of a damaged batch stay unproven. Source: decision 27.
 """
 
 from __future__ import annotations

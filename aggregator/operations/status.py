@@ -1,10 +1,8 @@
 """The status of a store: reports by day, period and question, and the accuracy that they allow.
 
-A question has n answers. The share of each possible reply (cell) has a 95 % interval; h is the largest half width of
-these intervals. Variance falls as 1/n, so a target t of the half width needs n' = ⌈n·(h/t)²⌉ answers, and (n' − n)/w
-more devices, with the share w of devices that are asked the question. A device answers once in a period: over several
-periods the number of devices is at least the largest number of one period and at most their sum. No value that depends
-on answers, and no alarm (``aggregator.cards.alarms``), is shown before ``min_batch_size`` reports are counted.
+The share of each possible reply (cell) has a 95 % interval; h is the largest half width. A target t needs n' =
+⌈n·(h/t)²⌉ answers, n the present ones, and (n' − n)/w more devices, w the share that is asked. No value that depends on
+answers, and no alarm, is shown before ``min_batch_size`` reports are counted.
 """
 
 from __future__ import annotations

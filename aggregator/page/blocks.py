@@ -1,7 +1,6 @@
 """The parts of a page: sections of blocks. Every text is bounded in length, and has no invisible characters.
 
-Names of campaigns, features and classes, and the cards of models, come from files of other people. Every text of a
-block passes :func:`clipped`. The template escapes markup.
+Names and cards come from files of other people. Every text of a block passes :func:`clipped`.
 """
 
 from __future__ import annotations

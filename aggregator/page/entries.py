@@ -1,7 +1,6 @@
 """Reading the card of a model. Whoever signs models can write any map there, so no entry is taken as it is.
 
-Every function takes a card and gives bounded text or numbers in their range. A missing entry, one of another type, or
-one out of range is as if it were not there.
+Every function gives bounded text or numbers in range. An entry of another type is as if it were missing.
 """
 
 from __future__ import annotations

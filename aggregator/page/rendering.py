@@ -1,7 +1,6 @@
 """Sections → the HTML of a page, by Jinja2, at most :data:`PAGE_BYTES` long whatever the sections hold.
 
-Every section has its own number of bytes (:data:`SECTION_BYTES`, of the one with the charts :data:`LARGEST_BYTES`). A
-block that does not fit in what is left of its section is left out, and a sentence says how many are.
+A block that does not fit in what is left of its section's bytes is left out, and a sentence says how many are.
 """
 
 from __future__ import annotations

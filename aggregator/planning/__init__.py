@@ -2,6 +2,4 @@
 
 In: a schema, an ε, a number of devices, a pilot's records or the private answers of earlier campaigns. Out: expected
 accuracies and standard errors, and the features, groups of values and bins that a campaign should ask about.
-
-Start with ``power_analysis`` (``hearsay plan``) or ``feature_selection`` (``hearsay design`` and ``hearsay refine``).
 """

@@ -1,5 +1,4 @@
 """What is signed: workspace, keys, trust roots, schemas, campaigns, models, and the folder that devices fetch.
 
-In: a schema file and parameters, or statistics. Out: signed files, each recorded in the publisher's workspace. ``now``
-is a time in seconds since 1970 in every function. Start with ``workspace``, then ``campaigns``.
+In: a schema file and parameters, or statistics. Out: signed files, each recorded in the publisher's workspace.
 """

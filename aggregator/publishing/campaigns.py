@@ -1,9 +1,7 @@
 """Making campaigns: from a schema and parameters, or from published models to be evaluated. Run by the analyst.
 
-The workspace's keys sign the campaigns. In an evaluation of one model, a device that has the model and a labelled
-record answers with the pair (true class, predicted class), perturbed by ``direct``. In an evaluation of several models,
-a device that has all of them answers with one bit, perturbed by ``direct``: whether the one model that its report id
-assigns is right. Neither record nor true label leaves the device. Source: docs/math.md, section 3 (outcome, right).
+A device evaluates one model by the pair (true class, predicted class), perturbed by ``direct``; several models by one
+bit: whether the model that its report id assigns is right. Source: docs/math.md, section 3 (outcome, right).
 """
 
 from __future__ import annotations

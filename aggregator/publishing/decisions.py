@@ -1,7 +1,6 @@
 """Records of what ``hearsay design`` and ``hearsay refine`` decided, and why: texts, integers and small tables.
 
-A schema file has the record as table ``[decision]``, a workspace as ``decisions/ID.toml`` (ID: id of the campaign made
-from the file, in hexadecimal digits), a model's card as ``chosen``. It is for people: nothing is computed from it.
+It is for people, in a schema file (table ``[decision]``), a workspace (``decisions/ID.toml``) and a model's card.
 """
 
 from __future__ import annotations

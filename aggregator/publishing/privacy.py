@@ -1,7 +1,6 @@
 """The ε that a campaign really spends, from the integers in its file, and warnings about campaigns.
 
-The *worst ratio* of a question is the largest ratio between the probabilities of one answer under two inputs. The
-privacy loss is its logarithm.
+The *worst ratio* of a question is the largest ratio between the probabilities of one answer under two inputs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Changing the trust root: adding, revoking and replacing keys, thresholds and dates, one version at a time.
 
 Root N + 1 is valid once enough keys of root N and enough keys of root N + 1 have signed it (docs/formats.md, section
-5). If the keys in the workspace are enough, the new root is in force at once. Otherwise it is *pending*: people add
-signatures to copies, and :func:`gather_copies` joins them. At most one root is pending, because devices treat
-two different roots of one number as an attack (``equivocation``).
+5). Until then it is *pending*: people add signatures to copies, and :func:`gather_copies` joins them.
 """
 
 from __future__ import annotations

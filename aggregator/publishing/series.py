@@ -1,7 +1,6 @@
 """Series of campaigns: the share of devices that each asks, the begin of the series, and shares that overlap.
 
-In a series a device answers once in all, to the campaign in whose share it is. Run by the analyst.
-Source: docs/formats.md, section 2 (series); decision 60.
+In a series a device answers once in all. Source: docs/formats.md, section 2 (series); decision 60.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Signatures of one document: verifying, counting and adding them, and joining the signatures of copies.
 
-Several people may have to sign one document. They pass the file on, or each signs a copy and the copies are joined. A
-key counts once. Joining drops signatures that are not valid under a known key.
-
-An envelope holds at least one signature (docs/formats.md, section 5). A document that nobody has signed yet holds
-:data:`UNSIGNED`. That pair is valid under no key, and the first real signature replaces it.
+Several people may have to sign one document: they pass the file on, or each signs a copy and the copies are joined. A
+key counts once. A document that nobody has signed yet holds :data:`UNSIGNED`.
 """
 
 from __future__ import annotations

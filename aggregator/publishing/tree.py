@@ -1,15 +1,7 @@
 """The published folder: static files that devices fetch from a web server or a shared folder.
 
-    roots/N.hst          every trust root by number, from 1 to the one in force
-    campaigns/NAME.hsc   the newest version of every campaign that has enough signatures
-    models/NAME.hsm      the newest version of every model that has enough signatures
-    nodes/NAME.hsl       the newest version of every node list that has enough signatures
-    keys/NAME.hsk        the key book that was given for the masked campaign NAME
-    reports/             made if it does not exist, for a server that takes uploads
-
-NAME is the document's name, percent-encoded except for letters, digits and ``_.-~``. Roots are written before the
-documents that need them. Each file is replaced atomically, and only if its content changes. So whoever reads during an
-update finds complete documents, and writing again from an unchanged workspace changes nothing.
+The paths are those of docs/formats.md, section 9. Roots are written before the documents that need them. Each file is
+replaced atomically, and only if its content changes, so whoever reads during an update finds complete documents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What the holder of a closed fleet's secrets can tell of its devices. Only a device's secret links its reports.
 
-Sums over the fleet of how often devices answered (docs/math.md, section 1), and the names of devices whose reports are
-in conflict. No answer is shown, and no file is written.
+Only sums over the fleet, and the names of devices whose reports are in conflict (docs/math.md, section 1).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Read and count a store's reports with the workers of a Dask cluster (docs/how-to/cluster.md; decision 28).
 
 Workers read report files and count partitions of the store. Only the client holds the store's lock and commits. Dask
-runs code from every machine that can connect to it: a local cluster uses TLS with keys made for the run, and a cluster
-at ``tcp://`` must be in a network without other users.
+runs code from every machine that can connect to it, so a local cluster uses TLS.
 """
 
 from __future__ import annotations

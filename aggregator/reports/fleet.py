@@ -1,11 +1,7 @@
 """Closed fleets: the list with the name and the secret of every device, and the report ids that follow from it.
 
-    OUT/fleet.hsf            the fleet list: all names and secrets, encrypted unless the operator asked for plain text
-    OUT/devices/NAME.hsp     one provisioning file per device, to be copied to the device and then deleted here
-
-A mark is a digest of a report id. With a file of a fleet's marks an ingest refuses the reports of all other devices,
-and needs no secret: the file neither links reports to devices nor lets anybody make a report (decision 46). Source:
-docs/formats.md, sections 2 (ids) and 8 (files).
+The fleet list holds all names and secrets; each device gets one provisioning file. A mark is a digest of a report id: a
+file of marks lets an ingest refuse other devices' reports without a secret. Source: docs/formats.md, sections 2 and 8.
 """
 
 from __future__ import annotations

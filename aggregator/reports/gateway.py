@@ -1,10 +1,8 @@
 """Merge many report files into one, sorted by id, so that the order of records hides their origin (decision 26).
 
-The output holds no name, order, size or time of an input file: any order, division or repetition of the same batches
-gives the same bytes. A store counts the same from the output as from the inputs, byte for byte, but for a record of a
-damaged batch whose bytes form a header (:func:`_readable`). Different records with one id are all written. Records of
-damaged batches are written into batches *without* a trailer, which every reader takes for unproven, or left out if the
-complete batch is there. Each campaign has its own batches; its document is needed only to read damaged headers.
+Any order, division or repetition of the same batches gives the same bytes, and a store counts the same from the output
+as from the inputs (but see :func:`_readable`). Different records with one id are all written; records of damaged
+batches are written without a trailer, which every reader takes for unproven. Each campaign has its own batches.
 """
 
 from __future__ import annotations

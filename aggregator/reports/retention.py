@@ -1,8 +1,7 @@
 """Forget periods: remove their reports, and keep their counts (decision 25).
 
-For forgotten periods a store keeps integer counts in one Parquet file, so every tally has the same bytes before and
-after. Its columns: ``period``, ``proven`` (complete batch), ``question``, ``cell`` (index of a possible answer, a bit
-or a component; −1 for the number of answers) and ``count``. Zeros are left out. Later reports of them are refused.
+Columns of the counts: ``period``, ``proven`` (complete batch), ``question``, ``cell`` (index of a possible answer, a
+bit or a component; −1 for the number of answers) and ``count``. Every tally has the same bytes before and after.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The methods ``global-var`` and ``global-std``: noise for global sensitivities of mean and spread in each class.
 
 n is the public size of the class, u in [−S, S] its scaled numbers (S: 65536), Δ a global sensitivity: 2S for Σu. The
-spread is released on the grid of Δ/G, G = 2²⁰, which costs no privacy.
-Source: Vaidya, Shafiq, Basu, Hong (2013) for the standard deviation; docs/math.md, section 7; docs/smooth.md.
+spread is released on the grid of Δ/G, G = 2²⁰. Source: docs/math.md, section 7; docs/smooth.md; Vaidya et al. (2013).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Methods that release a mean and a variance for every number and class, in place of sums.
 
-A mean needs the size of its class, so class sizes are public: only the adjacency ``change-features`` is covered. The
-classes are disjoint parts of the records, so one ε serves all. Tables have discrete Laplace noise for sensitivity 2.
+A mean needs the size of its class, so class sizes are public: only the adjacency ``change-features`` is covered.
 Source: Vaidya, Shafiq, Basu, Hong (2013); Zafarani, Clifton (2020); docs/math.md, section 7.
 """
 

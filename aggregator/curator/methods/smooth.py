@@ -1,8 +1,7 @@
 """The methods ``smooth``, ``smooth-trimmed`` and ``bun-steinke``: noise for smooth sensitivities, by number and class.
 
 A statistic f is released as f + k·S·Z: S its smooth sensitivity on the class's numbers, k a constant, Z noise that the
-terms name. S depends on the records, so the stated variance is that for the global sensitivity, an upper bound.
-Sources: docs/smooth.md; Nissim, Raskhodnikova, Smith (2007); Zafarani, Clifton (2020); Bun, Steinke (2019).
+terms name. Sources: docs/smooth.md; Nissim, Raskhodnikova, Smith (2007); Zafarani, Clifton (2020); Bun, Steinke (2019).
 """
 
 from __future__ import annotations

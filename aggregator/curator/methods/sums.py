@@ -1,10 +1,7 @@
 """The method ``sums``: discrete Laplace noise on counts, sums and sums of squares.
 
-Every vector of integers gets noise for its own sensitivity (:data:`protocol.questions.SENSITIVITIES`), so
-the method covers all adjacencies, with a public or an unknown number of records. The privacy is exact: integers are
-released, and no float touches an exact number.
-
-Source: docs/math.md, section 7.
+Every vector gets noise for its own sensitivity (:data:`protocol.questions.SENSITIVITIES`), so all adjacencies are
+covered. The privacy is exact: no float touches an exact number. Source: docs/math.md, section 7.
 """
 
 from __future__ import annotations

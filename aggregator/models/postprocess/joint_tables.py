@@ -1,8 +1,6 @@
 """Estimated joint tables of a feature's values and the classes, and the probabilities that post-processings make.
 
-A cell of a table is one pair of a value and a class.
-
-Source: docs/math.md, section 4.
+A cell of a table is one pair of a value and a class. Source: docs/math.md, section 4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Post-processing: the named step from unbiased estimates to probabilities, which may be biased.
 
-In: statistics, whose estimates may be negative, and the indices of observed features. Out: probabilities.
 Sources: docs/math.md, section 4; ``paper``: Yilmaz, Al-Rubaie, Chang 2019, section 3.1; ``simplex``: Duchi,
 Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1; other modules of this folder for the others.
 """

@@ -1,8 +1,7 @@
 """Posterior mean of a number g > 0 with a gamma prior (shape a, mean μ), from a normal estimate x of variance v.
 
-With t = g/√v the posterior density is ∝ t^(a−1) exp(−t²/2 − z t), z = a√v/μ − x/√v. K(z) is the log of its integral,
-h = −K′ its mean: the posterior mean of g is √v·h(z). K and h are tabulated for |z| ≤ :data:`REACH`, with expansions
-beyond. Source: docs/math.md, section 4 (``posterior``).
+With t = g/√v the posterior density is ∝ t^(a−1) exp(−t²/2 − z t), z = a√v/μ − x/√v. K(z) is the log of its integral, h
+= −K′ its mean: the posterior mean of g is √v·h(z). Source: docs/math.md, section 4 (``posterior``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Post-processings for sums over records with added noise: ``printed``, ``halves`` and ``floored``.
 
 n_c is the noisy number of records of class c, m_vc of those with value v, S_c and Q_c the noisy sums of a number x and
-of x². Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section 5; decision 75, which has the
-measurements behind the constants of ``floored``.
+of x². Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section 5; decision 75.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The post-processing ``posterior``: every probability is a posterior mean under noise of known variance.
 
-Steps: shares of the classes; a feature's margin; its cells (pairs of value and class) under several prior shapes;
-their mean over the shapes; a pull to independence for many features and few reports; the table of ``simplex`` where
-noise is small; moments of numbers pulled to the pooled ones. Source: docs/math.md, section 4; decision 56.
+Steps: shares of the classes; each feature's margin; its cells (pairs of value and class) under several prior shapes; a
+pull to independence; moments of numbers pulled to the pooled ones. Source: docs/math.md, section 4; decision 56.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The dealer's public file (``dealer.pub``): the dealer's key and modulus, which a masked campaign names.
 
-The file is JSON: ``hearsay_dealer`` 1, and in hexadecimal ``key``, ``modulus`` and ``signature``, by the key over
-``hearsay/1/dealer`` ‖ key ‖ modulus. The signature detects damage. It does not say who the dealer is: people compare
-the key's id. Source: docs/formats.md, section 11.
+The file is JSON: ``hearsay_dealer`` 1, and in hexadecimal ``key``, ``modulus`` and ``signature``. The signature detects
+damage, and does not say who the dealer is: people compare the key's id. Source: docs/formats.md, section 11.
 """
 
 from __future__ import annotations

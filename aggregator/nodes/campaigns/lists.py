@@ -1,7 +1,6 @@
 """Node lists: the nodes whose summaries count, signed by the campaign role. Run by the publisher.
 
-Each version of a list names all nodes. The newest version that an aggregator was given decides which summaries count,
-earlier ones included. Source: docs/formats.md, section 5 (list of nodes).
+The newest version that an aggregator was given decides which summaries count. Source: docs/formats.md, section 5.
 """
 
 from __future__ import annotations

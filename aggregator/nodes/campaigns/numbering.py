@@ -1,10 +1,8 @@
 """The number u of every party (node with a key): its estimate of n, the number of parties, by which it sizes its noise.
 
-If u were n itself, every join and leave would change the noise and key of all parties. The invariant n/2 < u ≤ n is
-enough: u ≤ n makes the noise large enough, u > n/2 at most twice as large as needed. At most two parties have the same
-number, so a join or a leave changes at most two others. This is Algorithm 1 of Huai et al. (2015), with a case that the
-paper leaves out (docs/math.md, section 6): n is even, and of the two parties with the largest number n one leaves. The
-other's number becomes ⌊(n − 1)/2⌋ + 1; otherwise the total would have too little noise.
+If u were n itself, every join and leave would change the noise and key of all parties. n/2 < u ≤ n is enough: u ≤ n
+makes the noise large enough, u > n/2 at most twice as large as needed. At most two parties have one number, so a join
+or a leave changes at most two others. Source: Huai et al. (2015), Algorithm 1, corrected: docs/math.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What a campaign for nodes costs the people in a node's records: the exact privacy loss of every sum, and in all.
 
-Each of Q released vectors has ε_q = ⌊ε/Q⌋ millionths and discrete Laplace noise of rate ε_q/Δ, where Δ, the
-sensitivity, is the largest change of the vector by one record more or less. Under another adjacency, whose largest
-change is Δ', its loss is ε_q·Δ'/Δ. ``smooth`` noise covers changed features of a record alone. Source: docs/math.md,
-section 5.
+Each of Q released vectors has ε_q = ⌊ε/Q⌋ millionths and discrete Laplace noise of rate ε_q/Δ, Δ the largest change by
+one record more or less. Under an adjacency of largest change Δ' it loses ε_q·Δ'/Δ. Source: docs/math.md, section 5.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """The dealer of masked sums: a folder with one secret, the public file and the journal. Run on a machine of its own.
 
-    dealer.key    0600: the secret, 32 bytes, as a key file under a passphrase; also the Ed25519 key that signs
-    dealer.pub    public: key and modulus, for the publisher
-    journal.sqlite   0600: campaigns, parties, released sets (:mod:`aggregator.nodes.dealer.journal`); no secret
-    journal.sqlite.*.mark   0600: empty; each change of the journal makes another (:mod:`aggregator.common.databases`)
-
-With the parties' ciphertexts, which it never gets, the dealer could decrypt every party's numbers. It refuses a set of
-too few parties, and a second set for a period, since the difference of two sums can be one party's numbers. A set is
-durable before its release is handed out; the same request again gets the same bytes. Requests are not signed: whoever
-can hand one in chooses the period's set within the rules (docs/decisions/masked-sums.md).
+The secret is ``dealer.key``, the public file ``dealer.pub``, and ``journal.sqlite`` says what was released
+(docs/formats.md, section 11). The dealer never gets the parties' ciphertexts. It refuses a set of too few parties, and
+a second set for a period, since the difference of two sums can be one party's numbers. A set is durable before its
+release is handed out; the same request again gets the same bytes. Requests are not signed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a dealer gives out: key books for a campaign and its newer node lists, and one release per period.
 
-All parties' keys are derived from the dealer's one secret, so the journal holds no key. Nobody keeps the prime divisors
-of the modulus.
+All parties' keys are derived from the dealer's one secret, so the journal holds no key.
 """
 
 from __future__ import annotations

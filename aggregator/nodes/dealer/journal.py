@@ -1,9 +1,7 @@
 """The dealer's journal, an SQLite file: campaigns, the parties' numbers and serials, and every set that was released.
 
-A change is one transaction with full synchronisation. Rows have digests and are counted, so accidents are found;
-forgery is not. No secret is in the file. It says where it was made: machine, inode, and the mark beside it, which every
-change replaces (:mod:`aggregator.common.databases`). A copy, or an older journal among newer files, is refused
-(``dealer_copied``); an older state of the whole disk is not noticed. Layout: docs/formats.md, section 11.
+A change is one transaction. Rows have digests and are counted, so accidents are found; forgery is not. The file says
+where it was made, so a copy or an older journal is refused (``dealer_copied``). Layout: docs/formats.md, section 11.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 """Statistics of nodes' sums, the common form that models are made from.
 
-In: summaries, added or combined by a robust rule, or the decrypted sums of periods. Out:
-:class:`aggregator.estimates.statistics.Statistics` whose source is :class:`.federation.Federation`.
+In: summaries, added or combined by a robust rule, or the decrypted sums of periods.
 """

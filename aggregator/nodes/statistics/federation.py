@@ -1,9 +1,8 @@
 """Statistics of nodes' summaries: the totals in the common form of all statistics.
 
-The noise variance of a total is Σ v_i over the summaries i, v_i that of the ε that summary i states; its excess
-kurtosis is Σ(3v_i² + v_i)/(Σv_i)². All summaries have the weight one. A node may summarise the same records in every
-period: with n_t records in period t, the sampling variance of n = Σ n_t records is at most c n times that of n
-different ones, c = (Σ √n_t)²/n². This bound is used. Source: docs/math.md, section 5.
+The noise variance of a total is Σ v_i over the summaries i, its excess kurtosis Σ(3v_i² + v_i)/(Σv_i)². A node may
+summarise the same records in every period: with n_t records in period t, the sampling variance is at most c n times
+that of n = Σ n_t different ones, c = (Σ √n_t)²/n². This bound is used. Source: docs/math.md, section 5.
 """
 
 from __future__ import annotations

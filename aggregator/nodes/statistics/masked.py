@@ -1,8 +1,7 @@
 """Decrypted totals of masked messages and their statistics.
 
-A party whose number in the key book is u adds noise of a variance w and a fourth cumulant c, which follow from u
-(:func:`protocol.masked.noise.noise_of`). The noise of a total has the variance Σw and the excess kurtosis Σc/(Σw)²;
-parties that leave their noise out make it smaller. Source: docs/math.md, section 6.
+A party whose number in the key book is u adds noise of a variance w and a fourth cumulant c, which follow from u. The
+noise of a total has the variance Σw and the excess kurtosis Σc/(Σw)². Source: docs/math.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Totals of nodes' summaries: exact sums, kept by period, to which one or many summaries are added at a time.
 
-Addition is exact: summaries one by one as they arrive (algorithm 3 of Marchioro et al. 2022), all at once, or from a
-union of sets give equal totals, byte for byte. A node counts once per period, with the weight one whatever its ε.
+Summaries one by one, all at once, or from a union of sets give equal totals, byte for byte (Marchioro et al. 2022).
 """
 
 from __future__ import annotations

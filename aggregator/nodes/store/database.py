@@ -1,14 +1,9 @@
 """The SQLite file of a store of summaries: how it is made, opened and changed.
 
-    documents    the campaign's file, the newest list of nodes, and other documents that a kind of store needs
-    summaries    per period and node the envelopes that are kept, at most two: summaries, or masked messages
-    rejected     per input file and reason the number of pieces (parts of the file) that were refused
-    quarantine   place and reason of refused pieces; their bytes stay in the input file
-    row_sums     for each table above the number of rows and the sum of their digests
-
-Several processes may write; each waits for the others. Every read compares the rows of its table with their sum
-(:class:`RowSum`), so damage to the file is noticed. The sum does not depend on the order of the rows, and adding or
-removing a row changes it without reading other rows.
+Its tables: ``documents`` (campaign, newest list of nodes, others of a kind of store), ``summaries`` (per period and
+node at most two envelopes), ``rejected``, ``quarantine`` (place and reason of refused pieces) and ``row_sums``. Every
+read compares the rows of its table with their sum (:class:`RowSum`), so damage to the file is noticed. Several
+processes may write.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Make candidate sets of features, and choose the best by private accuracies.
 
-Private answers about single features do not show which features carry the same information. So the candidates are sets
-of strong features, and private evaluations decide: n devices say whether a model is right, one bit each, by randomised
-response, with a standard error of at most c/√n, c = ½ (e^ε + 1)/(e^ε − 1). The best of many such estimates is too high
-by its noise, so all are shrunk to their mean, and uncertain candidates lose some accuracy. Source: decision 65.
+Private answers about single features do not show which carry the same information, so private evaluations decide
+between sets. The best of many estimates is too high by its noise, so all are shrunk to their mean. Source: decision 65.
 """
 
 from __future__ import annotations

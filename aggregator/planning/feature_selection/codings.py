@@ -1,8 +1,7 @@
 """Ways to ask about one feature: its codes as they are, in groups of values, or with other bins.
 
-Fewer values mean less noise per value. Values are sorted by the first axis of a correspondence analysis of a pilot's
-records, then neighbours are joined into the groups that keep most mutual information with the class. Numbers are
-divided at quantiles of the pilot, or at those quantiles that keep most mutual information. Source: decision 66.
+Fewer values mean less noise per value. Values, sorted by a correspondence analysis of a pilot's records, are joined
+into the groups that keep most mutual information with the class; numbers are divided at quantiles. Source: decision 66.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Choose a campaign's features, groups and bins from a pilot, by the accuracy that N devices will give.
 
-For a set of m features, the answers of N devices at ε are simulated from the pilot's records outside a fold: each to
-one of m questions, or, shared by two collectors, to all m with noise that grows with m. The fitted tables classify the
-fold. So the noise of the coming campaign decides how many features are worth asking about. The best of many sets is too
-good on the records that chose it, so the whole selection is repeated without each fold, and judged on that fold.
-Source: decision 66.
+For m features, the answers of N devices at ε are simulated from the pilot's records outside a fold, and the fitted
+tables classify the fold. The whole selection is repeated without each fold, since the best of many sets is too good on
+the records that chose it. Source: decision 66.
 """
 
 from __future__ import annotations

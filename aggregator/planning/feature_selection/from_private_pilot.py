@@ -1,9 +1,8 @@
 """``hearsay design --private-epsilon``: what a campaign should ask, chosen from a curator's records with privacy.
 
-A keyed hash puts each record into one of three parts. From the first, noisy tables of value and class are released; all
-candidates follow from them. On the second, report-noisy-max releases which candidate classifies most records rightly. A
-noisy count on the third says how often that candidate is right. One record more or less changes one part, so the whole
-costs ε; a replaced record may change two, so each part then gets ε/2. Source: decision 71; docs/math.md, section 7.
+A keyed hash divides the records. From the first part, noisy tables are released, from which all candidates follow; on
+the second, report-noisy-max releases the best; a noisy count on the third says how often it is right. Together they
+cost ε (under replacement each part gets ε/2). Source: decision 71; docs/math.md, section 7.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Find the next step of a series of campaigns that learns which features to ask about, from private answers alone.
 
 A series asks a part of the fleet about all features, then further parts about the strongest half, quarter and eighth.
-Candidate models are made from these answers, and further parts evaluate them. The rest of the fleet answers about the
-chosen features. A step depends only on what the campaigns so far asked and were answered. A share [low, high) of the
-fleet is a range of the integers 0 … 2³², over which devices are spread evenly. Source: decision 65.
+Further parts evaluate candidate models; the rest answers about the chosen features. A share [low, high) of the fleet is
+a range of the integers 0 … 2³². Source: decision 65.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Rehearsals: simulated campaigns on a population, from random counts to the accuracy of a model.
 
-A pilot's records are divided into folds: those outside a fold answer, those of the fold test. The accuracy on the fold
-is too low on average, that on the records that answered too high, by the same size to first order in 1/records (Amari,
-Murata, Neural Computation 5 (1993), 140-153): the expected accuracy is their mean. A fitted projection stays wrong in a
-real campaign too, so then the fold's accuracy alone counts. Source: decision 59.
+Records outside a fold answer, those of the fold test. The accuracy on the fold is too low on average, that on the
+records that answered too high, by the same size to first order (Amari, Murata, Neural Computation 5 (1993), 140-153):
+the expected accuracy is their mean, or with a fitted projection the fold's alone. Source: decision 59.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Search for the best design: list alternatives, leave some out by closed-form standard errors, simulate the others.
 
-Designs with the same coding (family, bins and reduction) estimate the same statistics. Among these, designs that differ
-from the best one in more than one choice (mechanism, number of answers) are left out. All others are ranked by their
-expected accuracy, from simulated campaigns (rehearsals).
+Among designs with the same coding (family, bins and reduction), those that differ from the best one in more than one
+choice are left out. All others are ranked by their expected accuracy, from simulated campaigns (rehearsals).
 """
 
 from __future__ import annotations

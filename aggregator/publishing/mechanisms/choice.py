@@ -1,9 +1,8 @@
 """The mechanism of each question: named by the analyst, or chosen by the theoretical variance.
 
-N devices that are asked Q questions with equal chances give N/Q answers to each, so if one answer has variance v, an
-estimate has variance v·Q/N. Mechanisms for numbers are compared by v·Q; v is the largest variance of one answer about
-a number x in [−1, 1], over −1, 0 and 1, divided by 4, the squared width of the range. Discrete campaigns are compared
-with them by accuracy (:mod:`aggregator.planning.power_analysis.families`). Source: docs/math.md, 1 to 3; decision 14.
+N devices that are asked Q questions give N/Q answers to each, so if one answer has variance v, an estimate has variance
+v·Q/N. Mechanisms for numbers are compared by v·Q; v is the largest variance of one answer about x ∈ {−1, 0, 1}, divided
+by 4, the squared width of the range. Source: docs/math.md, 1 to 3; decision 14.
 """
 
 from __future__ import annotations

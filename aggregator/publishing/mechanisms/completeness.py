@@ -1,7 +1,6 @@
 """Check before a campaign is signed that the aggregator supports all of its mechanisms.
 
-Devices spend their ε on answers. A mechanism without an estimator must be refused before a device sees the campaign,
-and not after the reports have arrived. Source: decision 50.
+A mechanism without an estimator must be refused before a device spends ε on it. Source: decision 50.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Random answers and counts of simulated devices: the one place where the noise of mechanisms is drawn by numpy.
 
-:func:`draw` draws the answers of N devices one by one; counts drawn from :func:`count_law` take the same time for
-fleets of any size. numpy's generator is not secure: these functions are for simulations and forecasts only. A new
-family of mechanisms must register a :func:`draw`, and may register a law of its counts.
+:func:`draw` draws the answers of N devices one by one, :func:`count_law` counts for fleets of any size. numpy's
+generator is not secure: these functions are for simulations and forecasts only.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
 """Projection files: a fitted projection in integers, as JSON that an analyst can read and pass on.
 
-    {"format": "hearsay projection 1",
-     "features": [{"name", "low", "high", "may_be_missing"}],     features that it was fitted to, in order
-     "inputs": [index of the feature in its schema], "matrix": [[...]], "offsets": [...], "shift": n,
-     "components": [{"name", "low", "high", "edges"}],
-     "pilots": [{"what", "epsilon_micro", "delta", "adjacency", "budget"}],      only if private: what it cost
-     "facts": {...}}                                              how it was fitted; no program reads them
-
-The integers apply to numbers scaled by the bounds of their feature. With other bounds they would give other outputs
-without any error. So the file holds the bounds, and loading compares them with the schema's.
-Source: docs/formats.md, section 5 (projection) and section 7.
+The integers apply to numbers scaled by the bounds of their feature; with other bounds they would give other outputs
+without any error. So the file holds the bounds, and loading compares them with the schema's. Source: docs/formats.md,
+section 5 (projection) and section 7 (the file).
 """
 
 from __future__ import annotations

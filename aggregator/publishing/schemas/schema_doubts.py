@@ -1,9 +1,7 @@
 """Warnings about columns of a pilot: columns that are probably no features, and misleading spellings.
 
-Times, serial numbers and names are probably no features. Devices will hold later times than the pilot. A serial number
-distinguishes devices and says nothing about the class, and its listed values would become public. A warning refuses
-nothing: the draft and the command print it, and the author decides. The texts hold no cell, except a marker of missing
-values such as -1.
+Times, serial numbers and names are probably no features. A warning refuses nothing: the draft and the command print it,
+and the author decides. The texts hold no cell, except a marker of missing values such as -1.
 """
 
 from __future__ import annotations

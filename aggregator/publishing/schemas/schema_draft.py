@@ -1,7 +1,6 @@
 """Draft a schema from a pilot file: TOML text that the analyst corrects before it becomes a campaign.
 
-Listed values and bounds of the pilot become public with the campaign, so the people of the pilot must have agreed to
-that. Comments in the draft say so.
+Listed values and bounds of the pilot become public with the campaign, as comments in the draft say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Records of reports as rows of bytes and as columns, which ``decoding`` makes, ``storage`` keeps and ``tally`` counts.
 
-N records of L bytes are an N × L matrix of bytes, and each field is a view of it. Only the fields in use are copied, in
-blocks that stay in the processor's cache.
+N records of L bytes are an N × L matrix of bytes, and each field is a view of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The content of files of any size, with bounded memory: bytes, a mapped temporary file, or a file read piece by piece.
 
-Pages of a mapped file count as memory of the process, so they are released after use. A large file of another user is
-not mapped: if the file became shorter, the system would end the process.
+A large file of another user is not mapped: if it became shorter, the system would end the process.
 """
 
 from __future__ import annotations

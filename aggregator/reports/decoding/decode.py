@@ -1,9 +1,7 @@
 """Check every record of a file with array operations. Good records become columns, bad records get a reason.
 
-``protocol.batches.batch`` finds batches, records and damage. ``rules`` checks the records. No content of a file raises
-an exception. Reasons and their order: docs/formats.md, section 4. A batch of another campaign is
-``unrecognized_campaign``, one of another layout or length ``invalid_message``. Adjacent bytes that are no record count
-as one rejected piece. A record is *proven* if its batch's trailer states the right digest and number of records.
+No content of a file raises an exception. Reasons and their order: docs/formats.md, section 4. Adjacent bytes that are
+no record count as one piece. A record is *proven* if its batch's trailer states the right digest and number of records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A campaign's rules for single reports, as array operations. Source: docs/formats.md, sections 2 to 4.
-
-Most blocks pass :meth:`Rules.is_sound` and :meth:`Rules.in_domain`. :meth:`Rules.faults` finds the rules that others
-break.
-"""
+"""A campaign's rules for single reports, as array operations. Source: docs/formats.md, sections 2 to 4."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Closed fleets: accept only records that an enrolled device can have made. Source: docs/formats.md, section 8.
 
 A record is enrolled if its id is that of some device for the record's period and an index i, and its question belongs
-to stratum i (the i-th group of questions, of which a device answers one). Otherwise it is refused as
-``id_not_enrolled``. This rule is checked last, so ids are computed only for periods of the campaign that have begun.
+to stratum i (the i-th group of questions, of which a device answers one). This rule is checked last.
 """
 
 from __future__ import annotations

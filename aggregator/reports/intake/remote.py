@@ -1,9 +1,7 @@
 """Read an ingest's files by tasks on a remote executor. The client collects what the tasks find.
 
-Tasks return the length and last bytes of every file. Of files that agree in both, the first is read, in shares of about
-the same work, into parts (Parquet files) of each task. Then tasks compute the digests of the remaining files, of which
-each content is read once. A task whose worker was lost runs again; each attempt writes parts under names of its own,
-and the next change of the store removes those of an attempt whose result never arrived.
+Tasks return the length and last bytes of every file. Of files that agree in both, the first is read into parts (Parquet
+files); then digests find the other contents. A task whose worker was lost runs again, and writes parts of new names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Load report files one after the other by path or URL, decompressed within bounds.
 
-URLs are those that fsspec can read; it is imported for the first URL. Compressed files are gzip (RFC 1952) and zstd
-(RFC 8878). Reports hardly shrink: a file that grows much would cost work, memory and disk for bytes that nobody sent.
+Compressed files are gzip and zstd. A file that grows much would cost memory and disk for bytes that nobody sent.
 """
 
 from __future__ import annotations

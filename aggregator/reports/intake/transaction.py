@@ -1,7 +1,6 @@
 """What one ingest has read so far, and the manifest that names all of it.
 
-Readers write parts (Parquet files) that no manifest names. The caller, who holds the store's lock, commits them by
-writing the manifest that :meth:`IngestTransaction.commit` returns.
+The caller, who holds the store's lock, writes the manifest that :meth:`IngestTransaction.commit` returns.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 """The files of a store: manifest, Parquet parts, index of input files, quarantine (rejected records), lock.
 
-In: columns of good records. Out: parts (Parquet files) that a manifest names, and the columns again. A part counts only
-once a manifest names it, so a crash leaves the store as it was. docs/reference/store.md.
+A part counts only once a manifest names it, so a crash leaves the store as it was. docs/reference/store.md.
 """

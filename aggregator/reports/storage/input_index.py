@@ -1,7 +1,6 @@
 """The index of a store's input files, so that each file content is ingested once.
 
-Each ingest writes a Parquet file below ``inputs/`` with an entry for each input file; the last entry of a content is
-valid. :func:`identity` names a content. Its last bytes (:func:`tail`) tell most files apart without a digest.
+:func:`identity` names a content; its last bytes (:func:`tail`) tell most files apart without a digest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Read, write and join parts: Parquet files of records, which pandas, DuckDB, Spark and Dask can read directly.
 
-Columns: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer`` (uint16 in the layout ``SINGLE``, else the
-bytes of the answer field), ``proven`` bool, and ``claim`` uint64: the first eight bytes of the digest that a damaged
-batch states, else null. docs/reference/store.md; decision 24.
+Columns: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer``, ``proven`` bool, and ``claim`` uint64: the
+first eight bytes of the digest that a damaged batch states, else null. docs/reference/store.md; decision 24.
 """
 
 from __future__ import annotations

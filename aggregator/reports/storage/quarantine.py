@@ -1,8 +1,7 @@
 """The quarantine: rejected pieces (records or byte ranges) of input files, kept for the operator.
 
-``quarantine/<identity of the file>.jsonl`` holds one JSON object per piece: ``reason``, ``file``, ``offset``,
-``length`` and ``bytes`` (hexadecimal); of a record also ``proven`` and ``claim``, so that it can be checked again. Only
-the store's user may read it. Beyond the limits per folder and per file, pieces are counted and not kept.
+``quarantine/<identity of the file>.jsonl`` holds one JSON object per piece. Only the store's user may read it. Beyond
+the limits per folder and per file, pieces are counted and not kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Count the records of a store, partition by partition, each id once.
 
 All records of one id are in one bucket, so the counts of buckets add up. A bucket that needs too much memory is divided
-into partitions by further bits of the ids. :func:`settle_partition` returns the records that count, and holds all
-records of a partition; :func:`count_partition` returns only counts and holds only ids, a seventh of that or less.
+into partitions by further bits of the ids.
 """
 
 from __future__ import annotations

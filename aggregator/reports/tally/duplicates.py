@@ -1,8 +1,7 @@
 """Find ids that occur more than once, and bring their records together, without sorting complete ids.
 
-Ids are pseudo-random: dividing them by a few bits at a time leaves groups that mostly have one member, and only members
-of one group are compared. Ids that an attacker chose to agree in these bits are sorted completely, more slowly.
-``known_bits`` is the number of lowest bits that are the same in all ids.
+Ids are pseudo-random: dividing them by a few bits at a time leaves groups that mostly have one member. Ids that an
+attacker chose to agree in these bits are sorted completely, more slowly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Counts that tell honest reports from lies: set bits per report, and counts by stretch of time.
 
-The number of set bits in an honest device's row of bits has a law that does not depend on the record. Counts by time
-show whether one period differs from the others.
+The number of set bits in an honest device's row of bits has a law that does not depend on the record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Exact de-duplication, and integer counts per question and answer. Source: docs/formats.md, sections 3 and 4.
 
-Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each byte is counted by
-its value, and a bit is the sum of 128 of these 256 counts. Integers are clamped to their mechanism's bounds and summed
-in blocks, so that the sums stay below 2^53, where floats are exact.
+Rows of bits are not unpacked: each byte is counted by its value, and a bit is the sum of 128 of these 256 counts.
+Integers are summed in blocks, so that the sums stay below 2^53, where floats are exact.
 """
 
 from __future__ import annotations

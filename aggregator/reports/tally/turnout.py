@@ -1,7 +1,6 @@
 """Numbers of answers by period and stratum, from which the number of devices that answered follows.
 
-A campaign divides its questions into groups, called strata. A device answers one question of each stratum once in a
-period, so the answers to a stratum in one period come from different devices.
+A device answers one question of each stratum (group of questions) once in a period.
 """
 
 from __future__ import annotations
