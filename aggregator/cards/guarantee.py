@@ -162,13 +162,9 @@ class GuaranteeSheet(ABC):
 class Central(NamedTuple):
     """Privacy of the shuffled reports of one period, against those who read nothing else.
 
-    Attributes:
-        obstacles: why no central ε is stated, in words; empty if one is stated.
-        devices: number of honest devices whose reports are mixed; None if it is not stated.
-        local: exact privacy loss of a device in one period.
-        epsilon: the central ε, with ``delta``: the smaller one of numeric bound and closed form; None with obstacles.
-        by_stratum: whether ``epsilon`` is the sum over the r answers of a device, each shuffled by itself at δ/r.
-        bounds: bounds for all answers of a device together; None with obstacles.
+    ``obstacles`` says in words why no central ε is stated; then ``epsilon`` and ``bounds`` are None. ``local`` is the
+    exact privacy loss of one device; ``by_stratum``: ``epsilon`` is the sum over a device's r answers, each shuffled by
+    itself at δ/r.
     """
 
     obstacles: tuple[str, ...]
@@ -490,11 +486,9 @@ def node_guarantee(
 class MaskedGuarantee(GuaranteeSheet):
     """All guarantees of a masked campaign with ``parties`` parties (nodes with keys).
 
-    Attributes:
-        deltas: adjacency (how data sets differ) → δ of one message, for one unit that the campaign hides.
-        least: number of parties of the smallest set whose sum the dealer releases.
-        colluding: number of parties that may collude with the aggregator, or add no noise.
-        most_claimed: the largest change of one count by one lying party, in records.
+    ``deltas``: adjacency (how data sets differ) → δ of one message, for one unit that the campaign hides; ``least``:
+    parties of the smallest set whose sum is released; ``colluding``: parties that may collude with the aggregator;
+    ``most_claimed``: the largest change of one count by one lying party, in records.
     """
 
     privacy: NodeSheet

@@ -68,11 +68,9 @@ class Contribution(NamedTuple):
 class Bound(NamedTuple):
     """How far lies can move the estimates of one kind.
 
-    Attributes:
-        mechanism: name of the question's mechanism; empty for the combined shares of the classes.
-        one_answer: R: how far one changed answer moves a count of devices, or a sum of numbers in half ranges.
-        closed, open: share β of lies → the most that a share or mean moves, in a closed and in an open fleet.
-        closed_average, open_average: β → the most that the expectation moves; None for combined shares.
+    ``mechanism`` is empty for the combined shares of the classes; ``one_answer`` is R, how far one changed answer moves
+    a count of devices. The others map the share β of lies to the most that a share or mean moves, or (None for combined
+    shares) its expectation, in a closed and in an open fleet.
     """
 
     estimate: str

@@ -81,14 +81,8 @@ def installed_plugins() -> Iterable[EntryPoint]:
 class Commands(click.Group):
     """A group of the commands of this package and of other packages. A plugin that can not be loaded affects no other.
 
-    A command is imported when it runs. The group's help and completion import it only if its source does not hold its
-    help text.
-
-    Args:
-        name: name of the group.
-        table: commands of this package: name → ``module:attribute``.
-        plugins: returns the commands of other packages.
-        options: options of :class:`click.Group`.
+    ``table``: commands of this package, name → ``module:attribute``, imported when they run (for help only if the
+    source does not hold the help text); ``plugins`` returns the commands of other packages.
     """
 
     def __init__(

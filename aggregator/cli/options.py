@@ -162,15 +162,9 @@ def several_stores(*, required: bool = False) -> Decorator:
 class Selection(NamedTuple):
     """Which reports a command counts, and on which machines.
 
-    Attributes:
-        stores: folders of the stores.
-        one_population, disjoint: the analyst's declarations: all stores are of one population; no device is in two.
-        periods: the periods to count; None for all.
-        proven_only: leave out reports from damaged files.
-        memory: bytes of memory for records; None for the store's own limit.
-        cluster: address of a cluster; None for this machine.
-        robust: text of a robust rule for stores of summaries; None for plain addition.
-        lists: fleet lists, which tell how often each device answered.
+    ``one_population`` and ``disjoint`` are the analyst's declarations: all stores are of one population; no device is
+    in two. ``periods``: None for all; ``memory``: in bytes, None for the store's limit; ``cluster``: an address;
+    ``robust``: text of a rule for summaries, None for plain addition; ``lists``: fleet lists.
     """
 
     stores: tuple[Path, ...]

@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 class Fact(NamedTuple):
     """One fact, for programs and for people.
 
-    Attributes:
-        key: name for programs; None if the fact is for people alone.
-        value: in the types of JSON, where bytes stand for their hexadecimal digits.
-        text: what people read; None shows the value, with yes and no for truth values.
-        label: name for people; None shows the key, with spaces for underscores; empty if it is for programs alone.
+    ``key``: name for programs; None if the fact is for people alone. ``value``: in the types of JSON and bytes.
+    ``text``: what people read; None shows the value. ``label``: None shows the key; empty if it is for programs alone.
     """
 
     key: str | None
@@ -60,13 +57,8 @@ class Table(NamedTuple):
 class Facts(NamedTuple):
     """The facts about one subject.
 
-    Attributes:
-        title: title of the subject, or of this part of it.
-        facts: in the order in which people and programs get them.
-        notes: sentences about the last of the facts.
-        table: a table below the facts; None for none.
-        parts: facts below these, each with its title. For people alone.
-        warning: something that the reader should reconsider; empty for most subjects.
+    ``notes`` are sentences about the last of the facts, ``parts`` facts below these, each with its title, for people
+    alone. ``warning``: something that the reader should reconsider.
     """
 
     title: str

@@ -25,11 +25,8 @@ MARK_COLUMNS = ("number", "nonce", "inode", "changed")
 class Keeper(NamedTuple):
     """Who keeps a journal, and where.
 
-    Attributes:
-        public: the keeper's public key, 32 bytes.
-        machine: mark of the machine (:func:`machine_mark`), 32 bytes.
-        inode: inode number of the journal.
-        made_at, adopted_at: when it was made, and adopted last (0 if never), in seconds since 1970.
+    ``public``: the keeper's key; ``machine``: mark of the machine (:func:`machine_mark`), 32 bytes each. ``inode``: of
+    the journal. ``made_at``, ``adopted_at`` (last; 0 if never): seconds since 1970.
     """
 
     public: bytes

@@ -102,12 +102,8 @@ def _csv_frame(text: str, path: Path, separator: str = ",") -> pd.DataFrame:
 class Layout(NamedTuple):
     """How a table of another program is written.
 
-    Attributes:
-        separator: one character between cells.
-        decimal: sign before the decimals of a number.
-        thousands: sign between the thousands of a number; empty for none.
-        encoding: name of the encoding, as Python knows it.
-        sheet: name of the sheet to read of a workbook; None for its first sheet.
+    All are texts: the signs between cells, before decimals and between thousands (empty for none), Python's name of the
+    encoding, and the name of a workbook's sheet (None for the first).
     """
 
     separator: str = ","

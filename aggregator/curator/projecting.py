@@ -62,14 +62,9 @@ REACH = 3
 class ProjectionTerms(NamedTuple):
     """What is public about a private projection, before the records are seen.
 
-    Attributes:
-        method, components: ``pca`` or ``dca``, and number of components.
-        epsilon_micro, delta: ε of everything in millionths, and δ; 0 for pure differential privacy.
-        adjacency: the budget's.
-        ridge: ρ of DCA, in units of variance.
-        bins: number of bins of a component.
-        equal_frequency: whether half of ε pays for bins of about equal frequency.
-        bounds: one of :data:`BOUNDS`.
+    ``method``: ``pca`` or ``dca``; ``epsilon_micro``, ``delta``: of everything, ε in millionths; ``ridge``: ρ of DCA,
+    in units of variance; ``bins``: of a component; ``equal_frequency``: whether half of ε pays for bins of about equal
+    frequency; ``bounds``: one of :data:`BOUNDS`.
     """
 
     method: str
@@ -96,11 +91,8 @@ class ProjectionTerms(NamedTuple):
 class PrivateProjection(NamedTuple):
     """A projection that may be published.
 
-    Attributes:
-        schema: the schema with the projection.
-        directions: the fitted directions, each with its noisy quality.
-        facts: how it was made, what it cost and how good it seems; every number is public or has noise.
-        paid: the payment from a budget; None if nobody paid.
+    ``facts`` say how it was made, what it cost and how good it seems; every number is public or has noise. ``paid`` is
+    the payment from a budget; None if nobody paid.
     """
 
     schema: Schema

@@ -24,13 +24,9 @@ from protocol.schema import Schema
 class Records(NamedTuple):
     """Records of a curator as integers.
 
-    Attributes:
-        labels: shape (n,) int64, class codes; a missing label has the code of the label's substitute.
-        codes: shape (n, observed features) int64, value codes as in reports; a missing value has its own code.
-        numbers: shape (n, observed features) int64, scaled numbers in [−S, S] (S: 65536), clipped to the bounds;
-            :data:`aggregator.models.encoding.NO_NUMBER` for categories and for missing numbers without a substitute.
-        clipped: name of each feature with bounds → number of its values outside the bounds.
-        at_bounds: names of the features whose bounds are the extremes of the records, so perhaps not public.
+    Shapes: ``labels`` (n,), ``codes`` and ``numbers`` (n, observed features), int64, as in reports; numbers are scaled
+    to [−S, S] (S: 65536) and clipped, :data:`aggregator.models.encoding.NO_NUMBER` where there is none. ``clipped``:
+    feature → number of values outside its bounds; ``at_bounds``: features whose bounds are the records' extremes.
     """
 
     schema: Schema

@@ -35,15 +35,11 @@ DEFAULT_TRIM_MICRO = 50_000
 class FitTerms(NamedTuple):
     """Terms of one fit.
 
-    Attributes:
-        method: a key of :data:`aggregator.curator.methods.table.METHODS`.
-        epsilon_micro, delta: ε of the whole fit in millionths, and its δ, 0 for pure differential privacy.
-        adjacency: which data sets are neighbours, one of :data:`protocol.questions.ADJACENCIES`.
-        division: how ε is divided among the released vectors, one of :data:`DIVISIONS`.
-        noise: kind of noise of the methods with smooth sensitivity; None for the other methods.
-        family, postprocess: family of the model, and name of the step from estimates to probabilities.
-        variance_floor_micro: smallest variance of a number scaled to [−1, 1], in millionths; normal families only.
-        trim_micro: share of the values that trimmed means leave out at either end, in millionths; less than half.
+    ``method``: a key of :data:`aggregator.curator.methods.table.METHODS`; ``epsilon_micro``: ε of the whole fit in
+    millionths; ``adjacency``: one of :data:`protocol.questions.ADJACENCIES`; ``division`` of ε among the vectors: one
+    of :data:`DIVISIONS`; ``noise``: kind for smooth sensitivity, else None; ``trim_micro``: share of the values that
+    trimmed means leave out at either end, ``variance_floor_micro``: smallest variance of a number scaled to [−1, 1], in
+    millionths.
     """
 
     method: str

@@ -26,12 +26,9 @@ NOT_DETERMINED = "not determined"
 class Cell(NamedTuple):
     """What one number of an estimate is about: mostly one class and one value of a feature.
 
-    Attributes:
-        feature: name of the observed feature; None if the question has no feature.
-        value: the feature's value, or :data:`ABSENT` or :data:`THERE`; for an outcome question (true and predicted
-            class) the predicted class; for a ``right`` question (does one of several models predict the class)
-            :data:`IS_WRONG` or :data:`IS_RIGHT`; None if the question has no values.
-        of_class: name of the class; for an outcome question, the true class; None for a ``right`` question.
+    ``feature`` and ``value`` are None without one; ``value`` may be :data:`ABSENT` or :data:`THERE`, the predicted
+    class of an outcome question, or :data:`IS_WRONG` or :data:`IS_RIGHT`. ``of_class`` is the true class there; None
+    for a ``right`` question (does one of several models predict the class).
     """
 
     feature: str | None

@@ -16,14 +16,10 @@ from aggregator.estimates.statistics import Statistics
 class ClassShares(NamedTuple):
     """Shares of the classes in the population of the devices.
 
-    Attributes:
-        share: shape (k,) float64, unbiased; may be negative. Zeros without answers.
-        variance: shape (k,) float64, of noise and sampling. Infinite without answers.
-        interval, devices_interval: 95 % intervals for the population's shares, and for the devices that answered;
-            without finite ends if there are no answers, or if a question's errors have no known law.
-        ratio, ratio_variance: shape (k,) float64, shares of all records, which the intervals are about. They differ
-            from ``share`` and ``variance`` if the number n of records is a noisy sum: ``share`` is in units of that n,
-            ``ratio`` is divided by the shares' sum. NaN and infinite if that sum is not positive.
+    All have the shape (k,) float64. ``share`` is unbiased and may be negative, with ``variance`` of noise and sampling
+    (infinite without answers). 95 % intervals are for the population and for the devices that answered, about
+    ``ratio``: shares of all records, which differ from ``share`` if the number of records is a noisy sum (NaN if that
+    is not positive).
     """
 
     share: Floats

@@ -30,13 +30,9 @@ PRIOR = "prior"
 class Conditional(NamedTuple):
     """Probabilities or means that a model uses, from one question: one for each of its K estimates, in their order.
 
-    Attributes:
-        place: index of the question in the statistics; None for the pooled shares of the classes.
-        subject: what the question asks; its kind is :data:`PRIOR` for the pooled shares of the classes.
-        n: number of answers.
-        raw: shape (K,) float64, ratio of the unbiased estimates, not clipped; NaN if the divisor is not positive.
-        devices: intervals for the devices that answered.
-        population: intervals for the population of the devices.
+    ``place``: index of the question; None for the pooled shares of the classes, whose subject has the kind
+    :data:`PRIOR`. ``raw``: shape (K,) float64, ratio of the unbiased estimates, not clipped; NaN if the divisor is not
+    positive. ``devices`` and ``population`` are intervals for the devices that answered, and for their population.
     """
 
     place: int | None

@@ -39,11 +39,9 @@ Z95 = 1.959963984540054
 class Estimates(NamedTuple):
     """Estimates of one question: how many of the asked devices hold each value, or the sum of each number over them.
 
-    Attributes:
-        estimate: shape (K,) float64, unbiased, in reports; may be negative or exceed the number of answers.
-        noise_variance: shape (K,) float64, variance of the mechanism's noise, given the asked devices.
-        holds_sampling: True if ``noise_variance`` includes the sampling variance, from the scatter of the answers, each
-            of which is then taken to be from another device.
+    ``estimate`` and ``noise_variance`` (given the asked devices): shape (K,) float64, in reports, unbiased.
+    ``holds_sampling``: ``noise_variance`` includes the sampling variance, each answer being taken to be from another
+    device.
     """
 
     estimate: Floats

@@ -319,11 +319,8 @@ def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> Que
 class _Mix(NamedTuple):
     """How the estimates of several sources are added; the letters are those of :func:`join`.
 
-    Attributes:
-        n: number of answers of all sources.
-        weights, factors: w_j, and a_j (1 if ``by_number``).
-        per_answer: a_j² n_j/n, the factor of source j's noise variance of one answer.
-        by_number: whether the weights are proportional to n_j; the sum is then the estimate from added counts.
+    ``factors``: a_j; ``per_answer``: a_j² n_j/n, the factor of source j's noise variance of one answer; ``by_number``:
+    whether the weights are proportional to n_j, so that the sum is the estimate from added counts.
     """
 
     n: int

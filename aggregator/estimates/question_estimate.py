@@ -22,11 +22,8 @@ from protocol.questions import MOMENT, MOMENTS, SQUARE, Subject
 class Sample(NamedTuple):
     """All answers to one stratum, a group of questions of which a device is asked one in each period.
 
-    Attributes:
-        people: index of the set of devices; samples with different indices share no device.
-        stratum: index of the stratum. If every record answers every question, each question has its own.
-        answers: N, the number of answers to all questions of the stratum; those to one are drawn without replacement.
-        concentration: c = ΣT²/(ΣT)², T the number of answers of each device; 1/N if N devices answered once.
+    ``people``: index of the set of devices; samples with different indices share no device. ``answers``: N, to all
+    questions of the stratum; ``concentration``: c = ΣT²/(ΣT)², T the number of answers of each device.
     """
 
     people: int
@@ -45,12 +42,9 @@ class SampleWeight(NamedTuple):
 class Vote(NamedTuple):
     """Estimated shares of the classes by one question; the votes of several questions are combined by weights.
 
-    Attributes:
-        sample: the answers to the question's stratum, which include those to the question.
-        n: number of answers, at least 1.
-        share: shape (k,) float64, unbiased shares of the classes; may be negative.
-        law: noise variance of one answer as a function of a class's share.
-        is_counted: True if n is known; False if n is itself the noisy sum of the classes' counts.
+    ``sample``: the answers to the question's stratum; ``share``: shape (k,) float64, unbiased; ``law``: noise variance
+    of one answer as a function of a class's share; ``is_counted``: False if n is itself the noisy sum of the classes'
+    counts.
     """
 
     sample: Sample
@@ -242,17 +236,11 @@ def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> 
 class Pool(NamedTuple):
     """Estimated shares of the classes, combined from several questions, with the parts of their variance.
 
-    The variance of a share f is noise(f) + f(1 − f)·``scatter`` for the population, with ``scatter`` = ``chosen`` +
-    ``people``. For the devices that answered, ``chosen`` replaces ``scatter``.
-
-    Attributes:
-        share: shape (k,) float64, unbiased.
-        answers: number of combined answers.
-        noise: noise variance as a function of the share.
-        chosen: the part of the scatter that comes from the random choice of the question that a device answers.
-        people: the part of the scatter that comes from the random choice of the devices.
-        by_sample: all answers to a stratum → sum of the weights of its questions.
-        is_counted: False if a number of answers is a noisy sum; intervals are then for ratios of shares to their sum.
+    The variance of a share f is noise(f) + f(1 − f)·``scatter`` for the population, with ``scatter`` = ``chosen`` (by
+    the random choice of a device's question) + ``people`` (of the devices); ``chosen`` alone for the devices that
+    answered. ``share``: shape (k,) float64. ``by_sample``: all answers to a stratum → sum of the weights of its
+    questions. ``is_counted``: False if a number of answers is a noisy sum; intervals are then for ratios of shares to
+    their sum.
     """
 
     share: Floats

@@ -69,15 +69,9 @@ _UNIFORM_SQUARE = 1 / 3
 class Reports(Source):
     """Source of statistics: reports of devices, each with one perturbed answer.
 
-    Attributes:
-        campaign: the campaign of the questions.
-        tally: the integer counts.
-        recurrence: how often the same devices answered, or an upper bound.
-        rejected: reason → number of records and byte ranges of report files not counted, over all periods.
-        unproven: number of counted records from damaged batches.
-        superseded: number of records of damaged batches not counted because a complete batch has the same ids.
-        periods: periods of the counted reports, in words.
-        proven_only: whether reports of damaged batches are left out.
+    ``recurrence``: how often the same devices answered, or an upper bound; ``rejected``: reason → records and byte
+    ranges not counted; ``unproven``: counted records from damaged batches; ``superseded``: those not counted because a
+    complete batch has the same ids; ``periods``: in words.
     """
 
     campaign: Campaign

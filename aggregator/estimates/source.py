@@ -16,12 +16,8 @@ _ADDED = ("nodes", "summaries", "unproven")
 class Origin(NamedTuple):
     """Name, date and limits of the campaign behind statistics, or of the terms of a curator's fit.
 
-    Attributes:
-        id: 32 bytes, the value of a model's key ``campaign``: SHA-256 of the campaign, or of the canonical terms.
-        name, version: for people; terms have the version 0.
-        purpose: what the statistics are for, for people.
-        issued_at: seconds since 1970; 0 for terms, which have no date.
-        min_batch_size: smallest number of reports, records or nodes that may be published.
+    ``id``: 32 bytes, SHA-256 of the campaign or of the canonical terms. Terms have the version 0 and no date
+    (``issued_at`` 0). ``min_batch_size``: smallest number of reports, records or nodes that may be published.
     """
 
     id: bytes
@@ -76,11 +72,8 @@ def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
 class Source(ABC):
     """Base class: where statistics come from, with the counts and facts that commands print and models state.
 
-    Attributes:
-        campaign: the campaign of the questions; None for a curator's records.
-        batch_of: what :attr:`batch` counts, in the plural, for messages.
-        rejected: reason → number of contributions that were not counted: of devices, records and byte ranges of files.
-        list_bytes: the signed list of nodes that decided which contributions count; None if there is no such list.
+    ``campaign``: None for a curator's records; ``batch_of``: what :attr:`batch` counts, in the plural; ``rejected``:
+    reason → number of contributions that were not counted; ``list_bytes``: the signed list of nodes, or None.
     """
 
     batch_of: ClassVar[str] = "reports"

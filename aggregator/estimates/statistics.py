@@ -44,11 +44,8 @@ JOINED_ID = b"hearsay joined statistics v1"
 class Statistics:
     """All estimates about the label and features of one schema, with the sources of the counts.
 
-    Attributes:
-        schema: label and features of the questions.
-        fit: how a model is made from the estimates.
-        questions: one estimate per question, for one source in the order of the campaign's questions.
-        sources: one source, or several joined sources (``aggregator.estimates.joining``).
+    ``fit`` is how a model is made from the estimates. ``questions``: one estimate per question, for one source in the
+    order of the campaign's questions. ``sources``: one, or several joined ones (``aggregator.estimates.joining``).
     """
 
     schema: Schema

@@ -50,13 +50,9 @@ _MOST_COUNT = 2**53
 class NoisySum(NamedTuple):
     """Noisy sums over the records for one subject, which is what a question asks for.
 
-    Attributes:
-        subject: what is summed: counts of records, or numbers in [−1, 1].
-        estimate: shape (K,) float64: the sums, in records.
-        noise_variance: shape (K,) float64: variance of the noise of each sum; may be infinite.
-        released: K integers: what left the curator, on the grid of the noise.
-        is_repeated: True if these sums repeat counts of another entry, and so say nothing more about the classes.
-        kurtosis: excess kurtosis of the noise of each sum: 3 for one Laplace noise, 3/N for a sum of N equal ones.
+    ``estimate`` and ``noise_variance`` (may be infinite): shape (K,) float64, in records; ``released``: K integers on
+    the grid of the noise; ``is_repeated``: these sums repeat counts of another entry; ``kurtosis``: excess kurtosis of
+    the noise of each sum: 3 for one Laplace noise, 3/N for a sum of N equal ones.
     """
 
     subject: Subject
@@ -71,13 +67,8 @@ class NoisySum(NamedTuple):
 class Curator(Source):
     """Source of statistics: records of a curator, from which noisy sums were released.
 
-    Attributes:
-        asked: the terms' digest, name and purpose.
-        records: number of records: public, or estimated from noisy counts; then it may be below 1.
-        noisy: the released integers of every question.
-        entries: entries of the model's card about the terms.
-        campaign: None.
-        rejected: empty: every record counts.
+    ``asked``: the terms' digest, name and purpose. ``records``: their public number, or an estimate, which may be below
+    1. ``noisy``: the released integers of every question. ``entries``: of the model's card, about the terms.
     """
 
     asked: Origin

@@ -31,11 +31,8 @@ QUANTILES = (Z95, 2.5, 3.0, 3.6, 4.3, 5.2, 6.4, 8.0)
 class Change(NamedTuple):
     """One parameter in two models, with the difference between them.
 
-    Attributes:
-        parameter: its name, for example ``P(odor=n | label=e)``.
-        old, new: published values of the two models.
-        low, high: 95 % interval of the difference new − old of the raw estimates; None if not determined.
-        p: p-value of "no difference", adjusted for all rows; None if not determined.
+    ``low``, ``high``: 95 % interval of new − old of the raw estimates; ``p``: p-value of "no difference", adjusted for
+    all rows; None if not determined.
     """
 
     parameter: str

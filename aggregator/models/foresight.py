@@ -75,16 +75,10 @@ class Recall(NamedTuple):
 class Foresight(NamedTuple):
     """Expected accuracy of a model, beside the share of the largest class and the recall of every class.
 
-    Attributes:
-        accuracy: the mean over the simulated fleets; None if an interval is too wide (:func:`foresee`).
-        largest_class: estimated share of the largest class, the accuracy of always predicting it.
-        low, high: 95 % interval for that share, for all classes together (Bonferroni), because the class is the largest
-            of noisy shares; None if the statistics state no interval.
-        beats: whether the model is expected to be better than always predicting the largest class; None if not known.
-        least, most: smallest and largest accuracy over the simulated fleets; None if not known.
-        assumes: assumption of ``accuracy`` and ``beats``, in words.
-        not_known: text in place of every number that is not known: :data:`NOT_KNOWN` or :data:`UNDER_RULE`.
-        recall: one entry per class; empty if no fleet can be simulated.
+    ``accuracy``: mean over the simulated fleets, with ``least`` and ``most``. ``largest_class``: the accuracy of always
+    predicting it, with its 95 % interval ``low`` to ``high`` (for all classes together, Bonferroni); ``beats``: whether
+    the model is expected to be better. None is not known; ``not_known`` is the text in its place. ``assumes``: the
+    assumption in words. ``recall``: one entry per class; empty if no fleet can be simulated.
     """
 
     accuracy: float | None

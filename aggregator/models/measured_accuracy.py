@@ -53,11 +53,9 @@ class Confusion(NamedTuple):
 class ClassRecall(NamedTuple):
     """Share of the records of the class ``name`` to which the model gives this class, with 95 % intervals.
 
-    Attributes:
-        share: quotient of the unbiased estimates; None if the class's estimated share is not positive.
-        predicted: share of all records that the model gives this class, unbiased; may be negative.
-        low, high: interval for the population of the devices, in [0, 1]; from 0 to 1 if it is not determined.
-        devices_low, devices_high: interval for the devices that answered, in the same way.
+    ``share`` is the quotient of the unbiased estimates (None if the class's share is not positive), ``predicted`` the
+    share of all records given this class, unbiased. The intervals are for the population, and for the devices that
+    answered.
     """
 
     name: str
@@ -207,14 +205,9 @@ LEAST_ANSWERS = 2
 class ModelRank(NamedTuple):
     """One of the compared models, with its accuracy and its difference to the best other model.
 
-    Attributes:
-        name, model: the model's name and digest.
-        answers: number of answers about this model.
-        accuracy: share of right predictions; None with fewer than :data:`LEAST_ANSWERS` answers.
-        standard_error: of the accuracy's estimate, for the population; None if the accuracy is not determined.
-        low, high: interval of its accuracy minus that of the best other model; None if its accuracy, or that of every
-            other model, is not determined. The intervals of all models hold together with 95 %, as those of all
-            accuracies do.
+    ``accuracy``: None with fewer than :data:`LEAST_ANSWERS` answers; ``standard_error``: of its estimate. ``low``,
+    ``high``: interval of its accuracy minus that of the best other model; None if not determined. The intervals of all
+    models hold together with 95 %.
     """
 
     name: str
@@ -428,11 +421,9 @@ _ROUNDS, _TRIED = 4, 17
 class Share(NamedTuple):
     """An estimated share of right predictions, with what its intervals need.
 
-    Attributes:
-        right: unbiased estimate, which may lie outside [0, 1], and the noise variance of one answer.
-        n: number of answers, at least 1.
-        scatter: sampling variance, in multiples of that of n different devices.
-        is_binomial: whether the counts are binomial where ``scatter`` is 1.
+    ``right``: unbiased estimate, which may lie outside [0, 1], and the noise variance of one answer. ``scatter``:
+    sampling variance, in multiples of that of n different devices. ``is_binomial``: the counts are binomial where that
+    is 1.
     """
 
     right: Right

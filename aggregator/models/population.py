@@ -93,11 +93,9 @@ def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
 class Population(NamedTuple):
     """N records: their codes in reports, and their codes when a model scores them.
 
-    Attributes:
-        reported: codes and numbers in reports, with substitutes of missing values: (N, observed features) int64 each.
-        labels: (N,) int64, classes in reports, with the label's substitute.
-        scored: codes and numbers for scoring; missing values have no code: (N, observed features) int64 each.
-        truth: (N,) int64, known classes; :data:`aggregator.models.encoding.MISSING` for a record without one.
+    ``reported`` (with substitutes of missing values) and ``scored``: codes and numbers, (N, observed features) int64
+    each. ``labels``: (N,) int64, classes in reports. ``truth``: (N,) int64, :data:`aggregator.models.encoding.MISSING`
+    for a record without class.
     """
 
     reported: EncodedFrame

@@ -41,11 +41,9 @@ class Moments(NamedTuple):
 class Directions(NamedTuple):
     """Result of a PCA or DCA fit: K directions in the space of n inputs.
 
-    Attributes:
-        weights: shape (n, K) float64: one direction per column.
-        mean: shape (n,) float64: means of the pilot's inputs.
-        explained: shape (K,) float64: share of the pilot's variance along each direction; 0 if the pilot never varies.
-        discriminant: shape (K,) float64: the part of that variance which is between the classes; 0 without variance.
+    ``weights``: shape (n, K), one direction per column; ``mean``: (n,), of the pilot's inputs; ``explained``: (K,),
+    share of the pilot's variance along each direction; ``discriminant``: (K,), the part of it between the classes; all
+    float64.
     """
 
     weights: Floats
@@ -57,11 +55,8 @@ class Directions(NamedTuple):
 class Reduction(NamedTuple):
     """A fitted projection and its quality.
 
-    Attributes:
-        schema: the pilot's schema, with the projection.
-        directions: the directions before rounding to integers.
-        clipped: shape (K,) float64: share of the pilot's rows with a clipped output.
-        worst_error: largest difference between integer and real outputs on the pilot, as a part of the range [−S, S].
+    ``directions`` are those before rounding to integers; ``clipped``: shape (K,) float64, share of the pilot's rows
+    with a clipped output; ``worst_error``: largest rounding error on the pilot, as a part of the range [−S, S].
     """
 
     schema: Schema

@@ -39,16 +39,10 @@ class Model:
     """A Naive Bayes model, discrete or Gaussian, that classifies records of a schema.
 
     ``classes_``, ``predict``, ``predict_proba`` and ``score`` follow scikit-learn's conventions, with columns in the
-    sorted order of ``classes_``; the columns of ``scores`` are in the order of the schema's class codes. In every
-    method ``frame`` has one record per row. Source: docs/math.md, section 4.
-
-    Attributes:
-        schema: label and features. Their names are the columns of a frame.
-        log_prior: shape (k,) float64, log P(class).
-        terms: per observed feature, log P(value | class) of shape (values, k) float64, or mean and variance of a
-            number scaled to [−1, 1], of shape (k,) float64 each.
-        document: the signed document of a loaded model; None for a model fitted in memory.
-        is_truncated: whether normal distributions are cut to [−1, 1] (family ``truncated-gaussian``).
+    sorted order of ``classes_``; the columns of ``scores`` are in the order of the schema's class codes. ``frame`` has
+    one record per row. ``log_prior``: shape (k,); ``terms``: per observed feature, log P(value | class), (values, k),
+    or mean and variance of a number scaled to [−1, 1], (k,) float64 each. ``document``: the signed document, or None.
+    ``is_truncated``: normal distributions are cut to [−1, 1]. Source: docs/math.md, section 4.
     """
 
     def __init__(
@@ -244,12 +238,9 @@ def _check_type(value: object, kind: type | tuple[type, ...], sentence: str) -> 
 class Predictions(NamedTuple):
     """Predictions of a model for the records of a file.
 
-    Attributes:
-        frame: one row per record, with the columns ``line`` (of the file), ``predicted`` and, on request,
-            ``p CLASS``, the probability of each class, sorted by class.
-        labelled: number of records with one of the model's classes as label.
-        accuracy: share of right predictions among the labelled records; None without labelled records.
-        unread: the sentences of :meth:`Model.check`.
+    ``frame``: one row per record, with the columns ``line`` (of the file), ``predicted`` and, on request, ``p CLASS``,
+    the class's probability. ``labelled``: number of records whose label is one of the model's classes; ``accuracy``:
+    share of right predictions among these, or None. ``unread``: the sentences of :meth:`Model.check`.
     """
 
     frame: pd.DataFrame

@@ -96,12 +96,9 @@ class _Seen(Protocol):
 class _Tables(NamedTuple):
     """Estimates of F tables. Rows beyond a table's values have no weight.
 
-    Attributes:
-        share: shape (F, R, k) float64, estimated joint shares.
-        weight: shape (F, R, k) float64, inverse variances; 0 without answers.
-        rows: shape (F, R) bool, whether a table has the row.
-        prior: shape (chains, 1, 1, k) float64, the classes' shares.
-        table: shape (F, R, k) float64, P(value | class) to begin at.
+    ``share`` (estimated joint shares), ``weight`` (inverse variances; 0 without answers) and ``table`` (P(value |
+    class) to begin at): shape (F, R, k) float64. ``rows``: (F, R) bool, the table's rows. ``prior``: (chains, 1, 1, k),
+    the classes' shares.
     """
 
     share: Floats
@@ -142,14 +139,9 @@ class _Tables(NamedTuple):
 class _Numbers(NamedTuple):
     """Estimates of the moments of F numbers.
 
-    Attributes:
-        first, second: shape (F, k) float64, estimated means of x·[y = c] and of x²·[y = c].
-        first_weight, second_weight: shape (F, k) float64, their inverse variances; 0 without answers.
-        there: shape (F, k) float64, share of each class's records with the number.
-        scale: shape (F, 1) float64, S.
-        prior: shape (chains, 1, k) float64, the classes' shares.
-        normal: shape (2, F, k) float64, means and variances to begin at.
-        floor: smallest variance.
+    ``first``, ``second``: estimated means of x·[y = c] and of x²·[y = c], with inverse variances (0 without answers);
+    ``there``: share of each class's records with the number: (F, k) float64. ``scale``: (F, 1), S. ``prior``: (chains,
+    1, k), the classes' shares. ``normal``: (2, F, k), means and variances to begin at. ``floor``: smallest variance.
     """
 
     first: Floats
@@ -200,11 +192,8 @@ class _Numbers(NamedTuple):
 class _State(NamedTuple):
     """State of all Markov chains; the letters are those of the module's docstring.
 
-    Attributes:
-        common: b, shape (chains, F, R) float64.
-        apart: e/λ, shape (chains, F, R, k) float64.
-        tail: λ, shape (chains, F, R, k) float64.
-        signal: indices of τ in :data:`SIGNALS`, shape (chains, F, groups) int64.
+    ``common``: b, (chains, F, R); ``apart``: e/λ, and ``tail``: λ, (chains, F, R, k), float64. ``signal``: indices of τ
+    in :data:`SIGNALS`, (chains, F, groups) int64.
     """
 
     common: Floats

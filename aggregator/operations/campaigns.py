@@ -53,13 +53,9 @@ from protocol.schema import Schema
 class Planned(NamedTuple):
     """A campaign that can be signed.
 
-    Attributes:
-        schema: the schema of all features, with its projection.
-        why: the mechanisms that ``auto`` compared, the chosen one first; empty without ``auto``.
-        warnings, notes: sentences for the signer; ``notes`` say which family ``auto`` chose.
-        forecast: the plan by which ``auto`` chose the family; None without ``auto``.
-        decision: what ``hearsay design`` or ``refine`` wrote into the schema file; empty without it, or if the campaign
-            asks about other features than the file says.
+    ``why``: the mechanisms that ``auto`` compared, the chosen one first. ``warnings``, ``notes``: sentences for the
+    signer. ``forecast``: the plan by which ``auto`` chose the family, or None. ``decision``: what ``hearsay design`` or
+    ``refine`` wrote into the schema file; empty if the campaign asks about other features.
     """
 
     schema: Schema

@@ -107,14 +107,10 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 class Store:
     """One campaign's reports on the disk, in the folder ``path``. Made by :func:`create_store` or :func:`open_store`.
 
-    Attributes:
-        lock_timeout_seconds: how long a change of the store waits for another one to end.
-        workers: number of threads that read and count; by default the number of processors that this process may use.
-        memory_bytes: memory for records while counting; on a cluster, on each worker.
-        quarantine_bytes: size up to which the quarantine keeps rejected pieces. Pieces beyond it are only counted.
-        cluster: an executor that reads and counts; None uses the threads of this process.
-        step_seconds: an ingest commits what it has read about this often, so that a kill costs no more.
-        monotonic: a clock in seconds that never goes back, for the steps.
+    ``lock_timeout_seconds``: how long a change waits for another one; ``workers``: threads that read and count;
+    ``memory_bytes``: for records while counting; ``quarantine_bytes``: beyond it, pieces are only counted; ``cluster``:
+    an executor in place of this process's threads, or None; ``step_seconds``: an ingest commits about this often;
+    ``monotonic``: a clock in seconds that never goes back.
     """
 
     def __init__(self, path: Path, campaign: Campaign, campaign_bytes: bytes) -> None:

@@ -63,17 +63,10 @@ class QuestionAccuracy(NamedTuple):
 class Status(NamedTuple):
     """The contents of ``hearsay status``.
 
-    Attributes:
-        reports, unproven, superseded, rejected: fields of :class:`~aggregator.reports.tally.tally.TallyReport`.
-        min_batch_size: number of reports before which the campaign promises to publish nothing.
-        forgotten_before: first period whose reports are kept; 0 if none were removed. Removed reports are counted.
-        periods, days: reports and devices by period, and by day.
-        devices_at_least, devices_at_most: bounds of the number of devices over all periods; equal for one period.
-        target: the half width that the operator asks for.
-        devices_needed: number of further devices with which all questions reach the target, or None.
-        time_precision: seconds in a period.
-        alarms: tests of whether the reports look like those of honest devices; None before the smallest batch is
-            reached. Tests of set bits use only the reports that the store still has.
+    ``reports``, ``unproven``, ``superseded``, ``rejected``: as in :class:`~aggregator.reports.tally.tally.TallyReport`.
+    ``forgotten_before``: first period whose reports are kept. ``periods``, ``days``: reports and devices by period, and
+    by day; over all periods there are ``devices_at_least`` to ``devices_at_most``. ``target``: a half width, which all
+    questions reach with ``devices_needed`` further devices. ``alarms``: None before the smallest batch is reached.
     """
 
     campaign: bytes

@@ -43,11 +43,8 @@ class Facts(NamedTuple):
 class Table(NamedTuple):
     """A table.
 
-    Attributes:
-        columns: names of the columns; the first column has the headings of the rows.
-        numeric: positions of the columns that are aligned on the right.
-        more: what is left out, and the command that prints it; empty if nothing is.
-        folded: whether the reader opens the table to see the rows.
+    ``numeric``: positions of the columns that are aligned on the right; ``more``: what is left out, and the command
+    that prints it; ``folded``: whether the reader opens the table to see the rows.
     """
 
     caption: str

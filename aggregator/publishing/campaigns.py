@@ -56,14 +56,9 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
 class StatedTerms:
     """What a publisher states of any campaign, for devices or for nodes, as options and arguments give it.
 
-    The fields have the meaning that they have in :class:`CampaignParameters`.
-
-    Attributes:
-        name: by default the name in the schema file.
-        projection: a file of ``hearsay projection``, to embed.
-        ask: the argument ``given`` of :func:`aggregator.publishing.ask_table.ask_of`.
-        variance_floor: in a Gaussian campaign the smallest variance of a number scaled to [−1, 1], as decimal text.
-        period: seconds of a period, or text such as ``12h`` or ``1d``.
+    The fields have the meaning that they have in :class:`CampaignParameters`, as text; ``name``: by default that in the
+    schema file; ``projection``: a file; ``ask``: the argument ``given`` of
+    :func:`aggregator.publishing.ask_table.ask_of`; ``period``: seconds, or text such as ``12h``.
     """
 
     epsilon: str | float

@@ -33,12 +33,9 @@ _FLOAT_BITS = 1000  # a float holds 2^1000, but not 2^1024
 class PrivacySheet(NamedTuple):
     """The ε that a campaign declares, and the ε that it spends.
 
-    Attributes:
-        losses: exact privacy loss of one answer to each question, in the worst case.
-        total: privacy loss of one device in one period: the sum, over the strata (groups of questions of which a device
-            answers one), of the largest loss in the stratum.
-        answers: answers of a device in one period.
-        models: digests of the models that an evaluation names, which decide what is read of a record; else empty.
+    ``losses``: exact privacy loss of one answer to each question, in the worst case. ``total``: of one device in one
+    period: the sum, over the strata (groups of questions of which a device answers one), of the largest loss.
+    ``models``: digests of the models that an evaluation names.
     """
 
     questions: tuple[Question, ...]

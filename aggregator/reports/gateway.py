@@ -169,13 +169,9 @@ _CLAIM_BYTES = 8
 class MergeSummary(NamedTuple):
     """The result of one merge.
 
-    Attributes:
-        files: number of files given.
-        campaigns: number of campaigns of the written records.
-        proven, unproven: numbers of written records of complete and of damaged batches.
-        repeated: number of copies of written records, which are left out.
-        superseded: number of records of damaged copies of a complete batch, which are left out.
-        rejected: numbers of byte ranges that are no record, and of records of other campaigns, by reason; all left out.
+    ``proven``, ``unproven``: written records of complete and of damaged batches. Left out: ``repeated``, copies of
+    written records; ``superseded``, records of damaged copies of a complete batch; ``rejected``, byte ranges that are
+    no record and records of other campaigns, by reason.
     """
 
     files: int

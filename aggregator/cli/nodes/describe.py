@@ -51,11 +51,8 @@ _NUMBERS = {
 class Entry(NamedTuple):
     """One summary or masked message in a file, or a byte range that holds neither.
 
-    Attributes:
-        found: the summary or message; None for a byte range without one, or if it can not be read.
-        raw: the bytes of its envelope; empty for damage.
-        reason: why ``found`` is None; empty if it is not.
-        position, length: where the entry is in the file, and its length, in bytes.
+    ``found`` is None for a byte range without one, or if it can not be read; ``reason`` then says why. ``raw``: the
+    bytes of its envelope; ``position``, ``length``: where it is in the file, in bytes.
     """
 
     found: Summary | Message | None

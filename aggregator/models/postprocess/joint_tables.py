@@ -33,12 +33,9 @@ class Tables(NamedTuple):
 class JointTable(NamedTuple):
     """Unbiased estimate of one feature's joint table, from all questions about the feature's values and the class.
 
-    Attributes:
-        estimate: shape (values, k) float64, in reports: n times the share of value a and class c, in row a, column c.
-        n: number of answers. The estimates are 0 if it is 0.
-        at_zero, at_one: noise variance of an estimate in reports if no device, or every device, holds the cell's
-            value and class.
-        scatter: sampling variance of an estimate in reports, in multiples of f(1 − f), f the cell's true share.
+    ``estimate``: shape (values, k) float64, n times the share of value a and class c, in row a, column c. ``at_zero``,
+    ``at_one``: noise variance if no device, or every device, holds the cell's value and class. ``scatter``: sampling
+    variance in multiples of f(1 − f), f the cell's true share. All are in reports, of which there are ``n``.
     """
 
     estimate: Floats

@@ -65,13 +65,10 @@ NODE_FIELDS: dict[str, Any] = {
 class NodeCampaignTerms(StatedTerms):
     """What the publisher of a campaign for nodes states. ``hearsay nodes campaign --help`` says more of each field.
 
-    Attributes:
-        epsilon: ε of one summary, for adding or removing one record. A changed record costs twice as much.
-        nodes: name of the node list. Only nodes on its newest version count.
-        max_records: a public limit on the records of one node, 1 to 2^40. It bounds what one node can claim.
-        least_epsilon: smallest ε of a summary, for nodes whose owners want more noise; None means ``epsilon``.
-        family: ``discrete`` or ``gaussian``; None means gaussian, or discrete for a schema without numbers.
-        masking: choices for encrypted sums, of which only a set's total is decrypted; None for summaries in the clear.
+    ``epsilon``: of one summary, for adding or removing one record. ``nodes``: name of the node list. ``max_records``:
+    public limit on the records of one node, 1 to 2^40. ``least_epsilon``: for nodes whose owners want more noise.
+    ``family``: None means gaussian, or discrete for a schema without numbers. ``masking``: None for summaries in the
+    clear.
     """
 
     nodes: str
@@ -152,14 +149,10 @@ _DECIMAL = re.compile(r"[0-9]{1,6}(\.[0-9]{1,18})?(e-[0-9]{1,2})?", re.ASCII)
 class Masking(NamedTuple):
     """What the publisher of a masked campaign chooses. Numbers are decimal text such as ``0.8`` or ``1e-5``.
 
-    Attributes:
-        dealer: the dealer's public file, or what was read from it.
-        honest_share: γ, the share of the parties that surely add their noise and do not reveal it; above 0, at most 1.
-        most_parties: largest number of parties (nodes with keys), 2 to 65536. It decides the size of encrypted numbers.
-        colluding_share: κ, the share of parties that may reveal their noise to the aggregator. γ + κ ≤ 1.
-        noise: ``divided``, or ``diluted`` as in Shi et al. 2011 (docs/math.md, section 6).
-        delta: δ of a message for one unit more or less, at most 0.001; only for ``diluted`` noise.
-        unit: what the noise hides: one ``record``, or all records of one ``party``.
+    ``honest_share``: γ > 0, the share of the parties (nodes with keys) that surely add their noise and do not reveal
+    it; ``colluding_share``: κ, the share that may reveal it to the aggregator, γ + κ ≤ 1. ``most_parties``: 2 to 65536.
+    ``noise``: ``divided``, or ``diluted`` as in Shi et al. 2011 (docs/math.md, section 6), alone with ``delta``: δ of a
+    message, at most 0.001. ``unit``: what the noise hides: one ``record``, or all records of one ``party``.
     """
 
     dealer: DealerPublic | str | Path

@@ -38,14 +38,10 @@ _MOST_NOISES = 1000
 class VectorLoss(NamedTuple):
     """One released vector of sums, and what it costs.
 
-    Attributes:
-        name: what is summed, in words.
-        size: number of integers in the vector.
-        sensitivity: Δ, the largest change of the sums by one record more or less (``smooth``: by new features of one
-            record; masked campaigns of the unit party: by all records of a party). In counts; for sums in half ranges.
-        deviation: standard deviation of the noise of one number in the same units; for ``smooth`` sums of squares an
-            upper bound, in a masked campaign that of the total of the most parties.
-        losses: adjacency that the noise covers → privacy loss, in nats: exact, or with ``smooth`` an upper bound.
+    ``size``: number of integers. ``sensitivity``: Δ, the largest change of the sums by one record more or less
+    (``smooth``: by new features of one record; unit party: by all records of a party), in counts or half ranges.
+    ``deviation``: of the noise of one number (of a masked total, or for ``smooth`` an upper bound). ``losses``:
+    adjacency that the noise covers → privacy loss, in nats.
     """
 
     name: str

@@ -20,11 +20,8 @@ from protocol.errors import StorageError
 class CampaignRow(NamedTuple):
     """The journal's row of a campaign for which keys were made.
 
-    Attributes:
-        campaign, document: the campaign's id of 32 bytes, and its signed file.
-        version: version of the newest key book.
-        list_version, list_digest: version, and SHA-256 of the payload, of the node list of the newest book.
-        first_period: first period for which a new release is allowed; 0 if this was never limited.
+    ``document``: its signed file; ``version``: of the newest key book, with version and payload's SHA-256 of its node
+    list; ``first_period``: first period for which a new release is allowed; 0 if this was never limited.
     """
 
     campaign: bytes

@@ -44,14 +44,9 @@ SMOOTH_PROMISE = "ε is for changing the features of one record, and not for its
 class Federation(Source):
     """Source of statistics: signed summaries of nodes, each with noisy sums over many records.
 
-    Attributes:
-        total: the exact sum of the summaries that count.
-        released: the integers behind the estimates of every question: the totals, or what a robust rule makes of them.
-        records: number of records, as the noisy class counts state it; it may be below 1.
-        rejected: number of summaries, and of unreadable parts of files, that do not count, by reason; over all periods.
-        periods: the counted periods in words, as a user chose them.
-        entries: further entries of the model's card, for example about a robust rule.
-        list_bytes: the signed node list that decided which summaries count, checked when a model is published; or None.
+    ``total``: exact sum of the summaries that count; ``released``: the integers behind the estimates, totals or what a
+    robust rule makes of them; ``records``: as the noisy class counts state it; ``rejected``: summaries and unreadable
+    parts of files, by reason; ``entries``: of the model's card; ``list_bytes``: the signed node list, or None.
     """
 
     batch_of: ClassVar[str] = "nodes"

@@ -30,11 +30,9 @@ class PeriodCount(NamedTuple):
 class NodeStatus(NamedTuple):
     """The contents of ``hearsay status`` for a store of summaries.
 
-    Attributes:
-        list_name, list_version, listed: name and version of the newest list of nodes, and how many nodes are on it.
-        nodes: number of nodes with a summary that counts, over all periods.
-        summaries, epsilon_nodes: ε in millionths → number of summaries that count, and sorted ids of their nodes.
-        rejected: number of pieces of files, and of kept summaries, that do not count, by reason.
+    ``nodes``: number of nodes with a summary that counts; ``listed``: on the newest list of nodes. ``summaries``,
+    ``epsilon_nodes``: ε in millionths → number of summaries that count, and sorted ids of their nodes. ``rejected``:
+    pieces of files, and kept summaries, that do not count, by reason.
     """
 
     campaign: bytes

@@ -47,11 +47,9 @@ class Way(NamedTuple):
 class Cut(NamedTuple):
     """A way to ask about a feature, with the groups or the edges of bins that a pilot's records gave.
 
-    Attributes:
-        size: number of codes in a report.
-        group_of: the group of each code of the schema; None unless the way is :data:`GROUPS`.
-        edges: inner edges of the bins as scaled integers; None unless the way has bins of its own.
-        missing: code of a missing number; -1 (:data:`aggregator.models.encoding.MISSING`) if there is no such code.
+    ``size``: number of codes in a report; ``group_of``: group of each code of the schema, or None; ``edges``: scaled
+    inner edges of bins of its own, or None; ``missing``: code of a missing number,
+    :data:`aggregator.models.encoding.MISSING` without one.
     """
 
     way: Way

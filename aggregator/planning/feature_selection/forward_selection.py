@@ -54,13 +54,9 @@ _NOW = 1_900_000_000
 class Part(NamedTuple):
     """Records to learn from and records to test on, with the ways to ask about features.
 
-    Attributes:
-        cuts: the ways to ask, each with groups or edges from the records to learn from.
-        learned: (learned, ways) int64, codes of the records to learn from; ``learned_labels``: their classes.
-        tested: (tested, ways) int64, codes of the test records; -1 for a missing value.
-        rows: (tested,) int64, indices of the test records in the pilot.
-        truth: (tested,) int64, classes of the test records; -1 for a record without class.
-        classes: names of the classes.
+    ``cuts``: with groups or edges from the records to learn from; ``learned``: codes of these, (learned, ways) int64;
+    ``tested``: codes of the test records, (tested, ways), -1 for a missing value; ``rows``: their indices in the pilot,
+    and ``truth``, their classes or -1: (tested,) int64.
     """
 
     cuts: tuple[Cut, ...]

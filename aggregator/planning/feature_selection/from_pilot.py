@@ -80,16 +80,10 @@ class Accuracy(NamedTuple):
 class PilotDesign(NamedTuple):
     """What a campaign should ask, and the accuracies of the fleet's model and of the pilot's (None if not measured).
 
-    Attributes:
-        file: the schema with new bins, and its table ``[ask]``.
-        chosen: the way to ask about each chosen feature, with groups and edges from all of the pilot.
-        path: the best set of each number of features, then all features as the schema states them.
-        best: the chosen set of the path.
-        fleet: accuracy of the fleet's model on records that took no part in the choice.
-        alone: accuracy of Naive Bayes on the pilot's records, with features chosen for it.
-        lead: ``fleet`` minus ``alone``, and its standard error.
-        largest: name of the largest class among the records that were used, and its share.
-        used: number of records that were used, of ``records`` with a class; ``unlabelled`` have none.
+    ``chosen``: the ways to ask, with groups and edges from all of the pilot; ``path``: the best set of each number of
+    features, then all features as the schema states them; ``fleet``: accuracy on records that took no part in the
+    choice; ``alone``: of Naive Bayes on the pilot's records; ``lead``: their difference, and its standard error;
+    ``largest``: name and share of the largest class; ``used``: of ``records`` with a class.
     """
 
     file: SchemaFile

@@ -85,12 +85,9 @@ PAIRED = 8
 class DesignTerms(NamedTuple):
     """What is public about a private design, before the records are seen.
 
-    Attributes:
-        epsilon_micro: ε of the curator's records, in millionths.
-        adjacency: which data sets ε compares; that of the budget.
-        devices: size of the fleet that will be asked.
-        answer_micro: ε of the one answer of a device, in millionths.
-        seed: public seed of the simulated answers.
+    ``epsilon_micro``: ε of the curator's records, ``answer_micro``: of the one answer of a device, in millionths;
+    ``adjacency``: that of the budget; ``devices``: size of the fleet that will be asked; ``seed``: public, of the
+    simulated answers.
     """
 
     epsilon_micro: int
@@ -113,14 +110,9 @@ class DesignTerms(NamedTuple):
 class PrivateDesign(NamedTuple):
     """What a campaign should ask, chosen with privacy, so that all of it may be published.
 
-    Attributes:
-        file: the schema with its table ``[ask]`` and what was paid.
-        chosen: the ways to ask about each chosen feature, with groups and edges.
-        candidates: number of sets that were compared.
-        accuracy: how often a model of what was chosen, from one simulated campaign, is right about the third part of
-            the records; its interval includes the noise of the counts. None if noise hides the size of this part.
-        largest: name of the largest class in the noisy tables, and its share there.
-        paid: what the budget paid; None if no budget was used.
+    ``chosen``: the ways to ask, with groups and edges; ``candidates``: number of sets that were compared; ``accuracy``:
+    of a model from one simulated campaign, on the third part of the records, or None if noise hides its size;
+    ``largest``: name and noisy share of the largest class; ``paid``: what the budget paid, or None.
     """
 
     file: SchemaFile

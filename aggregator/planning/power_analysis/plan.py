@@ -61,18 +61,10 @@ DRAWN = 3
 class Plan(NamedTuple):
     """What to expect of a campaign: ranked designs, their accuracies and intervals, and what targets need.
 
-    Attributes:
-        label: name of the predicted column.
-        epsilon: total ε of a device in one period.
-        basis: which records the plan is made from, or what it assumes, in words.
-        largest_class: share of the largest class, the accuracy of always predicting it.
-        ranked: designs by expected accuracy, the best first. If the number of devices was asked for, the first design
-            is the one that the targets are about.
-        pruned: designs that were not simulated, because closed forms show larger standard errors.
-        precision: expected standard errors of the first design, one entry per question, and one for the classes.
-        solutions: what the targets need.
-        curves: expected accuracies for a plot; empty unless the caller asked for them.
-        notes: sentences about the limits of the plan.
+    ``basis``: which records the plan is made from, or what it assumes; ``largest_class``: its share; ``ranked``:
+    designs by expected accuracy (the first is the one that the targets are about); ``pruned``: designs that were not
+    simulated; ``precision``: expected standard errors of the first design; ``solutions``: what the targets need;
+    ``curves``: for a plot, on request; ``notes``: sentences about the limits of the plan.
     """
 
     label: str

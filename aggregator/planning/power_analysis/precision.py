@@ -42,11 +42,8 @@ class Spread(NamedTuple):
 class Precision(NamedTuple):
     """Expected standard errors of the shares or means of one question.
 
-    Attributes:
-        question: the question in words, or :data:`CLASSES`.
-        answers: expected number of answers.
-        errors: (K,) float64: standard errors, one per share or mean.
-        span: width of the range: 1 for shares and means of squares, 2 for means of numbers in [−1, 1].
+    ``answers``: their expected number; ``errors``: (K,) float64, one per share or mean; ``span``: width of the range: 1
+    for shares and means of squares, 2 for means of numbers in [−1, 1].
     """
 
     question: str

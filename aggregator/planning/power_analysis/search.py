@@ -99,11 +99,8 @@ class Scope(NamedTuple):
 class RankedDesign(NamedTuple):
     """One design, its number of questions, its expected accuracy (``forecast``), and the number of simulated campaigns.
 
-    Attributes:
-        error: typical standard error of its statistics, the root of their mean variance.
-        behind: the first design's accuracy minus this one's, on the same records; 0 for the first.
-        behind_error: standard error of ``behind``.
-        plain: accuracy without privacy and with endless devices.
+    ``error``: root of the mean variance of its statistics; ``behind``: the first design's accuracy minus this one's, on
+    the same records, with its standard error; ``plain``: accuracy without privacy and with endless devices.
     """
 
     design: Design

@@ -35,12 +35,9 @@ MOST_RECORDS = 5000
 class Design(NamedTuple):
     """One way to ask the devices of a fleet.
 
-    Attributes:
-        mechanism: name of the mechanism; in a discrete design ``auto`` means, for each question, ``direct`` or ``oue``.
-        answers: answers per device and period.
-        bins: bins of equal width of every numeric feature and component; None for those of the schema.
-        reduction: ``none``, ``pca:K`` or ``dca:K``.
-        approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once; None for one.
+    ``mechanism``: ``auto`` means, for each question of a discrete design, ``direct`` or ``oue``; ``bins``: of equal
+    width, None for those of the schema; ``reduction``: ``none``, ``pca:K`` or ``dca:K``; ``approach``: 1 asks for all
+    moments at once (``laplace``, Gaussian).
     """
 
     family: str

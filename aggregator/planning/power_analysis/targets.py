@@ -66,14 +66,9 @@ class Curve(NamedTuple):
 class Solution(NamedTuple):
     """The devices, ε or days that a target needs.
 
-    Attributes:
-        target: the target in words.
-        value: the needed value; None if the target can not be reached.
-        low, high: ends of the 95 % interval of the value; None if not computed or beyond the searched values.
-        design: the design that needs the smallest value.
-        why: why the target can not be reached, in words; else empty.
-        most, least: the largest searched value, and the smallest if smaller ones are possible. If ``value`` equals
-            ``least``, the target is met there, and smaller values were not tried.
+    ``value`` is None if the target can not be reached; ``why`` then says why. ``low``, ``high``: its 95 % interval;
+    ``design``: the one that needs the smallest value; ``most``, ``least``: the searched range. If ``value`` equals
+    ``least``, smaller values were not tried.
     """
 
     target: str

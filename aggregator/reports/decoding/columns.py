@@ -20,12 +20,9 @@ from protocol.mechanisms import INTEGERS, SINGLE
 class Columns(NamedTuple):
     """N records of one campaign, column by column.
 
-    Attributes:
-        id: (N,) uint64, the eight bytes of the report's id as a big-endian number.
-        period: (N,) uint32, the number of the period that was asked about.
-        question: (N,) uint16, index in the campaign's questions.
-        answer: (N, A) uint8, the A bytes of the answer field, unchanged.
-        proven: (N,) bool, whether the record's batch had the right digest and number of records.
+    (N,) each: ``id`` uint64, the report's id as a big-endian number; ``period`` uint32; ``question`` uint16, an index;
+    ``proven`` bool, whether the batch had the right digest and number of records. ``answer``: (N, A) uint8, the answer
+    field.
     """
 
     id: NDArray[np.uint64]

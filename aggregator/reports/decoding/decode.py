@@ -31,12 +31,9 @@ MAX_PIECES = 1000
 class Rejected(NamedTuple):
     """A rejected piece of a file: a record, or adjacent bytes that are no record.
 
-    Attributes:
-        reason: why it is rejected, for example ``report_too_early``.
-        offset, length: where it is in the file, in bytes.
-        data: all bytes of a record of the campaign; of other bytes the first :data:`MAX_KEPT_BYTES`.
-        proven: whether the record's batch is complete; None for bytes that are no record of the campaign.
-        claim: the digest that the trailer of an incomplete batch states; empty without a trailer.
+    ``offset``, ``length``: where it is in the file, in bytes; ``data``: a record's bytes, or the first
+    :data:`MAX_KEPT_BYTES` of others; ``proven``: whether the record's batch is complete, else None; ``claim``: the
+    digest that the trailer of an incomplete batch states.
     """
 
     reason: str
@@ -57,13 +54,9 @@ class BatchStanding(NamedTuple):
 class RecordSpan(NamedTuple):
     """The positions of some records of a file. The records are not checked yet.
 
-    Attributes:
-        runs: position and number of records of every run of adjacent records, in file order.
-        standings: one for each batch of the records; equal neighbours appear once.
-        counts: for each entry of ``standings`` the number of its records, which follow one another in ``runs``.
-        digests: 32 bytes for every complete batch that ends in this span.
-        rejected: number of rejected pieces that are no record of the campaign, by reason.
-        pieces: these rejected pieces, at most :data:`MAX_PIECES` in one file.
+    ``runs``: position and number of records of every run of adjacent records; ``standings``: one per batch, ``counts``:
+    its records in ``runs``; ``digests``: 32 bytes for every complete batch that ends here; ``rejected``: pieces that
+    are no record of the campaign, by reason; ``pieces``: these, at most :data:`MAX_PIECES` in one file.
     """
 
     runs: tuple[tuple[int, int], ...]

@@ -43,12 +43,9 @@ def find_files(names: Iterable[str], *, recursive: bool = False, suffixes: tuple
 class FileList:
     """The files that names stand for.
 
-    Attributes:
-        files: names of files to read, in the order given; files of one folder or pattern are sorted. A pattern without
-            a match, or a folder that can not be listed, is kept as a name: reading it will give the reason.
-        left: number of files in the searched folders that are left out, because they are hidden or their names do not
-            end in one of the suffixes.
-        folders: number of folders that were found and not searched.
+    ``files``: names in the order given, sorted within a folder or pattern (one without a match is kept as a name, whose
+    reading will give the reason); ``left``: number of files in folders that are hidden or have another suffix;
+    ``folders``: number of folders that were found and not searched.
     """
 
     def __init__(self, *, recursive: bool, suffixes: tuple[str, ...]) -> None:

@@ -37,15 +37,10 @@ from protocol.errors import StorageError
 class Read(NamedTuple):
     """What was found in one file.
 
-    Attributes:
-        number: index of the file among the files given, from 0.
-        entry: its entry for the index of input files; None if the store has the whole content already.
-        known: the earlier entry of the same content, which ``entry`` replaces.
-        proven, unproven: good records added to the store, from complete and from damaged batches.
-        claims: first eight bytes, as numbers, of the digests that the trailers of damaged batches state.
-        pieces: rejected records and byte ranges, for the quarantine.
-        unreadable: why nothing of the file is stored: it does not fit into memory, or became shorter; else None.
-        received: number of the file's bytes as they came, which bounds what the quarantine keeps.
+    ``number``: the file's index. ``entry``: for the index of input files, in place of ``known``; None if the store has
+    the whole content. ``proven``, ``unproven``: good records added. ``claims``: of damaged batches, as numbers.
+    ``pieces``: rejected, for the quarantine. ``unreadable``: why nothing of the file is stored, or None. ``received``:
+    number of bytes as they came.
     """
 
     number: int
@@ -71,13 +66,9 @@ class Division(NamedTuple):
 class BlockResult(NamedTuple):
     """The result of one block of records. Pairs are numbers of (unproven, proven) records.
 
-    Attributes:
-        block: the block without its good records.
-        added: records written into the parts.
-        good: records of kept periods and enrolled devices, whether new or not.
-        forgotten: number of records whose period was forgotten.
-        foreign: (E,) int64, offsets in the file of the E records that no enrolled device made.
-        pieces: some of these, for the quarantine.
+    ``added``: records written into the parts; ``good``: of kept periods and enrolled devices, whether new or not;
+    ``forgotten``: number of records of forgotten periods; ``foreign``: (E,) int64, offsets of the records that no
+    enrolled device made; ``pieces``: some of these, for the quarantine.
     """
 
     block: Block
@@ -119,14 +110,9 @@ def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
 class Reader:
     """Checks the records of files, and writes the good ones into parts (Parquet files). Threads may share one reader.
 
-    Args:
-        campaign: its rules judge the records.
-        inputs: index of the files that the store has read. The reader does not change it.
-        writer: takes the good records.
-        first_period: reports of earlier periods are refused as ``period_forgotten``.
-        now: the present, in seconds since 1970.
-        enrolled: ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. None accepts all.
-        sharing: pool to whose threads blocks of large files are given; None if one thread reads.
+    The arguments: the campaign, whose rules judge; the index of read files; the ``writer`` of good records;
+    ``first_period``, before which reports are ``period_forgotten``; ``now``, in seconds since 1970; ``enrolled``, ids
+    of a closed fleet, or None; ``sharing``, a pool whose threads read blocks of large files, or None.
     """
 
     def __init__(

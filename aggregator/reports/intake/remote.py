@@ -115,11 +115,8 @@ class ListedFile(NamedTuple):
 class ShareResult(NamedTuple):
     """The result of a task that read some files, which are named by their indices among the files given.
 
-    Attributes:
-        parts: parts (Parquet files) on the disk; no manifest names them yet.
-        reads: what was found in each file that was read.
-        unreadable: the files that could not be read, each with the reason.
-        changed: the files that changed after they were listed; none of their records was kept.
+    ``parts``: on the disk, named by no manifest yet; ``reads``: what was found; ``unreadable``: files with the reason;
+    ``changed``: files that changed after they were listed; none of their records was kept.
     """
 
     parts: list[Part]

@@ -29,12 +29,9 @@ from protocol.documents.campaign import Campaign
 class IngestSummary(NamedTuple):
     """The result of one call of :meth:`aggregator.operations.report_store.Store.ingest`.
 
-    Attributes:
-        files: number of files given; a pattern counts as the files that match it.
-        files_repeated: number of files skipped, since the store, or another file of this call, has the same content.
-        unreadable: the files that could not be read, each with its reason; no report of them is stored.
-        proven, unproven: numbers of good records added from complete and from damaged batches.
-        rejected: numbers of records and byte ranges that this call refused, by reason.
+    ``files_repeated``: files skipped, since the store or another file of this call has the same content;
+    ``unreadable``: files with the reason, nothing of which is stored; ``proven``, ``unproven``: good records added from
+    complete and from damaged batches; ``rejected``: records and byte ranges, by reason.
     """
 
     files: int

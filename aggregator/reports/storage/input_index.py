@@ -48,19 +48,10 @@ _SCHEMA = pa.schema(
 class Ingested(NamedTuple):
     """The index entry of one input file.
 
-    Attributes:
-        identity: digest of its content (:func:`identity`).
-        tail: the last bytes of its content (:func:`tail`).
-        name: without folders, when it was read.
-        size_bytes: length of its content, decompressed.
-        present: the latest period in which it was read. Reports of later periods were refused as too early.
-        proven: number of good records in complete batches (with the right digest and count).
-        unproven: number of good records in damaged batches.
-        rejected: number of rejected records and byte ranges by reason.
-        batches: the first eight bytes of the digest of every complete batch, one after another.
-        refused: positions of the records that were refused as ``id_not_enrolled``, packed by :func:`pack_places`.
-        enrolment: digest of the set of enrolled ids with which records were refused; empty if no record was refused so,
-            or if several sets refused some.
+    ``identity``, ``tail``: digest and last bytes of its content; ``present``: the latest period in which it was read;
+    ``proven``, ``unproven``: good records in complete and in damaged batches; ``rejected``: by reason; ``batches``:
+    first eight bytes of the digest of every complete batch; ``refused``: positions of records ``id_not_enrolled``,
+    packed by :func:`pack_places`; ``enrolment``: digest of the one set of enrolled ids that refused them, or empty.
     """
 
     identity: bytes

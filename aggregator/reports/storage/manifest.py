@@ -90,17 +90,11 @@ class Forgotten(NamedTuple):
 class Manifest(NamedTuple):
     """The state of a store.
 
-    Attributes:
-        campaign: id of the campaign whose reports the store holds.
-        buckets: number of buckets, a power of two. The bucket of a record is its id modulo this number.
-        generation: number of replacements so far; it is part of the names of new files.
-        parts: all parts, in order of bucket and name.
-        inputs: files of the index of input files, oldest first.
-        rejected: number of rejected records and byte ranges in all input files, by reason.
-        claims, superseded: first eight bytes, as numbers, of the digests that damaged batches state; of ``superseded``
-            the complete batch is in the store, so that records of the damaged one do not count.
-        forgotten: counts of the forgotten periods; None if no period was forgotten.
-        closed: whether only reports of enrolled devices are accepted. The first ingest decides it.
+    ``buckets``: a power of two; a record's bucket is its id modulo this number. ``generation``: number of replacements
+    so far, part of new files' names. ``inputs``: files of the index of input files. ``claims``, ``superseded``: first
+    eight bytes, as numbers, of the digests that damaged batches state; of ``superseded`` the complete batch is in the
+    store. ``forgotten``: counts of the forgotten periods, or None. ``closed``: only enrolled devices, as the first
+    ingest decides.
     """
 
     campaign: bytes

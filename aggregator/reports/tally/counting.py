@@ -100,13 +100,10 @@ class Counted(NamedTuple):
 class Deduplicated(NamedTuple):
     """The records of a partition, divided so that every id counts at most once.
 
-    Attributes:
-        stored: the N records of the partition but for those of damaged batches whose complete batch is in the store.
-        repeated: (R,) intp, the R rows of ``stored`` whose id is in another row, too.
-        alone: (N,) bool, mask of rows whose id is unique; None if all ids are unique.
-        settled: the records, at most one per id, that :func:`aggregator.reports.tally.tally.settle` keeps of the rows
-            ``repeated``.
-        superseded, replayed, conflicting: numbers of records that do not count; see :class:`Counted`.
+    ``stored``: the N records but for those of damaged batches whose complete batch is in the store; ``repeated``: (R,)
+    intp, rows whose id is in another row; ``alone``: (N,) bool, rows of unique ids, None if all are; ``settled``: what
+    :func:`aggregator.reports.tally.tally.settle` keeps of ``repeated``; the others: numbers of records that do not
+    count (:class:`Counted`).
     """
 
     stored: Stored

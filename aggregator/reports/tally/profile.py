@@ -145,14 +145,10 @@ _SET_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(a
 class Profile:
     """Counts of reports that a tally does not have: by number of set bits, and by stretch of time.
 
-    Q is the number of questions, A the largest number of bits of an answer, and W the number of counts of a stretch.
-
-    Attributes:
-        set_bits: (Q, A + 1) int64, number of reports by question and number of set bits. Zeros for questions whose
-            answers are no rows of bits.
-        key: (M,) int64, rising, for the M counts that are not 0: stretch·W + place. The W places of a stretch hold for
-            each question the number of answers, then the question's counts as in a tally.
-        count: (M,) int64, the count of each key.
+    Q is the number of questions, A the largest number of bits of an answer. ``set_bits``: (Q, A + 1) int64, reports by
+    question and number of set bits. ``key``: (M,) int64, rising, stretch·W + place, where the W places of a stretch
+    hold for each question the number of answers, then its counts as in a tally. ``count``: (M,) int64, the count of
+    each key.
     """
 
     set_bits: Integers

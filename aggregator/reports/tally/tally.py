@@ -206,14 +206,9 @@ class Tally:
 class TallyReport(NamedTuple):
     """A tally, and the numbers of records that are not in it.
 
-    Attributes:
-        reports: number of counted records.
-        rejected: number of records and byte ranges that are not counted, by reason, also ``report_replayed`` (surplus
-            copies) and ``report_conflict`` (different records with one id, and their copies).
-        unproven: number of counted records of damaged batches.
-        superseded: number of unproven records that do not count because a proven record has their id, or their complete
-            batch is in the store.
-        turnout: number of answers by period and stratum (a group of questions of which a device answers one).
+    ``rejected``: records and byte ranges by reason, also ``report_replayed`` (surplus copies) and ``report_conflict``
+    (different records with one id). ``unproven``: counted records of damaged batches; ``superseded``: uncounted ones,
+    since a proven record has their id, or their batch is there complete. ``turnout``: answers by period and stratum.
     """
 
     tally: Tally
