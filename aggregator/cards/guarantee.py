@@ -571,6 +571,9 @@ def guarantee_sheet(
 ) -> GuaranteeSheet:
     """Compute the guarantee sheet of a campaign for devices or nodes. Run by analysts, owners and auditors.
 
+    Raises DocumentError: the payload is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`). Raises
+    InputError ``argument_invalid``: a number is out of its range, or is not about such a campaign.
+
     Args:
         payload: the payload of the campaign's file. Its signatures are not checked here.
         devices: number of devices, nodes or masked parties that answer in one period, liars included, at most
@@ -579,10 +582,6 @@ def guarantee_sheet(
         delta: δ of the shuffled reports of devices.
         shuffled: whether an anonymous shuffler mixes the devices' reports before anybody reads them.
         liars: shares of lying devices or nodes, each between 0 and 1.
-
-    Raises:
-        DocumentError: the payload is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`).
-        InputError: ``argument_invalid``: a number is out of its range, or is not about such a campaign.
     """
     found = parse_campaign(payload)
     if found.nodes is None and records is not None:

@@ -70,11 +70,9 @@ def count_each(selection: Selection) -> list[tuple[Statistics, bytes]]:
     """Count the reports of every store, or add the summaries of a store of nodes.
 
     For a store of nodes only the periods and the robust rule of ``selection`` matter. The result has for each store its
-    statistics, and the bytes of its campaign's file.
-
-    Raises:
-        InputError: ``robust_invalid``: no such rule, or no store has summaries of nodes.
-        InputError, StorageError: a store can not be opened or counted (:func:`aggregator.operations.models.count`).
+    statistics, and the bytes of its campaign's file. Raises InputError ``robust_invalid``: no such rule, or no store
+    has summaries of nodes. Raises InputError, StorageError: a store can not be opened or counted
+    (:func:`aggregator.operations.models.count`).
     """
     from aggregator.nodes.statistics.robust import parse_rule
     from aggregator.nodes.store.opening import is_node_store

@@ -248,12 +248,9 @@ def read_file(path: str | Path, most: int) -> bytes:
 def read_regular(path: Path | str, most: int = sys.maxsize) -> bytes:
     """Read a regular file of at most ``most`` bytes. Bytes that are appended meanwhile are left out.
 
-    Pipes and devices are refused, since reading them may never end.
-
-    Raises:
-        OSError: with ``errno`` ``EFBIG`` if the file has more than ``most`` bytes, ``EISDIR`` for a folder, ``EINVAL``
-            for anything else that is no regular file; or an error of the operating system.
-        ValueError: ``path`` has a zero byte in it.
+    Pipes and devices are refused, since reading them may never end. Raises OSError: with ``errno`` ``EFBIG`` if the
+    file has more than ``most`` bytes, ``EISDIR`` for a folder, ``EINVAL`` for anything else that is no regular file; or
+    an error of the operating system. Raises ValueError: ``path`` has a zero byte in it.
     """
     _check(os.stat(path), most)  # noqa: PTH116 - making a Path takes as long as reading a small file
     # Another file may have taken the name since the check. So opening must not block, and the open file is checked.

@@ -131,9 +131,8 @@ class Journal(Ledger):
     def adopt(self, machine: bytes, now: int) -> None:
         """Make this file, on the machine with this mark, the original. The caller must have opened a transaction.
 
-        Raises:
-            StorageError: ``clock_behind``: something in the journal is later than ``now``, so what begins later can not
-                be told from what another copy has released.
+        Raises StorageError ``clock_behind``: something in the journal is later than ``now``, so what begins later can
+        not be told from what another copy has released.
         """
         keeper = self.keeper()
         entries = (row[self.TIMES[table]] for table in self.TIMES for row in self._rows(table, "1", ()))

@@ -103,6 +103,9 @@ def line_chart(
 ) -> str:
     """Draw curves over a common axis, and return the text of an SVG file.
 
+    Raises InputError ``plot_invalid``: no line has a finite point, or a logarithmic axis has a number ≤ 0. Raises
+    ValueError: a line does not have one y for each x, or a mark is not > 0 on a logarithmic axis.
+
     Args:
         title: text above the chart.
         lines: the curves; at least one must have a finite point.
@@ -110,10 +113,6 @@ def line_chart(
         log_x, log_y: whether an axis is logarithmic; all its numbers must then be > 0, also those of ``marks``.
         from_zero: whether the vertical axis includes 0.
         marks: (x, y, text) of points, for example where two lines cross.
-
-    Raises:
-        InputError: ``plot_invalid``: no line has a finite point, or a logarithmic axis has a number ≤ 0.
-        ValueError: a line does not have one y for each x, or a mark is not > 0 on a logarithmic axis.
     """
     points = [(x, y) for line in lines for x, y in zip(line.xs, line.ys, strict=True) if isfinite(x) and isfinite(y)]
     xs, ys = [x for x, _ in points], [y for _, y in points]

@@ -70,13 +70,11 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """Read a CSV file, plain or ``.gz``, as a frame of text.
 
     Cells and names are as written, with any spaces around them: devices that read the file hold the same texts. Blank
-    lines are skipped. The index ``line`` of the frame is the number of the line on which each row ends.
-
-    Raises:
-        InputError: ``file_not_found``; ``unreadable``: also a damaged ``.gz`` file; ``too_large``: above
-            :data:`MAX_FILE_BYTES`, :data:`MAX_CELLS`, the free memory or, unpacked, :data:`MAX_UNPACKED_BYTES` or
-            :data:`MAX_EXPANSION`; ``not_utf8``; ``empty_file``: no row after the header; ``csv_invalid``: rows of
-            different length, stray quotes, another separator, or a name that does not print; ``duplicate_column``.
+    lines are skipped. The index ``line`` of the frame is the number of the line on which each row ends. Raises
+    InputError: ``file_not_found``; ``unreadable``: also a damaged ``.gz`` file; ``too_large``: above
+    :data:`MAX_FILE_BYTES`, :data:`MAX_CELLS`, the free memory or, unpacked, :data:`MAX_UNPACKED_BYTES` or
+    :data:`MAX_EXPANSION`; ``not_utf8``; ``empty_file``: no row after the header; ``csv_invalid``: rows of different
+    length, stray quotes, another separator, or a name that does not print; ``duplicate_column``.
     """
     path = Path(path)
     return _csv_frame(_decode(_read_bytes(path), path), path)
@@ -125,11 +123,9 @@ def read_foreign_table(path: str | Path, layout: Layout, missing: Collection[str
     """Read a table of another program as a frame of text, in which numbers have decimal points.
 
     Files with the ending ``.xlsx`` are workbooks; every other file is text, plain or ``.gz``. A column is changed only
-    if all its cells, but for ``missing`` and blank ones, are numbers as the layout writes them.
-
-    Raises:
-        InputError: the reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``notation_invalid``:
-            the separator is no single character, two signs are equal, the encoding or the sheet is unknown.
+    if all its cells, but for ``missing`` and blank ones, are numbers as the layout writes them. Raises InputError: the
+    reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``notation_invalid``: the separator is no
+    single character, two signs are equal, the encoding or the sheet is unknown.
     """
     path = Path(path)
     _check_layout(layout)

@@ -88,13 +88,10 @@ def bin_records(
     """Pay from a budget, then return a schema file with private bins and their cost. Run by the curator.
 
     ``file`` was decided without these records; its bins are replaced, and what it asks about stays. The other arguments
-    are those of :func:`aggregator.curator.fitting.fit_records`.
-
-    Raises:
-        InputError: ``adjacency_differs``; ``ask_invalid``: the table ``[ask]`` groups bins, which are about to change;
-            the reasons of :func:`cost_of_bins`, :func:`aggregator.models.population.read_pilot` and
-            :func:`aggregator.curator.records.read_records`.
-        PolicyError, StorageError: those of :meth:`aggregator.curator.budget.BudgetFile.spend`.
+    are those of :func:`aggregator.curator.fitting.fit_records`. Raises InputError: ``adjacency_differs``;
+    ``ask_invalid``: the table ``[ask]`` groups bins, which are about to change; the reasons of :func:`cost_of_bins`,
+    :func:`aggregator.models.population.read_pilot` and :func:`aggregator.curator.records.read_records`. Raises the
+    errors of :meth:`aggregator.curator.budget.BudgetFile.spend`.
     """
     budget.check_adjacency(terms.adjacency)
     if any(asked.bins for asked in file.ask.values()):

@@ -294,13 +294,10 @@ class BudgetFile(Ledger):
 
         When this returns, the payment is on the disk, and the query may be answered. After a crash the same query costs
         again, and gets new noise. The text ``query`` is public and must hold no value of a record. The cost, for this
-        budget's adjacency, must not depend on the records.
-
-        Raises:
-            StorageError: ``budget_copied``: this file is a copy, or was restored; nothing is spent.
-            PolicyError: ``data_unknown``: the records are not assigned to this budget; ``budget_exceeded``: the query
-                would exceed the total. Nothing is then spent.
-            InputError: ``name_invalid``: the query's text; and those of :func:`aggregator.curator.accounting.checked`.
+        budget's adjacency, must not depend on the records. Raises StorageError ``budget_copied``: this file is a copy,
+        or was restored; nothing is spent. Raises PolicyError: ``data_unknown``: the records are not assigned to this
+        budget; ``budget_exceeded``: the query would exceed the total. Nothing is then spent. Raises InputError
+        ``name_invalid``: the query's text; and those of :func:`aggregator.curator.accounting.checked`.
         """
         if not _is_query(query):
             raise InputError("name_invalid", "the text of a query is too long, or does not print")

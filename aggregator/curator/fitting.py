@@ -198,7 +198,11 @@ def fit_records(
 
     Everything that can be refused without the records is refused before anything is paid, by a rehearsal on made-up
     records. So is a fit that the records themselves make impossible: that a model appears tells something of them, but
-    only to those who know that a fit was tried.
+    only to those who know that a fit was tried. Raises InputError: ``adjacency_differs``: terms and budget have
+    different adjacencies; ``terms_invalid``: ``days``; the reasons of :func:`cost_of_fit`,
+    :func:`aggregator.models.population.check_pilot` and :func:`aggregator.curator.records.read_records`. Raises
+    PolicyError ``data_unknown``, ``budget_exceeded``. Raises InputError, DocumentError, StorageError: the model can not
+    be signed (:func:`aggregator.publishing.models.publish_model`), or the budget file not be used.
 
     Args:
         workspace: the workspace that signs the model, or its folder.
@@ -216,14 +220,6 @@ def fit_records(
         pilots: private results that the schema holds, such as bins, and what they cost; the card says so.
         now: seconds since 1970; None asks the clock.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
-
-    Raises:
-        InputError: ``adjacency_differs``: terms and budget have different adjacencies; ``terms_invalid``: ``days``;
-            the reasons of :func:`cost_of_fit`, :func:`aggregator.models.population.check_pilot` and
-            :func:`aggregator.curator.records.read_records`.
-        PolicyError: ``data_unknown``, ``budget_exceeded``.
-        InputError, DocumentError, StorageError: the model can not be signed
-            (:func:`aggregator.publishing.models.publish_model`), or the budget file not be used.
     """
     budget.check_adjacency(terms.adjacency)
     signer = workspace if isinstance(workspace, Workspace) else open_workspace(workspace)

@@ -130,11 +130,9 @@ def cost_of_projection(schema: Schema, terms: ProjectionTerms) -> Cost:
 def project(records: Records, terms: ProjectionTerms, seed: bytes) -> PrivateProjection:
     """Fit a projection to records with noise. Run by the curator, after the cost was recorded.
 
-    ``seed`` is 32 secret bytes from the operating system, used for this projection alone.
-
-    Raises:
-        InputError: the reasons of :func:`cost_of_projection`; ``projection_overflow``, ``schema_invalid``: no integer
-            projection follows from the noisy directions (:func:`aggregator.models.reduction.with_projection`).
+    ``seed`` is 32 secret bytes from the operating system, used for this projection alone. Raises InputError: the
+    reasons of :func:`cost_of_projection`; ``projection_overflow``, ``schema_invalid``: no integer projection follows
+    from the noisy directions (:func:`aggregator.models.reduction.with_projection`).
     """
     cost = cost_of_projection(records.schema, terms)
     stream = Stream(seed, TAG)

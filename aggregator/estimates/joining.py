@@ -48,8 +48,14 @@ def join(
         share = Σ_j w_j s_j,  w_j ∝ 1/v_j;   of n·share: noise variance Σ_j a_j² (noise variance of j),
         devices_scatter n Σ_j w_j² D_j/n_j,   concentration (Σ_j w_j √c_j)², or Σ_j w_j² c_j for disjoint sources
 
-    s_j: source j's estimate; v_j: its planned variance, which no answer changes; n_j: its answers, n = Σ n_j,
-    a_j = n w_j/n_j; D_j, c_j: its ``devices_scatter`` and concentration (``aggregator.estimates.recurrence``).
+    s_j: source j's estimate; v_j: its planned variance, which no answer changes; n_j: its answers, n = Σ n_j, a_j = n
+    w_j/n_j; D_j, c_j: its ``devices_scatter`` and concentration (``aggregator.estimates.recurrence``). Raises
+    InputError: ``population_undeclared``, ``one_population`` is False; ``argument_invalid``, fewer than two statistics;
+    ``schema_differs``, stated labels, features or projections differ (a campaign for nodes, or a shared one, may state
+    some of the features only); ``groups_differ``, two statistics ask about one feature's values in different groups;
+    ``source_repeated``, two statistics contain the same campaign; ``fit_differs``, the campaigns say different fits and
+    ``fit`` is None (``postprocess`` does not help if their families differ); ``not_joinable``, the campaigns evaluate
+    different models, or a mechanism states no variance.
 
     Args:
         parts: at least two statistics, each of one source or of joined sources.
@@ -59,15 +65,6 @@ def join(
         fit: how a model is made from the estimates; by default as all campaigns say.
         postprocess: name of a post-processing that replaces those of the campaigns, which may then differ; not
             together with ``fit``. The variance floor is then the largest of the campaigns' floors.
-
-    Raises:
-        InputError: ``population_undeclared``, ``one_population`` is False; ``argument_invalid``, fewer than two
-            statistics; ``schema_differs``, stated labels, features or projections differ (a campaign for nodes, or
-            a shared one, may state some of the features only); ``groups_differ``, two statistics ask about one
-            feature's values in different groups; ``source_repeated``, two statistics contain the same campaign;
-            ``fit_differs``, the campaigns say different fits and ``fit`` is None (``postprocess`` does not help if
-            their families differ); ``not_joinable``, the campaigns evaluate different models, or a mechanism states no
-            variance.
     """
     in_series = of_one_series(parts)
     _check(parts, one_population=one_population or in_series)

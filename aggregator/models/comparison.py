@@ -65,15 +65,13 @@ def compare(
     :data:`QUANTILES`. Holm's method adjusts all p-values together; rows without an interval count as tests with p-value
     1, since whether a parameter is determined depends on the noise. The two samples are taken as independent. ``old``,
     ``new``: the models. Features that only one of them has are left out (:func:`unshared`). ``old_statistics``,
-    ``new_statistics``: what the models were made from; without both there are no intervals.
+    ``new_statistics``: what the models were made from; without both there are no intervals. Raises InputError
+    ``schemas_differ``: the labels differ, or features of one name; there is no common feature; statistics are not about
+    the features of their model; or the models are of different kinds.
 
     Returns:
         One row per common parameter, in the order of the old model's schema. A feature whose values both campaigns
         asked about in the same groups has one row per group and class.
-
-    Raises:
-        InputError: ``schemas_differ``: the labels differ, or features of one name; there is no common feature;
-            statistics are not about the features of their model; or the models are of different kinds.
     """
     _check_same(old.schema, new.schema)
     for model, statistics in ((old, old_statistics), (new, new_statistics)):

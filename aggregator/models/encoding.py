@@ -181,11 +181,9 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
     """Return the class code of every record: shape (rows,) int64.
 
     A record whose label is no class has the code :data:`MISSING`, or with ``substitute`` that of the label's
-    substitute, as in a report.
-
-    Raises:
-        InputError: ``label_missing``, ``duplicate_column``; ``digits_lost``: the column holds floats so large that
-            integers lost digits which the schema needs; ``value_refused``: a label is no class, and has no substitute.
+    substitute, as in a report. Raises InputError: ``label_missing``, ``duplicate_column``; ``digits_lost``: the column
+    holds floats so large that integers lost digits which the schema needs; ``value_refused``: a label is no class, and
+    has no substitute.
     """
     if label.name not in frame.columns:
         raise InputError("label_missing", f"the frame has no column '{label.name}'")

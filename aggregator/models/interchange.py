@@ -89,11 +89,9 @@ def to_sklearn(model: Model) -> Any:
     The steps are ``encode`` and ``model`` (``CategoricalNB`` or ``GaussianNB``). The frame needs a column for every
     feature: texts as the schema lists them, integers or booleans for categories. A prediction leaves out an empty cell,
     but a model of normal distributions needs all numbers. It can differ from :meth:`Model.predict` if two classes have
-    equal scores, or a number is as close to the limit between two scaled integers as doubles are.
-
-    Raises:
-        InputError: ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has tables and
-            normal distributions, or truncated normal distributions, or a feature's bounds are too close for floats.
+    equal scores, or a number is as close to the limit between two scaled integers as doubles are. Raises InputError:
+    ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has tables and normal distributions,
+    or truncated normal distributions, or a feature's bounds are too close for floats.
     """
     try:
         from sklearn.naive_bayes import CategoricalNB, GaussianNB

@@ -311,12 +311,10 @@ def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = Fals
     Answers about one model, known by its digest, are pooled over the campaigns. Models with fewer than
     :data:`LEAST_ANSWERS` answers are not compared. The intervals assume that the number of answers about a model does
     not depend on any answer. ``parts``: statistics of campaigns that compare models, at least one. ``one_population``,
-    ``disjoint``: the analyst's declarations, as those of :func:`aggregator.estimates.joining.join`.
-
-    Raises:
-        InputError: ``not_an_evaluation``: a campaign does not compare models; ``argument_invalid``: there are no
-            statistics; ``several_sources``: statistics are joined; ``mechanism_unknown``; and those of ``join``.
-        PolicyError: ``batch_too_small``: fewer reports than a campaign's minimum batch size.
+    ``disjoint``: the analyst's declarations, as those of :func:`aggregator.estimates.joining.join`. Raises InputError:
+    ``not_an_evaluation``: a campaign does not compare models; ``argument_invalid``: there are no statistics;
+    ``several_sources``: statistics are joined; ``mechanism_unknown``; and those of ``join``. Raises PolicyError
+    ``batch_too_small``: fewer reports than a campaign's minimum batch size.
     """
     in_series = of_one_series(parts)
     _check(parts, one_population=one_population or in_series)

@@ -43,12 +43,10 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
     """Check a pilot table of text, and return it with typed values (:func:`aggregator.common.tables.typed`).
 
     The checks are stricter than those of records on devices, because the analyst can correct the file. No error text
-    contains a cell. ``missing``: texts of a missing value.
-
-    Raises:
-        InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is neither
-            a missing value nor a finite number by the devices' rules; ``value_refused``: a label is no class, and the
-            schema refuses such labels; ``one_class``: all records have one class (or its substitute for other labels).
+    contains a cell. ``missing``: texts of a missing value. Raises InputError: ``columns_missing``, ``label_missing``;
+    ``value_invalid``: a cell of a numeric feature is neither a missing value nor a finite number by the devices' rules;
+    ``value_refused``: a label is no class, and the schema refuses such labels; ``one_class``: all records have one
+    class (or its substitute for other labels).
     """
     frame = read_pilot(table, schema, missing)
     if len(set(label_codes(frame, schema.label, substitute=True).tolist())) < 2:

@@ -180,6 +180,10 @@ def fit_projection(
 ) -> Reduction:
     """Fit a projection on a pilot, and return it in integers with its quality.
 
+    Raises InputError: the errors of :func:`pilot_inputs`, :func:`fit_directions` and :func:`with_projection`;
+    ``label_missing``; ``bins_invalid``, also if the outputs are too alike for bins of equal frequency;
+    ``bounds_invalid``; ``quantile_invalid``; ``scatter_singular``, the pilot does not vary along a component.
+
     Args:
         frame: the pilot as a typed table, with its label.
         schema: the pilot's schema, without a projection; every numeric feature is projected.
@@ -191,11 +195,6 @@ def fit_projection(
             of the pilot's outputs).
         quantile: share of the pilot's outputs that may be clipped on each side, with ``bounds="pilot"``.
         equal_frequency: True for bins of equal frequency in the pilot, False for bins of equal width.
-
-    Raises:
-        InputError: the errors of :func:`pilot_inputs`, :func:`fit_directions` and :func:`with_projection`;
-            ``label_missing``; ``bins_invalid``, also if the outputs are too alike for bins of equal frequency;
-            ``bounds_invalid``; ``quantile_invalid``; ``scatter_singular``, the pilot does not vary along a component.
     """
     _, numbers = pilot_inputs(frame, schema)
     rows = (numbers != NO_NUMBER).all(axis=1)

@@ -195,6 +195,10 @@ def make_evaluation(
 ) -> SignedCampaign:
     """``hearsay evaluate ask``: sign the campaign that asks devices how often a model, or each of several, is right.
 
+    Raises InputError: a term is out of its range; ``models_invalid``, ``schemas_differ``, ``weights_invalid``: models
+    that can not be compared, or wrong weights. Raises InputError, DocumentError, StorageError: a model can not be read
+    or is not accepted, or the campaign can not be signed (:func:`aggregator.publishing.campaigns.publish_evaluation`).
+
     Args:
         workspace: the workspace that signed the models.
         model: the signed model, or a list of 1 to 16. For one model the campaign asks for the confusion matrix. For
@@ -205,12 +209,6 @@ def make_evaluation(
         weights: shares of the answers, a positive integer for each of several models; equal by default.
         pair, delta, noise: of two collectors (:class:`aggregator.collectors.campaigns.SharedCampaignTerms`), to whom
             each device tells about all models; None for answers with noise of their own.
-
-    Raises:
-        InputError: a term is out of its range; ``models_invalid``, ``schemas_differ``, ``weights_invalid``: models that
-            can not be compared, or wrong weights.
-        InputError, DocumentError, StorageError: a model can not be read or is not accepted, or the campaign can not be
-            signed (:func:`aggregator.publishing.campaigns.publish_evaluation`).
     """
     signer = opened(workspace)
     micro = micro_epsilon(epsilon)
@@ -267,12 +265,10 @@ def verify(document: Document, trust: Document, *, newer: Sequence[Document] = (
 
     Signatures, dates and every value are checked. Only the command checks summaries of nodes and files of dealers.
     ``trust``: bytes or path of the trust root, which is trusted without a check. ``newer``: newer roots, in any order,
-    followed one by one from ``trust``; the last root that is reached decides.
-
-    Raises:
-        InputError: ``unknown_file``: it is no such document; or a file can not be read.
-        DocumentError: devices would refuse it (:func:`aggregator.publishing.signatures.verify_signed`), or the roots do
-            not follow from one another (:func:`aggregator.publishing.signatures.follow_roots`).
+    followed one by one from ``trust``; the last root that is reached decides. Raises InputError ``unknown_file``: it is
+    no such document; or a file can not be read. Raises DocumentError: devices would refuse it
+    (:func:`aggregator.publishing.signatures.verify_signed`), or the roots do not follow from one another
+    (:func:`aggregator.publishing.signatures.follow_roots`).
     """
     raw = document if isinstance(document, bytes) else read_file(document, max(SIZE_LIMITS.values()))
     role = role_of(raw)

@@ -49,7 +49,9 @@ def design(
     """``hearsay design``: choose features, groups of values and bins for a campaign.
 
     The result's ``file`` is the schema with its tables ``[ask]`` and ``[decision]``, for
-    :func:`aggregator.make_campaign`.
+    :func:`aggregator.make_campaign`. Raises InputError: ``argument_invalid``: ``devices`` is out of range;
+    ``epsilon_invalid``; the schema or the pilot can not be read or used
+    (:func:`aggregator.planning.feature_selection.from_pilot.design`).
 
     Args:
         pilot: a CSV file of records with their label, or a table of text from :func:`aggregator.read_table`.
@@ -59,10 +61,6 @@ def design(
         seed: number from which the simulated answers are drawn.
         judge: whether the accuracies of the whole procedure and of the pilot alone are measured: most of the work.
         trust, delta: as for :func:`refine`.
-
-    Raises:
-        InputError: ``argument_invalid``: ``devices`` is out of range; ``epsilon_invalid``; the schema or the pilot can
-            not be read or used (:func:`aggregator.planning.feature_selection.from_pilot.design`).
     """
     fleet = _fleet(devices, epsilon, trust, delta)
     file = _file(schema)
@@ -89,7 +87,10 @@ def refine(
 
     The result's ``ask`` and ``share.shown`` are the arguments ``ask`` and ``share`` of the next
     :func:`aggregator.make_campaign`. If it has ``candidates``, :func:`sign_candidates` makes their models, for
-    :func:`aggregator.make_evaluation` with the same share.
+    :func:`aggregator.make_evaluation` with the same share. Raises InputError: ``argument_invalid``: arguments that do
+    not go together, or ``devices`` out of range; ``epsilon_invalid``; ``refine_invalid`` and the other reasons of
+    :func:`aggregator.planning.feature_selection.from_answers.refine`. Raises PolicyError ``batch_too_small``: a store
+    has fewer reports than its campaign's smallest batch. Raises StorageError: a store can not be opened or counted.
 
     Args:
         stores: stores of the campaigns that asked about features, open or their folders; none for the first step.
@@ -103,13 +104,6 @@ def refine(
         delta: δ of all answers of a device to two collectors; 0 for Laplace noise.
         same_devices: whether each step asks all devices for two collectors, with a part of ε and δ, in place of a part
             of the devices.
-
-    Raises:
-        InputError: ``argument_invalid``: arguments that do not go together, or ``devices`` out of range;
-            ``epsilon_invalid``; ``refine_invalid`` and the other reasons of
-            :func:`aggregator.planning.feature_selection.from_answers.refine`.
-        PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
-        StorageError: a store can not be opened or counted.
     """
     fleet = _fleet(devices, epsilon, trust, delta)
     if same_devices and fleet.noise is None:

@@ -67,6 +67,12 @@ def ingest(
 ) -> IngestSummary | EnvelopeIngest | TotalsIngest:
     """``hearsay ingest``: add files of reports, of nodes' summaries or of masked messages to a store, or make one.
 
+    Raises InputError: ``campaign_for_devices``: ``nodes`` or ``keys`` is given, and the campaign is for devices;
+    ``nodes_unknown``, ``keys_unknown``: no list of nodes, or no key book, was ever given; ``campaign_not_masked``:
+    ``keys`` is given, and the campaign has no masked sums; ``unreadable``: there is no store yet, and none of the files
+    can be read. Raises InputError, DocumentError, PolicyError, StorageError: the campaign is refused, the store can not
+    be made (:func:`create_store`), or the ingest fails (:meth:`Store.ingest`).
+
     Args:
         campaign: the campaign of the reports; checked as by :func:`check_campaign`.
         files: one or several names of files, folders whose report files are taken, patterns with ``*`` or ``?``, URLs.
@@ -82,14 +88,6 @@ def ingest(
 
     Returns:
         Counts of the accepted and refused reports, or summaries, of the given files.
-
-    Raises:
-        InputError: ``campaign_for_devices``: ``nodes`` or ``keys`` is given, and the campaign is for devices;
-            ``nodes_unknown``, ``keys_unknown``: no list of nodes, or no key book, was ever given;
-            ``campaign_not_masked``: ``keys`` is given, and the campaign has no masked sums; ``unreadable``: there is no
-            store yet, and none of the files can be read.
-        InputError, DocumentError, PolicyError, StorageError: the campaign is refused, the store can not be made
-            (:func:`create_store`), or the ingest fails (:meth:`Store.ingest`).
     """
     raw = check_campaign(campaign, workspace=workspace, trust=trust)
     listed = [files] if isinstance(files, str | Path) else files
@@ -126,19 +124,18 @@ def count(
 ) -> Statistics:
     """``hearsay estimate``: return the statistics of a store's reports, or of a store of nodes' summaries.
 
+    Raises InputError: ``argument_invalid``: ``periods`` has another type; ``periods_invalid``, ``periods_absent``;
+    ``robust_invalid``: no such rule, or the store has reports; ``robust_unequal``; ``fleet_incomplete``,
+    ``reports_forgotten``: the rosters do not tell the devices of all reports. Raises PolicyError: ``batch_too_small``:
+    there is no summary; ``nodes_too_few``: the robust rule needs more nodes. Raises StorageError: the store can not be
+    opened or counted (:meth:`Store.tally_report`).
+
     Args:
         store: an open store, whose ``memory_bytes`` and ``cluster`` are used, or its folder.
         periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
         proven_only: leave out reports of damaged files.
         rosters: fleet lists, which tell the number of answers of each device.
         robust: a robust rule for summaries of nodes, for example ``trimmed-mean:0.1``; None for plain addition.
-
-    Raises:
-        InputError: ``argument_invalid``: ``periods`` has another type; ``periods_invalid``, ``periods_absent``;
-            ``robust_invalid``: no such rule, or the store has reports; ``robust_unequal``; ``fleet_incomplete``,
-            ``reports_forgotten``: the rosters do not tell the devices of all reports.
-        PolicyError: ``batch_too_small``: there is no summary; ``nodes_too_few``: the robust rule needs more nodes.
-        StorageError: the store can not be opened or counted (:meth:`Store.tally_report`).
     """
     if not (periods is None or isinstance(periods, str | range)):
         raise InputError("argument_invalid", "periods are given as text (2026-11-01..2026-11-30), as a range, or None")
@@ -260,13 +257,11 @@ def evaluate(
     """``hearsay evaluate show``: return a model's accuracy, or the ranking of several, from an evaluation's reports.
 
     If several stores are given, their answers about one model add up. The other arguments are those of :func:`count`
-    and :func:`together`. Stores of one series need neither ``one_population`` nor ``disjoint``.
-
-    Raises:
-        InputError: ``not_an_evaluation``, ``mechanism_unknown``: the answers give no accuracy; ``argument_invalid``: no
-            store is given; ``population_undeclared`` and other reasons of stores that do not fit together.
-        PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
-        InputError, StorageError: the reports can not be counted (:func:`count`).
+    and :func:`together`. Stores of one series need neither ``one_population`` nor ``disjoint``. Raises InputError:
+    ``not_an_evaluation``, ``mechanism_unknown``: the answers give no accuracy; ``argument_invalid``: no store is given;
+    ``population_undeclared`` and other reasons of stores that do not fit together. Raises PolicyError
+    ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none. Raises InputError, StorageError:
+    the reports can not be counted (:func:`count`).
     """
     stores = [store] if isinstance(store, Store | TotalStore | str | Path) else store
     parts = [of_models(count(each, periods, proven_only=proven_only, rosters=rosters)) for each in stores]

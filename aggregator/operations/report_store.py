@@ -68,15 +68,13 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
     """Make a store for a campaign, or open the existing store of the same campaign, which keeps its buckets.
 
     The caller must have verified the campaign's signatures. Records are divided into ``buckets``, a power of two, by
-    their ids: stores of some billion reports need more buckets. Missing folders above the store are made, too.
-
-    Raises:
-        InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
-            ``campaign_for_nodes``: nodes answer the campaign, not devices; ``campaign_shared``: its reports go to its
-            collectors; ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
-        DocumentError: the campaign is not acceptable (:func:`aggregator.reports.storage.manifest.read_campaign`).
-        StorageError: ``other_campaign``; ``not_a_store``: the path is a file, or a folder that holds something else;
-            the errors of :meth:`Store.changing`.
+    their ids: stores of some billion reports need more buckets. Missing folders above the store are made, too. Raises
+    InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
+    ``campaign_for_nodes``: nodes answer the campaign, not devices; ``campaign_shared``: its reports go to its
+    collectors; ``campaign_ended``: this version of the campaign asks no question, so it has no reports. Raises
+    DocumentError: the campaign is not acceptable (:func:`aggregator.reports.storage.manifest.read_campaign`). Raises
+    StorageError: ``other_campaign``; ``not_a_store``: the path is a file, or a folder that holds something else; the
+    errors of :meth:`Store.changing`.
     """
     check_folder(path)
     folder = Path(path)
@@ -174,7 +172,13 @@ class Store:
 
         Files are read in steps of about ``step_seconds``, and each step is committed: of one step the store has all
         reports or, after an error, none. On a cluster all files are one step. If the error came after the manifest was
-        replaced, the step's reports are in the store. Ingesting the files again is right in all these cases.
+        replaced, the step's reports are in the store. Ingesting the files again is right in all these cases. Raises
+        InputError: ``protocol_unknown``, ``missing_extra``: no file system here reads such a URL; ``file_not_found``,
+        ``ids_invalid``: the file of the enrolled ids changed after it was opened. Raises PolicyError
+        ``enrolment_needed``, ``store_open``, ``cluster_open``: the enrolled ids do not fit to the store, or their
+        secrets would be sent to a cluster unencrypted. Raises StorageError ``input_shortened``: a file became shorter
+        while it was read; the errors of :meth:`changing`, and on a cluster ``cluster_lost``, ``cluster_differs``,
+        ``store_not_shared``.
 
         Args:
             files: report files (``.hsr``), by path or URL; a URL may be a pattern. A file that can not be read does not
@@ -183,14 +187,6 @@ class Store:
             enrolled: the ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. A store
                 whose first ingest had ids takes no reports without ids.
             progress: called after each file with (files finished, files given).
-
-        Raises:
-            InputError: ``protocol_unknown``, ``missing_extra``: no file system here reads such a URL;
-                ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
-            PolicyError: ``enrolment_needed``, ``store_open``, ``cluster_open``: the enrolled ids do not fit to the
-                store, or their secrets would be sent to a cluster unencrypted.
-            StorageError: ``input_shortened``: a file became shorter while it was read; the errors of :meth:`changing`,
-                and on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
         given = expand(files)
         done = itertools.count(1)
@@ -237,12 +233,9 @@ class Store:
 
         Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused as
         ``period_forgotten``. If a kept report has the id of a removed report, the id and period of the removed report
-        stay.
-
-        Raises:
-            InputError: ``period_not_over``: one of the periods to forget has not ended at ``now``.
-            StorageError: the errors of :meth:`changing`. The store is then as before, unless the manifest was replaced
-                already.
+        stay. Raises InputError ``period_not_over``: one of the periods to forget has not ended at ``now``. Raises
+        StorageError: the errors of :meth:`changing`. The store is then as before, unless the manifest was replaced
+        already.
         """
         if before > self.campaign.period_at(now):
             last = shown(before - 1, self.campaign.time_precision)
@@ -308,12 +301,10 @@ class Store:
         """Return unbiased estimates with variances, also for fewer reports than the campaign's smallest batch.
 
         Call ``Statistics.check_publishable`` before anybody else sees the result. With ``rosters``, all fleet lists of
-        a closed fleet, the number of answers of each device is known; without them it is bounded.
-
-        Raises:
-            InputError: ``periods_absent``: no report of the periods in scope is counted; with ``rosters`` also
-                ``fleet_incomplete``, ``reports_forgotten`` (``answering_devices.squares_of_answers``).
-            StorageError: the errors of :meth:`tally_report`.
+        a closed fleet, the number of answers of each device is known; without them it is bounded. Raises InputError
+        ``periods_absent``: no report of the periods in scope is counted; with ``rosters`` also ``fleet_incomplete``,
+        ``reports_forgotten`` (``answering_devices.squares_of_answers``). Raises StorageError: the errors of
+        :meth:`tally_report`.
         """
         if rosters:
             found, squares = self.at_rest(

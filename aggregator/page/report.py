@@ -64,6 +64,11 @@ def report(
 ) -> Report:
     """``hearsay report``: describe stores, or a model, on one HTML page. Run by analysts and privacy officers.
 
+    Raises InputError: ``not_reportable``: a file is no model, or several models are given; ``trust_ambiguous``;
+    ``other_model``: an evaluation is not of the page's model; ``schema_differs``: the schema file is not that of the
+    stores' campaigns. Raises InputError, DocumentError, StorageError: a store or file can not be read, or is not signed
+    by trusted keys.
+
     Args:
         given: a store or several, open or as folders; or the file of one model.
         evaluation: stores of evaluations of the model, each of which is counted for itself.
@@ -74,12 +79,6 @@ def report(
         periods: the periods to count, such as ``2026-11-01..2026-11-30``; None for all. Only for stores.
         one_population, disjoint: the analyst's declarations: all stores are of one population; no device is in two.
         now: the present, in seconds since 1970; None asks the clock.
-
-    Raises:
-        InputError: ``not_reportable``: a file is no model, or several models are given; ``trust_ambiguous``;
-            ``other_model``: an evaluation is not of the page's model; ``schema_differs``: the schema file is not that
-            of the stores' campaigns.
-        InputError, DocumentError, StorageError: a store or file can not be read, or is not signed by trusted keys.
     """
     clock = present(now)
     listed = [given] if isinstance(given, AnyStore | str | Path) else list(given)

@@ -459,12 +459,10 @@ def publish_evaluation(
     """Sign a campaign that evaluates one model, or compares several, record it, and return its file.
 
     ``models``: the model's file, or the files of 1 to 16 models, which the workspace's root in force must accept. For
-    one model the confusion matrix is asked for.
-
-    Raises:
-        InputError: ``models_invalid``: none or more than 16 models, one twice, or two of one name; ``schemas_differ``:
-            the models have different labels; ``weights_invalid``; ``epsilon_invalid``; ``terms_invalid``.
-        DocumentError: a model or the campaign is refused (:func:`protocol.documents.trust.verify`).
+    one model the confusion matrix is asked for. Raises InputError: ``models_invalid``: none or more than 16 models, one
+    twice, or two of one name; ``schemas_differ``: the models have different labels; ``weights_invalid``;
+    ``epsilon_invalid``; ``terms_invalid``. Raises DocumentError: a model or the campaign is refused
+    (:func:`protocol.documents.trust.verify`).
     """
     named, accepted = evaluated_in(workspace, [models] if isinstance(models, bytes) else models, now)
     first = accepted[0]

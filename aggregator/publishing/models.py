@@ -79,6 +79,11 @@ def publish_model(
 ) -> bytes:
     """Fit a model, sign and record it as the next version of its name, and return its file. Run by operator or curator.
 
+    Raises PolicyError ``batch_too_small``: fewer reports than the campaign's smallest batch. Raises InputError:
+    ``postprocess_unknown``; ``not_fittable``: the campaign evaluates a model, asks about no feature, or lacks a
+    question that the method needs; ``other_campaign``: the files are of other campaigns. Raises the errors of
+    :meth:`Workspace.publish` and :meth:`Workspace.check_signed`.
+
     Args:
         statistics: statistics of one source, or of several joined ones (``aggregator.estimates.joining``).
         campaign_bytes: files of the sources' campaigns, which this workspace must have signed. None for statistics such
@@ -90,12 +95,6 @@ def publish_model(
         card: function of the same two that returns the other facts of its card; None for :func:`model_card`.
         rehearse: record nothing. A curator so finds with made-up statistics what would refuse the model before ε is
             spent.
-
-    Raises:
-        PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
-        InputError: ``postprocess_unknown``; ``not_fittable``: the campaign evaluates a model, asks about no feature, or
-            lacks a question that the method needs; ``other_campaign``: the files are of other campaigns.
-        InputError, DocumentError, StorageError: as :meth:`Workspace.publish` and :meth:`Workspace.check_signed`.
     """
     if campaign_bytes is not None:
         _check_asked(workspace, statistics, [campaign_bytes] if isinstance(campaign_bytes, bytes) else campaign_bytes)

@@ -90,11 +90,9 @@ def change_root(
 
     New keys are written to the folder keys/ before the root, and removed if the root can not be written. ``signers``:
     opened root keys from outside of the workspace. ``entropy`` returns a given number of random bytes, for new keys.
-
-    Raises:
-        InputError: ``key_unknown``, ``key_repeated``, ``role_invalid``; ``terms_invalid``: the lifetime is less than a
-            day; ``passphrase_missing``, ``passphrase_wrong``.
-        StorageError: ``root_pending``: an earlier next root lacks signatures; ``memory_short``.
+    Raises InputError: ``key_unknown``, ``key_repeated``, ``role_invalid``; ``terms_invalid``: the lifetime is less than
+    a day; ``passphrase_missing``, ``passphrase_wrong``. Raises StorageError: ``root_pending``: an earlier next root
+    lacks signatures; ``memory_short``.
     """
     with workspace.locked() as current:
         if pending_path(current).exists():
@@ -229,12 +227,10 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> N
 
     A root with enough signatures comes into force; the result is then :class:`NextRoot`, for other documents the entry
     in the history, and the signatures. A root that was made outside of this workspace is accepted only if it is the
-    next one, the copies hold enough signatures, and no other root is pending.
-
-    Raises:
-        InputError: ``document_unknown``: the workspace did not make the document, or another root is pending;
-            ``copies_differ``: there is no copy, or the copies are of several documents.
-        DocumentError: a copy is no signed document, or a root does not follow from the root before (:func:`successor`).
+    next one, the copies hold enough signatures, and no other root is pending. Raises InputError: ``document_unknown``:
+    the workspace did not make the document, or another root is pending; ``copies_differ``: there is no copy, or the
+    copies are of several documents. Raises DocumentError: a copy is no signed document, or a root does not follow from
+    the root before (:func:`successor`).
     """
     envelopes = [read_envelope(raw, role) for raw in copies]
     if len({envelope.payload for envelope in envelopes}) != 1:

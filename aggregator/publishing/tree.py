@@ -54,12 +54,10 @@ def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[byt
     """Write all documents of a workspace that devices need into a published folder, and return what it holds then.
 
     The folder is made if its parent exists. Files of other names in it stay. ``key_books``: bytes of key books of
-    masked campaigns (``.hsk``), signed by their dealers; a book that is not given stays in the folder as it is.
-
-    Raises:
-        DocumentError: ``unrecognized_campaign``: a key book is for no campaign that is published, or is refused.
-        StorageError: ``tree_newer``: the folder has a newer version of a document, or another one of the same version:
-            the workspace is an old copy, or the folder belongs to another workspace.
+    masked campaigns (``.hsk``), signed by their dealers; a book that is not given stays in the folder as it is. Raises
+    DocumentError ``unrecognized_campaign``: a key book is for no campaign that is published, or is refused. Raises
+    StorageError ``tree_newer``: the folder has a newer version of a document, or another one of the same version: the
+    workspace is an old copy, or the folder belongs to another workspace.
     """
     folder = Path(folder)
     with workspace.locked() as current:

@@ -215,17 +215,15 @@ class Workspace(NamedTuple):
         """Sign the next version of a document with every key of its role here, record it, and return its file.
 
         If the role needs more signatures than the workspace has keys, the file is a draft, which devices refuse until
-        it has enough signatures. Its version is recorded all the same.
+        it has enough signatures. Its version is recorded all the same. Raises InputError: ``name_taken``;
+        ``passphrase_missing``, ``passphrase_wrong``; ``mechanism_incomplete``. Raises DocumentError ``too_large``, or
+        :meth:`judge` refuses the payload; nothing is recorded then.
 
         Args:
             role: ``campaign``, ``model``, or ``nodes`` for a node list, which the campaign keys sign.
             name: name of the document. Its version is one more than the last version of this role and name.
             payload_for: makes the payload from the version and the digest of the version before, None for the first.
             rehearse: write nothing. A caller who can sign only once finds errors so before.
-
-        Raises:
-            InputError: ``name_taken``; ``passphrase_missing``, ``passphrase_wrong``; ``mechanism_incomplete``.
-            DocumentError: ``too_large``, or :meth:`judge` refuses the payload; nothing is recorded then.
         """
         with self.locked() as current:
             before = current.latest(role, name)

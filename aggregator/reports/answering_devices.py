@@ -34,11 +34,8 @@ def squares_of_answers(
 
     Run by the holder of the fleet lists. A stratum is a group of questions of which a device answers one. The reports
     in scope count, and ``rosters`` have all devices that answered. ``memory_bytes`` bounds the memory for reports.
-
-    Raises:
-        InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports
-            in scope were removed, so their devices are not known.
-        StorageError: ``store_damaged``.
+    Raises InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports
+    in scope were removed, so their devices are not known. Raises StorageError ``store_damaged``.
     """
     if forgotten_counts(folder, campaign, manifest, scope).turnout.answers.size:
         first = shown(manifest.first_period, campaign.time_precision)

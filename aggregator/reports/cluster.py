@@ -157,11 +157,9 @@ def open_cluster(
     """Context manager that connects to a Dask cluster. The cluster can be used until the block of ``with`` ends.
 
     ``address`` is ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; ``local:N`` starts N processes on this machine for the
-    block. ``connect_seconds`` bounds connecting, ``silence_seconds`` the wait for the server's first message.
-
-    Raises:
-        InputError: ``cluster_invalid``; ``missing_extra``: Dask, or what it needs for ``local:N``, is not installed.
-        StorageError: ``cluster_unreachable``: no Dask scheduler answers at the address, or it has no workers.
+    block. ``connect_seconds`` bounds connecting, ``silence_seconds`` the wait for the server's first message. Raises
+    InputError: ``cluster_invalid``; ``missing_extra``: Dask, or what it needs for ``local:N``, is not installed. Raises
+    StorageError ``cluster_unreachable``: no Dask scheduler answers at the address, or it has no workers.
     """
     check_address(address)
     try:

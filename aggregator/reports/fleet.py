@@ -125,6 +125,11 @@ def write_roster(
 ) -> None:
     """Write the fleet list, and provisioning files for devices: all files or none, readable only by their owner.
 
+    Raises InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
+    parent is no folder, or the path has a zero byte; ``passphrase_missing``: the passphrase is empty. Raises
+    StorageError ``memory_short``: too little memory for the passphrase. Nothing is left behind, unless only the last
+    flush failed.
+
     Args:
         out: a folder that does not exist, or is empty.
         roster: the fleet.
@@ -132,12 +137,6 @@ def write_roster(
         devices: names of the devices that get a provisioning file; None for all.
         entropy: ``entropy(n)`` returns n random bytes, for the encryption.
         cost: of one attempt at the passphrase.
-
-    Raises:
-        InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the parent
-            is no folder, or the path has a zero byte; ``passphrase_missing``: the passphrase is empty.
-        StorageError: ``memory_short``: too little memory for the passphrase. Nothing is left behind, unless only the
-            last flush failed.
     """
     out = Path(out)
     if "\0" in str(out):
@@ -185,12 +184,9 @@ def open_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> tu
     """Read a fleet list, and return it with its passphrase, or with None if the list is plain text.
 
     ``passphrase`` is the passphrase of the list, or a function that returns it and is called only for an encrypted
-    list.
-
-    Raises:
-        InputError: as :func:`~aggregator.common.files.read_file` and :func:`~aggregator.common.sealing.open_secret`.
-        StorageError: as :func:`~aggregator.common.sealing.open_secret`; ``fleet_damaged``: the file was decrypted and
-            holds no fleet list.
+    list. Raises the errors of :func:`~aggregator.common.files.read_file` and
+    :func:`~aggregator.common.sealing.open_secret`. Raises StorageError: as
+    :func:`~aggregator.common.sealing.open_secret`; ``fleet_damaged``: the file was decrypted and holds no fleet list.
     """
     raw = read_file(path, MAX_LIST_BYTES)
     roster = _parse(raw)

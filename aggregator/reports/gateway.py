@@ -201,7 +201,10 @@ def merge_files(
 ) -> MergeSummary:
     """Merge report files into the file ``out``. Run by a gateway, or by an operator who archives reports.
 
-    After an error ``out`` is as before, unless only the last flush or the removal of temporary files failed.
+    After an error ``out`` is as before, unless only the last flush or the removal of temporary files failed. Raises
+    InputError: ``output_exists``, ``output_invalid``; the reason of an
+    :class:`~aggregator.reports.intake.sources.Unreadable`; ``no_reports``: the files hold no record that could be kept.
+    Of URLs also ``missing_extra``, ``protocol_unknown``.
 
     Args:
         paths: report files, or URLs without patterns, compressed or not. All must be readable; empty files are passed
@@ -210,11 +213,6 @@ def merge_files(
         campaign: keep only records of this campaign; None keeps all records.
         memory_bytes: bytes of records in memory. More records are sorted on the disk, in the folder of ``out``.
         progress: called after each file with (files done, files given).
-
-    Raises:
-        InputError: ``output_exists``, ``output_invalid``; the reason of an
-            :class:`~aggregator.reports.intake.sources.Unreadable`; ``no_reports``: the files hold no record that could
-            be kept. Of URLs also ``missing_extra``, ``protocol_unknown``.
     """
     check_output(out, force=force)
     check_urls(paths)

@@ -214,16 +214,15 @@ def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_fi
 def verify_summaries(raw: bytes, state: trust.TrustState, campaign_file: Path, list_file: Path, now: int) -> None:
     """Check all summaries of a file against their campaign and node list, as an aggregator does, and print the result.
 
+    Raises InputError: ``not_a_campaign``: the campaign is for devices; ``other_name``: it names another list;
+    ``summaries_refused``: a summary is refused, or the file is damaged. The result is printed first. Raises
+    DocumentError: campaign or list lack signatures or are out of date.
+
     Args:
         raw: bytes of the file.
         state: the trust in the root that must have signed campaign and list.
         campaign_file, list_file: signed campaign and node list.
         now: seconds since 1970.
-
-    Raises:
-        InputError: ``not_a_campaign``: the campaign is for devices; ``other_name``: it names another list;
-            ``summaries_refused``: a summary is refused, or the file is damaged. The result is printed first.
-        DocumentError: campaign or list lack signatures or are out of date.
     """
     asked = campaign.parse_campaign(_accepted(state, campaign_file, "campaign", campaign.UNDERSTOOD, now))
     if asked.nodes is None:

@@ -91,14 +91,11 @@ def make_node_campaign(
     """``hearsay nodes campaign``: sign the next version of a campaign for nodes, and record it in the workspace.
 
     ``schema``: a schema file, its path, or a schema, which then needs a ``name``. ``now``: the time of issue in seconds
-    since 1970; None means the present. ``stated``: the fields of :class:`NodeCampaignTerms`, else TypeError.
-
-    Raises:
-        InputError: a file can not be read; ``name_invalid``, ``epsilon_invalid``, ``ask_invalid``, ``family_unknown``,
-            ``no_numbers``, ``floor_invalid``, ``period_invalid``, ``terms_invalid``, ``postprocess_unknown``; also the
-            errors of :func:`masked_terms`.
-        DocumentError: ``invalid_campaign``: devices and nodes would refuse a value; also the errors of
-            :meth:`Workspace.publish`, if the campaign can not be signed or recorded.
+    since 1970; None means the present. ``stated``: the fields of :class:`NodeCampaignTerms`, else TypeError. Raises
+    InputError: a file can not be read; ``name_invalid``, ``epsilon_invalid``, ``ask_invalid``, ``family_unknown``,
+    ``no_numbers``, ``floor_invalid``, ``period_invalid``, ``terms_invalid``, ``postprocess_unknown``; also the errors
+    of :func:`masked_terms`. Raises DocumentError ``invalid_campaign``: devices and nodes would refuse a value; also the
+    errors of :meth:`Workspace.publish`, if the campaign can not be signed or recorded.
     """
     terms = NodeCampaignTerms(**stated)
     subject = terms.subject(schema)

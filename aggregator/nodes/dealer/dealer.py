@@ -84,16 +84,15 @@ class Dealer:
     ) -> Self:
         """``hearsay masked new``: make a dealer's folder, and open it. It appears complete or not at all.
 
+        Raises InputError: ``dealer_in_workspace``; ``missing_extra``: the library is not installed;
+        ``passphrase_missing``; ``output_invalid``: no folder can have this path. Raises StorageError:
+        ``dealer_exists``: the path is no folder, or a folder with content; ``memory_short``.
+
         Args:
             path: a folder that does not exist, or is empty.
             passphrase: encrypts the secret; None keeps it in the clear.
             modulus: N of 2048 bits, for tests; None makes a new one with the library ``cryptography``.
             entropy: returns as many random bytes as it is asked for.
-
-        Raises:
-            InputError: ``dealer_in_workspace``; ``missing_extra``: the library is not installed;
-                ``passphrase_missing``; ``output_invalid``: no folder can have this path.
-            StorageError: ``dealer_exists``: the path is no folder, or a folder with content; ``memory_short``.
         """
         path = Path(path).absolute()
         secret = passphrase.encode() if isinstance(passphrase, str) else passphrase
@@ -105,12 +104,9 @@ class Dealer:
         """Open a dealer's folder. The secret stays closed until something is signed.
 
         ``passphrase`` is that of the secret, or a function that returns it; None means the first line of the file that
-        ``HEARSAY_PASSPHRASE_FILE`` names.
-
-        Raises:
-            InputError: ``dealer_in_workspace``: the folder is in one tree with a workspace or store.
-            StorageError: ``not_a_dealer``; ``dealer_damaged``: the public file is lost or another dealer's;
-                ``dealer_copied``: the folder is a copy or a restored backup; ``dealer_newer``.
+        ``HEARSAY_PASSPHRASE_FILE`` names. Raises InputError ``dealer_in_workspace``: the folder is in one tree with a
+        workspace or store. Raises StorageError: ``not_a_dealer``; ``dealer_damaged``: the public file is lost or
+        another dealer's; ``dealer_copied``: the folder is a copy or a restored backup; ``dealer_newer``.
         """
         return cls._open(Path(path), passphrase, clock, machine_mark())
 
@@ -168,13 +164,10 @@ class Dealer:
 
         ``campaign`` names this dealer and its modulus; the nodes of ``listed`` become the parties; the campaign keys of
         the trust root ``trusted`` must have signed both. The book is in the journal on return: ``rekey`` with the same
-        list gives it again.
-
-        Raises:
-            InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer or
-                modulus; ``parties_too_few``: less than 2; ``parties_too_many``; ``key_invalid``: no key can be sealed
-                to a node; also the reasons of unreadable files and passphrases.
-            DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list.
+        list gives it again. Raises InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign
+        names another dealer or modulus; ``parties_too_few``: less than 2; ``parties_too_many``; ``key_invalid``: no key
+        can be sealed to a node; also the reasons of unreadable files and passphrases. Raises DocumentError
+        ``bad_signature``, ``expired``, ``other_name``: the campaign names another list.
         """
         documents = self._documents(campaign, listed, trusted, begins=True)
         signer = self._signer()
@@ -211,15 +204,12 @@ class Dealer:
         """``hearsay masked release``: decrypt the sum of one set of parties, and of no other set of that period.
 
         ``request`` is the file that ``hearsay masked request`` writes. ``at_least`` is the fewest parties that the
-        dealer's keeper wants in a set, if more than the campaign demands. The set is durable on return.
-
-        Raises:
-            DocumentError: ``malformed``, ``too_large``: the bytes are no request.
-            InputError: ``not_set_up``; ``book_unknown``: the campaign has no such version of the key book;
-                ``party_unknown``: a party is not in that version; ``parties_too_few``; also the reasons of unreadable
-                files and passphrases.
-            PolicyError: ``period_refused``: the period is not in the campaign's life, has not begun, or began before
-                this copy of the dealer was adopted; ``set_released``: another set was released for the period.
+        dealer's keeper wants in a set, if more than the campaign demands. The set is durable on return. Raises
+        DocumentError ``malformed``, ``too_large``: the bytes are no request. Raises InputError: ``not_set_up``;
+        ``book_unknown``: the campaign has no such version of the key book; ``party_unknown``: a party is not in that
+        version; ``parties_too_few``; also the reasons of unreadable files and passphrases. Raises PolicyError:
+        ``period_refused``: the period is not in the campaign's life, has not begun, or began before this copy of the
+        dealer was adopted; ``set_released``: another set was released for the period.
         """
         raw = request if isinstance(request, bytes) else read_file(request, MAX_REQUEST_BYTES)
         asked = parse_request(raw)

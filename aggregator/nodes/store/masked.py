@@ -230,16 +230,13 @@ class MaskedStore(EnvelopeStore):
     def decrypt(self, raw: bytes) -> PeriodTotal:
         """Decrypt the sum of the parties of a dealer's release, and keep it. The same again changes nothing.
 
-        If a party sent two different messages with the same key, the one with the smaller identity is taken.
-
-        Raises:
-            InputError: ``keys_unknown``: the store lacks the release's version of the key book; ``message_missing``.
-            DocumentError: the reasons of :func:`protocol.masked.release.read_release`; ``equivocation``: another
-                release decrypted the period before; ``release_mismatch``: a party is not in the key book;
-                ``mask_mismatch``: a message or the release was changed, or a party encrypted wrongly;
-                ``value_out_of_domain``: a sum is larger than the parties' ranges allow.
-            PolicyError: ``parties_too_few``: the release is of fewer parties than the campaign allows.
-            StorageError: ``store_damaged``, ``store_busy``.
+        If a party sent two different messages with the same key, the one with the smaller identity is taken. Raises
+        InputError: ``keys_unknown``: the store lacks the release's version of the key book; ``message_missing``. Raises
+        DocumentError: the reasons of :func:`protocol.masked.release.read_release`; ``equivocation``: another release
+        decrypted the period before; ``release_mismatch``: a party is not in the key book; ``mask_mismatch``: a message
+        or the release was changed, or a party encrypted wrongly; ``value_out_of_domain``: a sum is larger than the
+        parties' ranges allow. Raises PolicyError ``parties_too_few``: the release is of fewer parties than the campaign
+        allows. Raises StorageError ``store_damaged``, ``store_busy``.
         """
         release = read_release(raw, self.campaign)
         documents = self.documents()

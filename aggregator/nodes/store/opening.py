@@ -40,14 +40,10 @@ def make_envelope_store(kind: type[Kind], path: str | os.PathLike[str], campaign
 
     ``path`` is a folder that is absent, empty, or a store of this campaign; missing folders above it are made, too. The
     caller must have verified the signatures of ``campaign_bytes``. An existing store keeps its own file of the
-    campaign.
-
-    Raises:
-        InputError: ``campaign_for_devices``; ``store_not_folder``: the path is a URL; ``campaign_masked``,
-            ``campaign_not_masked``: the campaign belongs to another kind.
-        DocumentError: the campaign is not acceptable.
-        StorageError: ``other_campaign``; ``not_a_store``: the path is a file, or a folder with other files; also the
-            reasons of :func:`open_envelope_store`.
+    campaign. Raises InputError: ``campaign_for_devices``; ``store_not_folder``: the path is a URL; ``campaign_masked``,
+    ``campaign_not_masked``: the campaign belongs to another kind. Raises DocumentError: the campaign is not acceptable.
+    Raises StorageError: ``other_campaign``; ``not_a_store``: the path is a file, or a folder with other files; also the
+    reasons of :func:`open_envelope_store`.
     """
     check_folder(path)
     folder = Path(path)
@@ -103,11 +99,9 @@ def new_or_open(
     """Open a store and give it a list of nodes and a key book. A new store is made only if files can be read into it.
 
     The caller must have verified campaign, list and book; None for a list or book means those that the store has.
-
-    Raises:
-        InputError: ``nodes_unknown``, ``keys_unknown``: a new store is given no list or no key book; ``unreadable``:
-            none of the files can be read; ``campaign_not_masked``: a key book for a campaign that is not masked.
-        InputError, DocumentError, StorageError: as of :func:`make_envelope_store`, or the list or the book is refused.
+    Raises InputError: ``nodes_unknown``, ``keys_unknown``: a new store is given no list or no key book; ``unreadable``:
+    none of the files can be read; ``campaign_not_masked``: a key book for a campaign that is not masked. Raises
+    InputError, DocumentError, StorageError: as of :func:`make_envelope_store`, or the list or the book is refused.
     """
     campaign = read_campaign(campaign_bytes)
     if book_bytes is not None:

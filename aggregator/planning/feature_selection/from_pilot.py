@@ -144,6 +144,9 @@ def design(
 ) -> PilotDesign:
     """Choose features, groups of values and bins for a campaign. Run by the analyst.
 
+    Raises InputError: ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class; ``schema_invalid``:
+    the schema has a projection; ``columns_missing``; the errors of :meth:`Population.of_frame`.
+
     Args:
         pilot: typed records with their label (:func:`aggregator.models.population.check_pilot`).
         file: the schema to start from; what it says in ``[ask]`` is replaced.
@@ -151,10 +154,6 @@ def design(
         devices: size of the fleet.
         judge: whether accuracies are measured. It takes most of the time.
         noise: of the two collectors, if they share the answers; its ε counts. None for answers with their own noise.
-
-    Raises:
-        InputError: ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class; ``schema_invalid``: the
-            schema has a projection; ``columns_missing``; the errors of :meth:`Population.of_frame`.
     """
     schema = file.schema._replace(groups=())
     if schema.projection is not None:

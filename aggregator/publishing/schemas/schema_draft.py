@@ -62,12 +62,10 @@ def draft_schema(
     Refused are columns that are mostly numbers, and cells that only other software reads as numbers, such as nan, +1 or
     .5. The error names the line of the first such cell, and at most :data:`MOST_LISTED` columns. ``frame``: a table of
     text from :func:`aggregator.common.tables.read_table`. ``name``: name of the campaigns made from this schema.
-    ``equal_frequency``: edges at the pilot's quantiles instead of bins of equal width.
-
-    Raises:
-        InputError: about the table ``table_invalid``; the label ``label_missing``, ``one_class``, ``too_many_classes``;
-            the arguments ``column_unknown``, ``no_features``, ``bins_invalid``; a column ``constant_column``,
-            ``value_invalid``, ``too_many_values``; ``schema_invalid``: a campaign would refuse the schema.
+    ``equal_frequency``: edges at the pilot's quantiles instead of bins of equal width. Raises InputError: about the
+    table ``table_invalid``; the label ``label_missing``, ``one_class``, ``too_many_classes``; the arguments
+    ``column_unknown``, ``no_features``, ``bins_invalid``; a column ``constant_column``, ``value_invalid``,
+    ``too_many_values``; ``schema_invalid``: a campaign would refuse the schema.
     """
     check_text(frame)
     if not 2 <= bins <= MAX_VALUES:

@@ -146,12 +146,10 @@ class Reader:
     def read(self, sources: Sequence[Source], *, may_repeat: bool = False) -> list[Read]:
         """Read files of different contents, and return one result for each file, in any order.
 
-        ``may_repeat``: whether this ingest may have read one of the contents before.
-
-        Raises:
-            StorageError: ``input_shortened``: a file became shorter after some of it was written.
-            InputError: ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
-            MemoryError: a file does not fit into memory, and some of it was written.
+        ``may_repeat``: whether this ingest may have read one of the contents before. Raises StorageError
+        ``input_shortened``: a file became shorter after some of it was written. Raises InputError ``file_not_found``,
+        ``ids_invalid``: the file of the enrolled ids changed after it was opened. Raises MemoryError: a file does not
+        fit into memory, and some of it was written.
         """
         found = []
         small = []

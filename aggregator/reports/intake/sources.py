@@ -88,11 +88,10 @@ def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[st
 def read_url(url: str, most: int) -> bytes | mmap.mmap:
     """Read the content of the remote file ``url``. Large content is a mapping of a temporary file.
 
-    Raises:
-        OSError: ``errno`` ``EFBIG``: it has more than ``most`` bytes; ``EISDIR``: it is a folder;
-            ``EHOSTUNREACH``: no server answers; ``EIO``: an error of the file system's library that is no ``OSError``.
-            An ``OSError`` of the library, for example ``FileNotFoundError``, is raised as it is.
-        ImportError: fsspec is not installed (:func:`check_urls`).
+    Raises OSError: ``errno`` ``EFBIG``: it has more than ``most`` bytes; ``EISDIR``: it is a folder; ``EHOSTUNREACH``:
+    no server answers; ``EIO``: an error of the file system's library that is no ``OSError``. An ``OSError`` of the
+    library, for example ``FileNotFoundError``, is raised as it is. Raises ImportError: fsspec is not installed
+    (:func:`check_urls`).
     """
     files, path, size = _found(url)
     with _library_errors():

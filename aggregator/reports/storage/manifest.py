@@ -221,11 +221,10 @@ def _no_manifest(folder: Path, *, has_mark: bool) -> StorageError:
 def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a store.
 
-    Raises:
-        StorageError: ``not_a_store``; ``store_of_nodes``: the folder is a store of nodes' summaries;
-            ``store_of_totals``: it has totals of collectors; ``store_newer``, ``store_older``: newer or older software
-            wrote the store; ``store_damaged``: the content is no manifest, was changed, or is older than the last
-            change of the store.
+    Raises StorageError: ``not_a_store``; ``store_of_nodes``: the folder is a store of nodes' summaries;
+    ``store_of_totals``: it has totals of collectors; ``store_newer``, ``store_older``: newer or older software wrote
+    the store; ``store_damaged``: the content is no manifest, was changed, or is older than the last change of the
+    store.
     """
     noted = noted_generation(folder)  # read before the manifest, so that a change in between is no fault
     try:
