@@ -571,17 +571,11 @@ def guarantee_sheet(
 ) -> GuaranteeSheet:
     """Compute the guarantee sheet of a campaign for devices or nodes. Run by analysts, owners and auditors.
 
-    Raises DocumentError: the payload is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`). Raises
-    InputError ``argument_invalid``: a number is out of its range, or is not about such a campaign.
-
-    Args:
-        payload: the payload of the campaign's file. Its signatures are not checked here.
-        devices: number of devices, nodes or masked parties that answer in one period, liars included, at most
-            :data:`MOST_DEVICES`; None if it is not known. For shuffled reports all are taken as honest.
-        records: in a campaign for nodes the mean number of records of an honest node.
-        delta: δ of the shuffled reports of devices.
-        shuffled: whether an anonymous shuffler mixes the devices' reports before anybody reads them.
-        liars: shares of lying devices or nodes, each between 0 and 1.
+    ``devices``: number of devices, nodes or masked parties that answer in one period, liars included, at most
+    :data:`MOST_DEVICES`; ``records``: mean number of an honest node; ``shuffled``: whether an anonymous shuffler mixes
+    the devices' reports; ``liars``: shares of lying devices or nodes. Signatures are not checked. Raises InputError
+    ``argument_invalid``: a number is out of its range, or is not about such a campaign; DocumentError: the campaign is
+    not valid.
     """
     found = parse_campaign(payload)
     if found.nodes is None and records is not None:

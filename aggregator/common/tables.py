@@ -400,10 +400,7 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
     """Turn a frame of text into the values that devices hold: the texts, and None for missing values.
 
     Numbers stay texts, which mean the same as on a device (:func:`protocol.features.parse_bound`). A frame of other
-    values keeps them; NaN, NaT, pandas' NA and None are missing values there.
-
-    Returns:
-        The label and the features that the frame has, in the schema's order: object columns.
+    values keeps them; NaN, NaT, pandas' NA and None are missing values there. The columns are in the schema's order.
     """
     names = [schema.label.name, *(feature.name for feature in schema.features)]
     absent = set(missing)

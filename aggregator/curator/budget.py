@@ -135,16 +135,10 @@ class BudgetFile(Ledger):
     ) -> Self:
         """Make a budget file that only its owner can read, and open it.
 
-        Raises InputError ``name_invalid``, ``adjacency_unknown``, ``output_exists``, ``output_invalid``; and those of
-        :func:`aggregator.curator.accounting.total`.
-
-        Args:
-            path, name: path and name of the new budget.
-            epsilon_micro, delta: ε in millionths and δ of all queries together.
-            adjacency: one of :data:`protocol.questions.ADJACENCIES`.
-            concentrated_delta: the part of ``delta`` that is reserved for concentrated accounting; None for half.
-            random_bytes: ``random_bytes(n)`` returns n random bytes, for the key of the digests.
-            clock: returns seconds since 1970.
+        ``epsilon_micro`` and ``delta`` are of all queries together; ``concentrated_delta``: the part of δ that is
+        reserved for concentrated accounting, None for half; ``random_bytes`` and ``clock``: as ``os.urandom`` and
+        ``time.time``. Raises InputError ``name_invalid``, ``adjacency_unknown``, ``output_exists``, ``output_invalid``;
+        and those of :func:`aggregator.curator.accounting.total`.
         """
         if not is_text(name):
             raise InputError("name_invalid", "the budget's name is empty, too long, or does not print")

@@ -53,17 +53,10 @@ def normal_interval(estimate: Floats, sd: Floats) -> Interval:
 def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0) -> Interval | None:
     """Return intervals from the distribution of one question's counts. Run by the aggregator.
 
-    Raises InputError ``mechanism_incomplete``: the mechanism's family has no registered interval.
-
-    Args:
-        mechanism: the mechanism of the answers.
-        n: number of answers, at least 1.
-        estimate: shape (K,) float64, of :func:`aggregator.estimates.debias.debias`.
-        dependence: D, the sampling variance in multiples of that of n different devices; broadcasts with ``estimate``.
-
-    Returns:
-        Intervals for n times the shares or means, of the broadcast shape. None if the family's counts have no simple
-        distribution; the caller then uses :func:`normal_interval`.
+    ``n`` ≥ 1; ``estimate``: shape (K,) float64, of :func:`aggregator.estimates.debias.debias`; ``dependence``: D, the
+    sampling variance in multiples of that of n different devices. The intervals are for n times the shares or means;
+    None if the counts have no simple distribution. Raises InputError ``mechanism_incomplete``: no interval is
+    registered.
     """
     del n, estimate, dependence
     raise InputError("mechanism_incomplete", f"there is no interval for answers of '{mechanism.name}'")

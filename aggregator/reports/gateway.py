@@ -69,11 +69,9 @@ class Sorter:
     def pieces(self, memory_bytes: int) -> Iterator[tuple[Bytes, NDArray[np.uint32]]]:
         """Yield all records, sorted by id, several at a time; call it once, since it empties the sorter.
 
-        Every id of a piece is below every id of the next. A piece is larger than ``memory_bytes`` only if its ids are
-        all equal, or if :meth:`spill` was never called: then all records are one piece.
-
-        Yields:
-            (N, L) uint8, N sorted records of L bytes; and (N,) uint32, their tags.
+        A piece is N sorted records, (N, L) uint8, and their tags, (N,) uint32; its ids are below those of the next. It
+        is larger than ``memory_bytes`` only if its ids are all equal, or if :meth:`spill` was never called: then all
+        records are one.
         """
         if not self._spilled:
             yield self._untag(self._joined())

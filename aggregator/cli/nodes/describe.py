@@ -189,17 +189,8 @@ def _request(title: str, found: Request, more: Iterable[Fact] = ()) -> Facts:
 def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_file: Path, now: int) -> dict[str, Any]:
     """Check that the dealer of a campaign has signed a key book or release, and that its values fit the campaign.
 
-    Raises InputError, DocumentError: the campaign can not be read or is refused, is not masked, or the file is refused.
-
-    Args:
-        raw: bytes of the file.
-        role: ``keys`` or ``release``.
-        state: the trust in the root that must have signed the campaign.
-        campaign_file: the signed campaign.
-        now: seconds since 1970.
-
-    Returns:
-        Facts about the key book or release, in the types of JSON.
+    ``role``: ``keys`` or ``release``. Returns facts about the file, in the types of JSON. Raises InputError,
+    DocumentError: the campaign can not be read or is refused, is not masked, or the file is refused.
     """
     asked = campaign.parse_campaign(_accepted(state, campaign_file, "campaign", campaign.UNDERSTOOD, now))
     facts: dict[str, Any] = {"kind": KINDS[role], "verified": True, "campaign": asked.header.name}
@@ -215,14 +206,8 @@ def verify_summaries(raw: bytes, state: trust.TrustState, campaign_file: Path, l
     """Check all summaries of a file against their campaign and node list, as an aggregator does, and print the result.
 
     Raises InputError: ``not_a_campaign``: the campaign is for devices; ``other_name``: it names another list;
-    ``summaries_refused``: a summary is refused, or the file is damaged. The result is printed first. Raises
-    DocumentError: campaign or list lack signatures or are out of date.
-
-    Args:
-        raw: bytes of the file.
-        state: the trust in the root that must have signed campaign and list.
-        campaign_file, list_file: signed campaign and node list.
-        now: seconds since 1970.
+    ``summaries_refused``: a summary is refused, or the file is damaged. Raises DocumentError: campaign or list lack
+    signatures or are out of date.
     """
     asked = campaign.parse_campaign(_accepted(state, campaign_file, "campaign", campaign.UNDERSTOOD, now))
     if asked.nodes is None:

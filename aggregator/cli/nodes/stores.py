@@ -46,18 +46,8 @@ def ingest_summaries(
 ) -> None:
     """Take in files of summaries or masked messages, and print the numbers.
 
-    Raises InputError ``unreadable``: no file can be read, or one with ``strict``. Raises InputError, DocumentError,
-    StorageError: the store can not be made or written, or the list or book is refused.
-
-    Args:
-        campaign_bytes: the checked campaign file, of a campaign for nodes.
-        names: files, folders, patterns, URLs, or ``-``.
-        store: folder of the store, which is made if there is none.
-        list_bytes: a list of nodes whose signatures were checked; None for the list that the store has.
-        book_bytes: a version of the dealer's key book; None for those that the store has.
-        now: the present, in seconds since 1970.
-        recursive: whether folders in folders are read.
-        strict: whether an unread file is an error.
+    The campaign and the list of nodes were checked; None stands for the list or the key book that the store has. Raises
+    InputError ``unreadable``: no file can be read, or one with ``strict``; and the errors of the store.
     """
     from aggregator.nodes.store.opening import kind_of, new_or_open
 

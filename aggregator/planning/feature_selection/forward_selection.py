@@ -194,15 +194,9 @@ def fleet_tables(
 ) -> Tabling:
     """Return a function that simulates a campaign of m questions, and returns the model made from its answers.
 
-    Args:
-        epsilon_micro: ε of the one answer of a device, in millionths.
-        classes: names of the classes, k of them.
-        sizes: number of values of each way to ask.
-        populations: for each way to ask, the inputs value·k + class, (N,) int64, and their shares, (N,) float64.
-
-    Returns:
-        The function from m and a source of randomness to P(class), (k,) float64, and for each way to ask, with A
-        values, P(value | class), (A, k) float64.
+    ``sizes``: number of values of each way to ask; ``populations``: for each the inputs value·k + class, (N,) int64,
+    and their shares, (N,) float64. The function maps m and a source of randomness to P(class), (k,) float64, and for
+    each way to ask, with A values, P(value | class), (A, k) float64.
     """
     schema = _of_codes(classes, sizes)
     parameters = CampaignParameters("design", epsilon_micro, "auto", class_question=False)

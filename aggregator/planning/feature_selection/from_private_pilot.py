@@ -191,15 +191,10 @@ def design_records(
 ) -> PrivateDesign:
     """Pay from a budget, then choose what a campaign asks. Run by the curator.
 
-    Raises InputError: ``adjacency_differs``; the errors of :func:`cost_of_design` and of reading the records. Raises
-    PolicyError ``data_unknown``, ``budget_exceeded``.
-
-    Args:
-        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
-        file: the schema to start from, decided without these records; what it says in ``[ask]`` is replaced.
-        budget: the open budget file, to which the records are assigned; its key also divides them into parts.
-        missing: texts of a missing value.
-        random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
+    ``table`` has all columns; ``file`` is the schema to start from, decided without these records, and what it says in
+    ``[ask]`` is replaced; the budget's key divides the records into parts. Raises InputError: ``adjacency_differs``;
+    the errors of :func:`cost_of_design` and of reading the records. Raises PolicyError ``data_unknown``,
+    ``budget_exceeded``.
     """
     budget.check_adjacency(terms.adjacency)
     schema = file.schema._replace(groups=())

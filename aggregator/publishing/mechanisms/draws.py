@@ -40,13 +40,9 @@ def inputs_of(
 ) -> Integers:
     """Return the inputs of a question's mechanism for the records of N people, as ``Subject.input_of`` does for one.
 
-    ``encoded``: codes and numbers of the records, (N, observed features) int64 each
-    (:func:`aggregator.models.encoding.observe`). ``labels``: (N,) int64, class code of every record. ``predicted``:
-    (N,) int64, class codes that the question's model predicts, for ``outcome`` and ``right`` questions; None means that
-    all predictions are right.
-
-    Returns:
-        (N,) int64 for one value or number per person, (N, size) int64 for vectors of moments.
+    ``encoded``: codes and numbers of the records, (N, observed features) int64 each; ``labels``: (N,) int64, class
+    codes; ``predicted``: (N,) int64, class codes that the question's model predicts, None: all are right. Returns (N,)
+    int64 for one value or number per person, (N, size) int64 for vectors of moments.
     """
     kind, feature, size, power, of_class = subject[:5]
     classes = len(schema.label.classes)
@@ -85,11 +81,9 @@ def _moment(numbers: Integers, power: int | None) -> Integers:
 def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> NDArray[Any]:
     """Draw independent random answers of N devices. ``mechanism.answers`` is A: possible answers, or places in a row.
 
-    Raises InputError ``mechanism_incomplete``: the mechanism's family has no registered draw. ``inputs``: (N,) int64
-    for values or single numbers, (N, size) int64 for vectors of numbers.
-
-    Returns:
-        (N,) int64 for the layout ``SINGLE``, (N, A) bool for ``BITS``, (N, A) int64 for ``INTEGERS``.
+    ``inputs``: (N,) int64 for values or single numbers, (N, size) int64 for vectors of numbers. Returns (N,) int64 for
+    the layout ``SINGLE``, (N, A) bool for ``BITS``, (N, A) int64 for ``INTEGERS``. Raises InputError
+    ``mechanism_incomplete``: the mechanism's family has no registered draw.
     """
     del inputs, rng
     raise InputError("mechanism_incomplete", f"there is no vectorised draw for the mechanism {mechanism.name}")

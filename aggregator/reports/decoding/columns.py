@@ -138,10 +138,8 @@ class Matrix(NamedTuple):
 def matrices(data: Content, runs: Iterable[tuple[int, int]], layout: Layout) -> Iterator[tuple[Matrix, list[Matrix]]]:
     """Cut runs of adjacent records, each a (position, number of records), into matrices of about 65536 rows.
 
-    Long runs are cut without a copy, unless the file is read piece by piece. Short runs are copied into one matrix.
-
-    Yields:
-        A matrix, and views of the file where its rows are, in the order of the rows.
+    Long runs are cut without a copy, unless the file is read piece by piece; short runs are copied into one matrix.
+    Each matrix comes with views of the file where its rows are.
     """
     waiting: list[Matrix] = []
     records = 0

@@ -20,12 +20,9 @@ _PATTERN = re.compile(r"[*?\[]")
 def find_files(names: Iterable[str], *, recursive: bool = False, suffixes: tuple[str, ...] = SUFFIXES) -> FileList:
     """Find the files that ``names`` stand for.
 
-    Args:
-        names: files; folders, whose report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``, of which all
-            matching files are taken; URLs, which stay unchanged. If a file has exactly the name of a pattern, that
-            file is taken.
-        recursive: search folders in folders, too. Links to folders are never followed, also not by ``**``.
-        suffixes: ends of the names of the files that are taken from folders.
+    ``names``: files; folders, whose report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``, unless a file
+    has exactly this name; URLs, which stay unchanged. Links to folders are never followed. ``suffixes``: ends of the
+    names that are taken from folders.
     """
     search = FileList(recursive=recursive, suffixes=suffixes)
     for name in names:

@@ -50,13 +50,9 @@ class Quarantine:
     def keep(self, digest: str, name: str, pieces: Sequence[Rejected], received: int | None = None) -> int:
         """Replace the kept pieces of one input file, from the next :meth:`flush` on.
 
-        Args:
-            digest: name of the file's content (a digest), in hexadecimal.
-            name: name of the file, for people.
-            pieces: rejected pieces of the file. If there is no room for all, the first ones are kept; their number is
-                returned.
-            received: number of the file's bytes as they came, which bounds what is kept of it; None for pieces that
-                were kept before.
+        ``digest`` names the file's content, ``name`` the file for people. If there is no room for all pieces, the first
+        ones are kept; their number is returned. ``received``: number of the file's bytes as they came, which bounds
+        what is kept of it; None for pieces that were kept before.
         """
         path = self._folder / f"{digest}{_SUFFIX}"
         if not pieces and not path.exists():
