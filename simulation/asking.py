@@ -24,7 +24,7 @@ from aggregator.planning.feature_selection.from_answers import Refinement, first
 from aggregator.planning.feature_selection.from_pilot import design
 from aggregator.planning.feature_selection.steps import EVALUATE, WHOLE, SeriesFleet, Share
 from aggregator.publishing.ask_table import Ask
-from aggregator.publishing.campaigns import CampaignParameters, EvaluationParameters
+from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import SeriesShare
@@ -190,7 +190,7 @@ def _refined(
 
     def evaluated(turn: Turn, models: Sequence[bytes]) -> Statistics:
         share = SeriesShare(series, turn.share.low, turn.share.high)
-        parameters = EvaluationParameters(fleet.epsilon_micro, turn.name, series=share)
+        parameters = CampaignParameters(turn.name, fleet.epsilon_micro, series=share)
         return _answers(config, make_evaluation_task(config, models, parameters), crowd, models)
 
     def asked(turn: Turn, ask: Ask) -> Counted:

@@ -34,7 +34,7 @@ from aggregator.operations.models import together
 from aggregator.planning.feature_selection.from_pilot import design
 from aggregator.planning.feature_selection.steps import WHOLE, SeriesFleet
 from aggregator.publishing.ask_table import Ask, resolve
-from aggregator.publishing.campaigns import CampaignParameters, EvaluationParameters, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import SeriesShare
@@ -159,7 +159,7 @@ class SharedTrust(Trust):
             return None
         pair = made_up_pair() if shared is None else _paired(shared)
         terms = self._evaluating(lab.settings, pair, [model], 1.0)
-        task = make_evaluation_task(config, [model], EvaluationParameters(self._evaluation_micro, shared=terms))
+        task = make_evaluation_task(config, [model], CampaignParameters("", self._evaluation_micro, shared=terms))
         labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]
         return evaluate(_answered(config, task, labelled, shared, [model])).accuracy
 
@@ -197,7 +197,7 @@ class SharedTrust(Trust):
         def judge(turn: Turn, models: Sequence[bytes]) -> Statistics:
             terms = self._evaluating(settings, made_up_pair(), models, turn.share.part if is_same else 1.0)
             micro = self.noise.of_part(turn.share.part).epsilon_micro if is_same else self.noise.epsilon_micro
-            parameters = EvaluationParameters(micro, turn.name, series=share_of(turn), shared=terms)
+            parameters = CampaignParameters(turn.name, micro, series=share_of(turn), shared=terms)
             return counted(turn, make_evaluation_task(config._replace(now=turn.now), models, parameters), models)
 
         schema = resolve(part.schema, self.ask).schema

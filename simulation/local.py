@@ -24,12 +24,7 @@ from aggregator.models.foresight import foresee
 from aggregator.models.measured_accuracy import Accuracy, evaluate
 from aggregator.models.scoring import Model
 from aggregator.operations.report_store import create_store
-from aggregator.publishing.campaigns import (
-    CampaignParameters,
-    EvaluationParameters,
-    publish_campaign,
-    publish_evaluation,
-)
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign, publish_evaluation
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import Workspace
 from edge_sdk import Device
@@ -77,7 +72,7 @@ def make_task(config: SimulationConfig, schema: Schema) -> Task:
     return _task(publish_campaign(config.workspace, schema, config.parameters, config.now))
 
 
-def make_evaluation_task(config: SimulationConfig, models: Sequence[bytes], parameters: EvaluationParameters) -> Task:
+def make_evaluation_task(config: SimulationConfig, models: Sequence[bytes], parameters: CampaignParameters) -> Task:
     """Sign a campaign that evaluates one signed model (its confusion matrix) or several (which is most accurate).
 
     Raises InputError, DocumentError, StorageError with those of
@@ -265,7 +260,7 @@ class LocalTrust(Trust):
         """Return the model's accuracy by an evaluation campaign on the devices of the labelled test people."""
         if self._evaluation_micro is None:
             return None
-        task = make_evaluation_task(config, [model], EvaluationParameters(self._evaluation_micro))
+        task = make_evaluation_task(config, [model], CampaignParameters("", self._evaluation_micro))
         labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]
         return evaluate(gather(config, task, labelled, [model])).accuracy
 

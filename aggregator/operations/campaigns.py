@@ -26,7 +26,6 @@ from aggregator.planning.power_analysis.plan import Plan
 from aggregator.publishing import endings
 from aggregator.publishing.campaigns import (
     CampaignParameters,
-    EvaluationParameters,
     StatedTerms,
     campaign_subjects,
     parse_answers,
@@ -212,15 +211,14 @@ def make_evaluation(
     """
     signer = opened(workspace)
     micro = micro_epsilon(epsilon)
-    parameters = EvaluationParameters(
+    parameters = CampaignParameters(
+        name or "",
         micro,
-        name,
-        contact,
-        parse_duration(str(period)),
-        seconds_of(days),
-        min_batch_size,
-        series_share(series, share),
-        None if weights is None else tuple(weights),
+        contact=contact,
+        period_seconds=parse_duration(str(period)),
+        lifetime_seconds=seconds_of(days),
+        min_batch_size=min_batch_size,
+        series=series_share(series, share),
     )
     documents = [model] if isinstance(model, bytes | str | Path) else model
     models = [document_bytes("model", each, signer) for each in documents]
@@ -228,7 +226,7 @@ def make_evaluation(
         parameters = parameters._replace(shared=shared_evaluation(pair, delta, noise, models, micro))
     elif (delta, noise) != ("0", None):
         raise InputError("argument_invalid", "delta and noise are of two collectors; give their pair")
-    raw = publish_evaluation(signer, models, parameters, present(now))
+    raw = publish_evaluation(signer, models, parameters, present(now), weights)
     made = _signed(signer, raw, now)
     return replace(made, warnings=tuple(filter(None, (epsilon_warning(micro), _pace(parameters), *made.warnings))))
 
@@ -284,7 +282,7 @@ def present(now: int | None) -> int:
     return int(time.time()) if now is None else now
 
 
-def _pace(parameters: CampaignParameters | EvaluationParameters) -> str:
+def _pace(parameters: CampaignParameters) -> str:
     """Return a warning if devices skip periods under their default limits; empty if not, and for a series."""
     if parameters.series is not None:
         return ""

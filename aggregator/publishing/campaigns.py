@@ -434,39 +434,26 @@ def parse_duration(text: str) -> int:
     return int(number) * _UNITS[unit]
 
 
-class EvaluationParameters(NamedTuple):
-    """Parameters of an evaluation campaign, as :class:`CampaignParameters` has them.
-
-    ``name``: by default the (first) model's name with ``-outcome`` or, for several models, ``-comparison``.
-    ``weights``: shares of the answers, a positive integer for each of several models; None: equal. ``shared``: the
-    terms of answers that two collectors share, each about all models; None for others.
-    """
-
-    epsilon_micro: int
-    name: str | None = None
-    contact: str = "not stated"
-    period_seconds: int = DAY_SECONDS
-    lifetime_seconds: int = 30 * DAY_SECONDS
-    min_batch_size: int = 1
-    series: SeriesShare | None = None
-    weights: tuple[int, ...] | None = None
-    shared: SharedTerms | None = None
-
-
 def publish_evaluation(
-    workspace: Workspace, models: bytes | Sequence[bytes], parameters: EvaluationParameters, now: int
+    workspace: Workspace,
+    models: bytes | Sequence[bytes],
+    parameters: CampaignParameters,
+    now: int,
+    weights: Sequence[int] | None = None,
 ) -> bytes:
     """Sign a campaign that evaluates one model, or compares several, record it, and return its file.
 
     ``models``: the model's file, or the files of 1 to 16 models, which the workspace's root in force must accept. For
-    one model the confusion matrix is asked for. Raises InputError: ``models_invalid``: none or more than 16 models, one
+    one model the confusion matrix is asked for. ``parameters``: an empty name stands for the (first) model's with
+    ``-outcome`` or, for several, ``-comparison``. ``weights``: shares of the answers, a positive integer for each of
+    several models; None: equal. Raises InputError: ``models_invalid``: none or more than 16 models, one
     twice, or two of one name; ``schemas_differ``: the models have different labels; ``weights_invalid``;
     ``epsilon_invalid``; ``terms_invalid``. Raises DocumentError: a model or the campaign is refused
     (:func:`protocol.documents.trust.verify`).
     """
     named, accepted = evaluated_in(workspace, [models] if isinstance(models, bytes) else models, now)
     first = accepted[0]
-    if parameters.weights is not None and (len(accepted) == 1 or parameters.shared is not None):
+    if weights is not None and (len(accepted) == 1 or parameters.shared is not None):
         raise InputError("weights_invalid", "weights are for several models, of which a device tells about one")
     if len(accepted) == 1:
         suffix, schema, subjects = "outcome", first.schema, outcome_subjects(first.schema)
@@ -474,17 +461,12 @@ def publish_evaluation(
     else:
         suffix, schema, subjects = "comparison", _schema_of(accepted), right_subjects(len(accepted))
         purpose = _purpose(accepted)
-    name = f"{first.header.name}-{suffix}" if parameters.name is None else parameters.name
-    series = parameters.series
+    name = parameters.name or f"{first.header.name}-{suffix}"
+    series, micro = parameters.series, parameters.epsilon_micro
     questions = tuple[Question, ...]()
     if parameters.shared is None:
-        check_answer_micro(parameters.epsilon_micro)
-        questions = build_questions(
-            subjects,
-            1,
-            lambda subject: from_micro("direct", parameters.epsilon_micro, subject.size),
-            parameters.weights,
-        )
+        check_answer_micro(micro)
+        questions = build_questions(subjects, 1, lambda subject: from_micro("direct", micro, subject.size), weights)
 
     def payload_for(version: int, _before: bytes | None) -> bytes:
         return campaign.build_payload(

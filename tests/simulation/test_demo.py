@@ -21,7 +21,7 @@ from aggregator.models.measured_accuracy import rank
 from aggregator.models.scoring import Model
 from aggregator.operations.campaigns import end_campaign
 from aggregator.operations.report_store import create_store
-from aggregator.publishing.campaigns import CampaignParameters, EvaluationParameters
+from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import open_workspace
 from edge_sdk.classifier import Classifier
 from protocol.documents.envelope import read_envelope
@@ -332,7 +332,7 @@ def test_a_simulated_fleet_compares_models_through_real_bytes(demo, models, engi
     )
     fleet = pd.concat([frame] * copies) if copies > 1 else frame.iloc[::10]
     raws = [path.read_bytes() for path in models.values()]
-    parameters = EvaluationParameters(4_000_000, name=f"by {engine}")
+    parameters = CampaignParameters(f"by {engine}", 4_000_000)
     found = rank(gather(config, make_evaluation_task(config, raws, parameters), fleet, raws))
     assert found.reports == len(fleet)
     people = [(row, row["diagnosis"]) for row in frame.to_dict("records")]

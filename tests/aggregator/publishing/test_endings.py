@@ -13,7 +13,6 @@ from aggregator.common import files
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import (
     CampaignParameters,
-    EvaluationParameters,
     evaluations_ended,
     publish_campaign,
     publish_evaluation,
@@ -75,9 +74,9 @@ def test_the_end_lives_as_long_as_any_version_and_at_least_two_days(work):
 
 def test_evaluations_can_be_ended_and_a_newer_version_of_any_model_ends_them(work):
     one, other = (named_model(work, name, 1) for name in ("one", "other"))
-    publish_evaluation(work, one, EvaluationParameters(MICRO), NOW)
-    publish_evaluation(work, [one, other], EvaluationParameters(MICRO), NOW)
-    publish_evaluation(work, [one, other], EvaluationParameters(MICRO, name="kept"), NOW)
+    publish_evaluation(work, one, CampaignParameters("", MICRO), NOW)
+    publish_evaluation(work, [one, other], CampaignParameters("", MICRO), NOW)
+    publish_evaluation(work, [one, other], CampaignParameters("kept", MICRO), NOW)
     alone, both = (opened(end_campaign(work, f"one-{kind}", NOW)) for kind in ("outcome", "comparison"))
     assert (alone.ended, alone.fit.family, alone.model is None) == (True, "outcome", False)
     assert (both.ended, both.model_names, both.header.crit) == (True, ("one", "other"), ("models",))
@@ -88,13 +87,13 @@ def test_evaluations_can_be_ended_and_a_newer_version_of_any_model_ends_them(wor
     first = named_model(work, "mushrooms", 1)
     for name in ("running", "over", "ended"):
         days = 2 if name == "over" else 30
-        parameters = EvaluationParameters(MICRO, name=name, lifetime_seconds=days * DAY_SECONDS)
+        parameters = CampaignParameters(name, MICRO, lifetime_seconds=days * DAY_SECONDS)
         publish_evaluation(work, first, parameters, NOW)
     end_campaign(work, "ended", NOW + 1)
     publish(work)
     assert evaluations_ended(work, "mushrooms", NOW + 1) == []
     second = named_model(work, "mushrooms", 2)
-    publish_evaluation(work, second, EvaluationParameters(MICRO, name="of the second"), NOW)
+    publish_evaluation(work, second, CampaignParameters("of the second", MICRO), NOW)
     assert evaluations_ended(work, "mushrooms", NOW + 1) == ["over", "running"]
     assert evaluations_ended(work, "mushrooms", NOW + 3 * DAY_SECONDS) == ["running"]
     assert evaluations_ended(work, "none", NOW) == []
@@ -167,7 +166,7 @@ def answered(work, raw, models):
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_model_of_any_schema_can_be_evaluated(work, name):
     model = signed(work, name)
-    raw = publish_evaluation(work, model, EvaluationParameters(MICRO), NOW)
+    raw = publish_evaluation(work, model, CampaignParameters("", MICRO), NOW)
     assert [each.name for each in answered(work, raw, [model]).schema.features] == [
         each.name for each in SCHEMAS[name].features
     ]
@@ -175,7 +174,7 @@ def test_a_model_of_any_schema_can_be_evaluated(work, name):
 
 def test_models_of_all_these_schemas_can_be_compared_and_long_names_are_left_out_of_the_purpose(work):
     models = [signed(work, name) for name in SCHEMAS]
-    raw = publish_evaluation(work, models, EvaluationParameters(MICRO), NOW)
+    raw = publish_evaluation(work, models, CampaignParameters("", MICRO), NOW)
     campaign = answered(work, raw, models)
     assert [each.name for each in campaign.schema.features] == ["odor", "width", "weight"]
     assert campaign.schema.features[1].to_dict() == SCHEMAS["all"].features[1].to_dict()
@@ -184,7 +183,7 @@ def test_models_of_all_these_schemas_can_be_compared_and_long_names_are_left_out
     )
     names = [letter * 600 for letter in "ab"]
     models = [signed(work, name, SCHEMAS["all"]) for name in names]
-    raw = publish_evaluation(work, models, EvaluationParameters(MICRO, name="short"), NOW)
+    raw = publish_evaluation(work, models, CampaignParameters("short", MICRO), NOW)
     campaign = answered(work, raw, models)
     assert campaign.purpose == "find out which of 2 models is right most often"
     assert campaign.model_names == tuple(names)
