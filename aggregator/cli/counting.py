@@ -15,13 +15,11 @@ from aggregator.cli.output import print_facts, warn, working
 from aggregator.common.periods import Span
 from aggregator.reports.cluster import open_cluster
 from aggregator.reports.intake.remote import Executor
-from aggregator.reports.tally.scope import scope_of
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.statistics.robust import Rule
     from aggregator.operations.models import JoinedStatistics
     from aggregator.operations.report_store import Store
     from aggregator.reports.fleet import Roster
@@ -77,34 +75,30 @@ def count_each(selection: Selection) -> list[tuple[Statistics, bytes]]:
     from aggregator.nodes.statistics.robust import parse_rule
     from aggregator.nodes.store.opening import is_node_store
 
-    rule = None if selection.robust is None else parse_rule(selection.robust)
-    if rule is not None and not any(map(is_node_store, selection.stores)):
-        raise InputError("robust_invalid", "a robust rule is for summaries of nodes; these stores have reports")
+    if selection.robust is not None:
+        parse_rule(selection.robust)
+        if not any(map(is_node_store, selection.stores)):
+            raise InputError("robust_invalid", "a robust rule is for summaries of nodes; these stores have reports")
     rosters = rosters_of(selection.lists)
-    return [_counted(store, selection, rosters, rule) for store in selection.stores]
+    return [_counted(store, selection, rosters) for store in selection.stores]
 
 
-def _counted(
-    store: Path, selection: Selection, rosters: Sequence[Roster], rule: Rule | None
-) -> tuple[Statistics, bytes]:
-    from aggregator.collectors.totals import TotalStore, is_total_store
-    from aggregator.nodes.store.opening import is_node_store, open_node_store
-    from aggregator.operations.report_store import open_store
+def _counted(path: Path, selection: Selection, rosters: Sequence[Roster]) -> tuple[Statistics, bytes]:
+    from aggregator.nodes.store.envelope_store import EnvelopeStore
+    from aggregator.operations.models import count, open_any
+    from aggregator.operations.report_store import Store
 
-    if is_node_store(store):
-        nodes = open_node_store(store)
+    store = open_any(path)
+    periods = chosen_periods(selection.periods, store.campaign)
+    if not isinstance(store, Store):
         with working("adding summaries"):
-            scope = scope_of(chosen_periods(selection.periods, nodes.campaign))
-            return nodes.statistics(scope, rule), nodes.campaign_bytes
-    if is_total_store(store):
-        totals = TotalStore(store)
-        return totals.statistics(scope_of(chosen_periods(selection.periods, totals.campaign))), totals.campaign_bytes
-    opened = open_store(store)
+            robust = selection.robust if isinstance(store, EnvelopeStore) else None
+            return count(store, periods, robust=robust), store.campaign_bytes
     if selection.memory is not None:
-        opened.memory_bytes = selection.memory
-    with working_on(opened, selection.cluster), working("counting reports"):
-        scope = scope_of(chosen_periods(selection.periods, opened.campaign), proven_only=selection.proven_only)
-        return opened.statistics(scope, rosters=rosters), opened.campaign_bytes
+        store.memory_bytes = selection.memory
+    with working_on(store, selection.cluster), working("counting reports"):
+        found = count(store, periods, proven_only=selection.proven_only, rosters=rosters)
+        return found, store.campaign_bytes
 
 
 def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[JoinedStatistics, list[bytes]]:

@@ -46,8 +46,10 @@ from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
 
-AnyStore = Store | EnvelopeStore | TotalStore | str | Path
-"""An open store of reports, of nodes' messages or of totals, or its folder."""
+OpenStore = Store | EnvelopeStore | TotalStore
+"""An open store of reports, of nodes' messages or of totals."""
+AnyStore = OpenStore | str | Path
+"""An open store, or its folder."""
 
 
 def ingest(
@@ -151,9 +153,9 @@ def count(
     return kept.statistics(scope, rosters=rosters)
 
 
-def open_any(store: AnyStore) -> Store | EnvelopeStore | TotalStore:
+def open_any(store: AnyStore) -> OpenStore:
     """Return a store that is open, or open the store in a folder, of whatever kind it is."""
-    if isinstance(store, Store | EnvelopeStore | TotalStore):
+    if isinstance(store, OpenStore):
         return store
     if is_total_store(store):
         return TotalStore(store)

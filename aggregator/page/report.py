@@ -13,6 +13,7 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.models.foresight import foresee
 from aggregator.nodes.store.status import status as node_status
 from aggregator.operations.campaigns import present
+from aggregator.operations.models import AnyStore, OpenStore
 from aggregator.operations.report_store import Store
 from aggregator.operations.status import status as store_status
 from aggregator.page import subject as subjects
@@ -20,7 +21,7 @@ from aggregator.page.blocks import Paragraph, Section
 from aggregator.page.entries import influence_of
 from aggregator.page.rendering import Page
 from aggregator.page.sections import about, accuracy, asked, checking, choices, counts, influence, promises, results
-from aggregator.page.subject import AnyStore, Given, Measured, ModelSubject, StoreSubject
+from aggregator.page.subject import Measured, ModelSubject, StoreSubject
 from aggregator.publishing.decisions import Decision, kept_of
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.workspace import Workspace
@@ -51,9 +52,9 @@ class Report(NamedTuple):
 
 
 def report(
-    given: Given | Sequence[Given],
+    given: AnyStore | Sequence[AnyStore],
     *,
-    evaluation: Sequence[Given] = (),
+    evaluation: Sequence[AnyStore] = (),
     workspace: Workspace | str | Path | None = None,
     trust: bytes | str | Path | None = None,
     schema: SchemaFile | str | Path | None = None,
@@ -81,7 +82,7 @@ def report(
         now: the present, in seconds since 1970; None asks the clock.
     """
     clock = present(now)
-    listed = [given] if isinstance(given, AnyStore | str | Path) else list(given)
+    listed = [given] if isinstance(given, AnyStore) else list(given)
     signer, root = subjects.trusted(workspace, trust)
     is_verified = signer is not None or root is not None
     if len(listed) == 1 and not subjects.is_store(listed[0]):
@@ -138,7 +139,7 @@ def _of_stores(
     return _made("store", f"Campaign {names}", sections, now, is_verified=is_verified)
 
 
-def _status(store: AnyStore) -> counts.AnyStatus:
+def _status(store: OpenStore) -> counts.AnyStatus:
     if isinstance(store, TotalStore):
         return store.status()
     return store_status(store) if isinstance(store, Store) else node_status(store)

@@ -7,14 +7,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from aggregator.collectors.totals import TotalStore, is_total_store
+from aggregator.collectors.totals import TotalStore
 from aggregator.common.files import read_file
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.measured_accuracy import Evaluation, Ranking
 from aggregator.nodes.store.envelope_store import EnvelopeStore
-from aggregator.nodes.store.opening import is_node_store, open_node_store
-from aggregator.operations.models import count, evaluate, together
-from aggregator.operations.report_store import Store, open_store
+from aggregator.operations.models import AnyStore, OpenStore, count, evaluate, open_any, together
 from aggregator.publishing.naming import check_campaign, document_bytes, opened
 from aggregator.publishing.workspace import Workspace
 from protocol.documents.campaign import EVALUATION, Campaign, parse_campaign
@@ -24,9 +22,6 @@ from protocol.documents.model import Model as ModelDocument
 from protocol.documents.trust import pin, verify
 from protocol.errors import InputError, PolicyError
 
-AnyStore = Store | EnvelopeStore | TotalStore
-Given = AnyStore | str | Path
-
 
 class StoreSubject(NamedTuple):
     """Stores, and what their reports say together.
@@ -35,7 +30,7 @@ class StoreSubject(NamedTuple):
     why there are no statistics, in words; else empty. ``periods``: as the caller wrote them; None for all.
     """
 
-    stores: tuple[AnyStore, ...]
+    stores: tuple[OpenStore, ...]
     statistics: Statistics | None
     obstacle: str
     periods: str | None
@@ -74,7 +69,7 @@ class Measured(NamedTuple):
 
 
 def open_stores(
-    given: Sequence[Given],
+    given: Sequence[AnyStore],
     periods: str | None,
     *,
     workspace: Workspace | None,
@@ -87,7 +82,7 @@ def open_stores(
     The arguments are those of :func:`aggregator.report`. Raises the errors of opening, counting and joining, and
     DocumentError if the root does not accept a campaign.
     """
-    stores = tuple(_opened(each) for each in given)
+    stores = tuple(open_any(each) for each in given)
     for store in stores:
         check_campaign(store.campaign_bytes, workspace=workspace, trust=trust)
     try:
@@ -129,7 +124,7 @@ def _campaigns(document: ModelDocument, workspace: Workspace) -> tuple[tuple[Cam
 
 
 def open_evaluations(
-    given: Sequence[Given], about: StoreSubject | ModelSubject, *, workspace: Workspace | None, trust: bytes | None
+    given: Sequence[AnyStore], about: StoreSubject | ModelSubject, *, workspace: Workspace | None, trust: bytes | None
 ) -> list[Measured]:
     """Count the stores of evaluations, each for itself, and check that they evaluate what the page is ``about``.
 
@@ -138,7 +133,7 @@ def open_evaluations(
     """
     found = []
     for each in given:
-        store = _opened(each)
+        store = open_any(each)
         check_campaign(store.campaign_bytes, workspace=workspace, trust=trust)
         said = _whose(store.campaign, about, workspace)
         found.append(_measured(store, said))
@@ -154,7 +149,7 @@ def measured_of(subject: StoreSubject) -> list[Measured]:
     ]
 
 
-def _measured(store: AnyStore, about: str, periods: str | None = None) -> Measured:
+def _measured(store: OpenStore, about: str, periods: str | None = None) -> Measured:
     name = store.campaign.header.name
     if isinstance(store, EnvelopeStore):
         raise InputError("not_an_evaluation", "the store has summaries of nodes; an evaluation asks devices")
@@ -192,9 +187,9 @@ def _whose(campaign: Campaign, about: StoreSubject | ModelSubject, workspace: Wo
     return f"{_evaluated(campaign)} It was {made}."
 
 
-def is_store(given: Given) -> bool:
+def is_store(given: AnyStore) -> bool:
     """Return whether a page of the given thing is about a store: an open store, or a folder."""
-    return isinstance(given, AnyStore) or Path(given).is_dir()
+    return isinstance(given, OpenStore) or Path(given).is_dir()
 
 
 def trusted(
@@ -210,11 +205,3 @@ def trusted(
     if workspace is not None:
         return opened(workspace), None
     return None, read_file(trust, SIZE_LIMITS["root"]) if isinstance(trust, str | Path) else trust
-
-
-def _opened(given: Given) -> AnyStore:
-    if isinstance(given, AnyStore):
-        return given
-    if is_total_store(given):
-        return TotalStore(given)
-    return open_node_store(given) if is_node_store(given) else open_store(given)

@@ -18,7 +18,7 @@ from aggregator.page.reasons import meaning
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
-    from aggregator.page.subject import AnyStore
+    from aggregator.operations.models import OpenStore
 
 
 ANCHOR = "reports"
@@ -30,7 +30,7 @@ _IN_CARD = "What was counted"
 AnyStatus = Status | NodeStatus | TotalsStatus
 
 
-def of_stores(found: Sequence[tuple[AnyStore, AnyStatus]]) -> Section:
+def of_stores(found: Sequence[tuple[OpenStore, AnyStatus]]) -> Section:
     """Return the section about stores, each with its status."""
     blocks: list[Block] = []
     for store, status in found:
@@ -119,7 +119,7 @@ def _of_totals(found: TotalsStatus) -> list[Block]:
     return [facts(f"Counted for {found.name}", pairs), totals]
 
 
-def _of_nodes(store: AnyStore, found: NodeStatus) -> list[Block]:
+def _of_nodes(store: OpenStore, found: NodeStatus) -> list[Block]:
     reached = "reached" if found.enough else "not reached"
     masked = isinstance(store, MaskedStore)
     pairs: dict[str, object] = {
