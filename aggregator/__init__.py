@@ -150,7 +150,6 @@ _CALLED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), _CALLED.get(name, name))

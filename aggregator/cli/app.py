@@ -162,7 +162,6 @@ class Commands(click.Group):
     def _guarded(
         self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
     ) -> int:
-        """Run a command line, print its failure, and return the exit status."""
         RESULT_PRINTED.set(False)
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)

@@ -96,7 +96,6 @@ class _Notes(io.FileIO):
 
 
 def _text(raw: io.FileIO, like: TextIO) -> TextIO:
-    """Return a text stream on ``raw`` that encodes and flushes as the stream ``like`` does."""
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding=like.encoding,

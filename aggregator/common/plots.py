@@ -174,7 +174,6 @@ def _round_up(value: float) -> float:
 
 
 def _frame(title: str, x_label: str, y_label: str, axis: Axis) -> list[str]:
-    """Return the SVG text of title, labels, and the vertical axis with its lines."""
     bottom = _TOP + _PLOT_HEIGHT
     middle = _TOP + _PLOT_HEIGHT / 2
     parts = [

@@ -173,7 +173,6 @@ def _with_points(column: pd.Series[Any], layout: Layout, missing: set[str]) -> p
 
 
 def _number_of(layout: Layout) -> re.Pattern[str]:
-    """Return the pattern of a number as the layout writes it."""
     point, thousands = re.escape(layout.decimal), re.escape(layout.thousands)
     grouped = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
     return re.compile(rf"\s*[+-]?(?:{grouped}[0-9]{{1,40}})(?:{point}[0-9]{{1,40}})?\s*")
@@ -196,7 +195,6 @@ def _mixed(column: pd.Series[Any], layout: Layout, missing: set[str]) -> str:
 
 
 def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a sheet that are not blank, as texts, each with its number."""
     try:
         from openpyxl import load_workbook
     except ImportError:

@@ -234,7 +234,6 @@ def _sum_of_squares(values: Integers) -> int:
 
 
 def _is_whole(number: object) -> bool:
-    """Return whether a number is an integer of any type, for example numpy's."""
     return isinstance(number, Integral)
 
 

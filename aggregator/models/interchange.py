@@ -75,7 +75,6 @@ def _projection_json(projection: Projection) -> dict[str, Any]:
 
 
 def _term_json(term: Any, *, is_truncated: bool) -> dict[str, Any]:
-    """Return one feature's parameters: a table, or mean and variance of u/S in every class."""
     if isinstance(term, tuple):
         mean, variance = term
         kind = "truncated-normal" if is_truncated else "normal"

@@ -74,7 +74,6 @@ class _Judged(NamedTuple):
         return sum(map(len, self.good.values()))
 
     def pieces(self) -> list[Rejected]:
-        """Return the rejected records whose earlier reason no longer holds."""
         return [piece for group in self.good.values() for piece in group] + [piece for piece, _ in self.turned]
 
 

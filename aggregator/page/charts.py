@@ -148,7 +148,6 @@ def _place(axis: Axis, value: float, left: float) -> float:
 
 
 def _shown(value: float, unit: str, digits: int) -> str:
-    """Return a number with its unit; shares in percent if the unit is ``%``; ``digits`` after the point."""
     if unit == "%":
         return f"{100 * value:.{digits}f}%"
     if abs(value) < _LARGE:

@@ -218,22 +218,15 @@ def signed_campaign(root_bytes: bytes, raw: bytes) -> campaign.Campaign:
     Dates are not checked: the aggregator counts reports, and makes models, after a campaign has expired. Raises
     DocumentError: the file is not signed (``bad_signature``), or can not be parsed.
     """
-    envelope = _signed(root_bytes, raw, "campaign", "the campaign")
-    parsed = campaign.parse_campaign(envelope.payload)
-    check_understood(parsed.header, campaign.UNDERSTOOD)
-    return parsed
+    return campaign.parse_campaign(_signed(root_bytes, raw, "campaign", "the campaign"))
 
 
 def signed_list(root_bytes: bytes, raw: bytes) -> node_list.NodeList:
-    """Parse the list of nodes ``raw`` if the campaign keys of the trust root ``root_bytes`` signed it.
+    """Parse the list of nodes ``raw`` as :func:`signed_campaign` parses a campaign, and without its dates.
 
-    Dates are not checked: the newest list names the nodes of summaries that come after it has expired (decision 74).
-    Raises DocumentError: the file is not signed (``bad_signature``), or can not be parsed.
+    The newest list names the nodes of summaries that come after it has expired (decision 74).
     """
-    envelope = _signed(root_bytes, raw, "nodes", "the list of nodes")
-    parsed = node_list.parse_node_list(envelope.payload)
-    check_understood(parsed.header, node_list.UNDERSTOOD)
-    return parsed
+    return node_list.parse_node_list(_signed(root_bytes, raw, "nodes", "the list of nodes"))
 
 
 def check_signatures(root_bytes: bytes, raw: bytes, role: str) -> None:
@@ -241,14 +234,15 @@ def check_signatures(root_bytes: bytes, raw: bytes, role: str) -> None:
     (signed_campaign if role == "campaign" else signed_list)(root_bytes, raw)
 
 
-def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
+def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> bytes:
     envelope = read_envelope(raw, role)
     found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles["campaign"])
     if not found.complete:
         raise DocumentError(
             "bad_signature", f"{len(found.signers)} of the {found.needed} needed signatures hold, of {what}"
         )
-    return envelope
+    check_understood(read_payload(envelope.payload)[1], UNDERSTOOD[role])
+    return envelope.payload
 
 
 def follow_roots(first: bytes, newer: Sequence[bytes], now: int) -> trust.TrustState:

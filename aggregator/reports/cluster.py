@@ -100,7 +100,6 @@ def _certificates(address: str) -> ssl.SSLContext:
 
 
 def _greeting(place: tuple[str, int], context: ssl.SSLContext | None, timeout_seconds: float) -> bytes:
-    """Return the first bytes that a server sends without being asked."""
     with socket.create_connection(place, timeout_seconds) as plain:
         if context is None:
             return plain.recv(_HEAD_BYTES, socket.MSG_WAITALL)
@@ -228,7 +227,6 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence all of Dask's loggers, so that a failure is one line on standard error."""
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]
     levels = {name: logging.getLogger(name).level for name in [*names, *_LOGGERS]}
     for name in levels:

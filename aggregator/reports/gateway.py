@@ -231,8 +231,6 @@ def merge_files(
 
 
 class _Merge:
-    """The state of one merge: the records of all files read so far."""
-
     def __init__(self, folder: Path, campaign: Campaign | None, memory_bytes: int) -> None:
         self._folder = folder
         self._memory = memory_bytes
@@ -299,7 +297,6 @@ class _Merge:
         yield b"".join(waiting)
 
     def write(self, sink: IO[bytes]) -> None:
-        """Write all batches to ``sink``, in the order of their headers."""
         left_out = np.zeros(len(self._claims) + 2, np.bool_)
         left_out[[tag for digest, tag in self._claims.items() if digest in self._whole]] = True
         for number, kind in enumerate(sorted(self.sorters)):

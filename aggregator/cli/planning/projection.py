@@ -170,7 +170,6 @@ def _drawing(facts: dict[str, Any]) -> str:
 
 
 def _print_fit(output: Path, fitted: _Fitted, names: list[str]) -> None:
-    """Print facts and a table of the components; of a fit without noise also counts of numbers outside the bounds."""
     facts, beyond = fitted.facts, fitted.beyond
     if as_json():
         inputs = {} if beyond is None else {"inputs": [one._asdict() for one in beyond]}

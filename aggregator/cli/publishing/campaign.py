@@ -154,7 +154,6 @@ def _end(signer: Workspace, name: str, output: Path) -> None:
 
 
 def _print_compared(made: SignedCampaign, planned: Planned, devices: int | None) -> None:
-    """Print what ``auto`` compared: the mechanisms, the chosen one first, and the plans of each family."""
     from aggregator.planning.power_analysis.plan import COLUMNS
 
     if made.why:

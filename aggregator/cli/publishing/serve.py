@@ -50,7 +50,7 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
     limits, daily = Limits(largest, room), partial(_say_endings, tree)
     with TreeServer(tree, host, port, token=token, limits=limits, log=_log, problem=warn, daily=daily) as server:
         say({"address": server.url, "reports": str(tree / "reports")})
-        if not _is_loopback(server.server_address[0]):
+        if not ip_address(str(server.server_address[0])).is_loopback:
             warn("this address can be reached by others; this server speaks no TLS and is not for the internet")
         sys.stdout.flush()
         signal.signal(signal.SIGTERM, _stop)
@@ -67,7 +67,6 @@ def _say_endings(tree: Path) -> None:
 
 
 def _stop(_number: int, _frame: object) -> None:
-    """End the server on a signal, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
@@ -81,8 +80,3 @@ def _read_token(path: Path) -> str:
 def _log(method: str, place: str, status: int) -> None:
     """Print one line per request without the device's address, which says more about a device than its report."""
     click.echo(printable(f"{status} {method} {place}"), err=True)
-
-
-def _is_loopback(host: object) -> bool:
-
-    return ip_address(str(host)).is_loopback

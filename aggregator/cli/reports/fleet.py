@@ -83,7 +83,6 @@ def new(names: Path, out: Path, name: str | None) -> None:
 
 
 def _say_list(roster: Roster, file: Path, *, provisioning: str | None = None, **facts: object) -> None:
-    """Print a fleet's name and number of devices, the facts, its list, and the folder of provisioning files."""
     first = [Fact("fleet", roster.fleet), Fact("devices", len(roster.devices))]
     encrypted = [Fact("encrypted", facts.pop("encrypted"))] if "encrypted" in facts else []
     added = [] if provisioning is None else [Fact("provisioning", provisioning, label="provisioning files")]

@@ -247,7 +247,6 @@ def _in_words(campaign: Campaign, piece: Rejected) -> str:
 
 
 def _hexdump(data: bytes, offset: int) -> Iterator[str]:
-    """Yield lines of sixteen bytes: offset in the file, hexadecimal digits, printable characters."""
     for start in range(0, len(data), _ROW_BYTES):
         row = data[start : start + _ROW_BYTES]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)

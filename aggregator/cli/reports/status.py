@@ -150,7 +150,6 @@ def _print_alarms(found: Alarms) -> None:
 
 
 def _print_days(days: tuple[DayCount, ...]) -> None:
-    """Print a table of the last days. Earlier days are added up in one row."""
     from aggregator.page.sections.counts import between, day_row
 
     click.echo()

@@ -131,7 +131,6 @@ def _asked(asked: AskedSchema) -> Schema:
 
 
 def _unlisted(workspace: Workspace, name: str) -> str:
-    """Return a warning if the workspace has signed no node list of a name; otherwise empty."""
     if workspace.latest("nodes", name) is not None:
         return ""
     return (

@@ -175,7 +175,6 @@ def check_node_keys(workspace: Workspace, keys: list[bytes]) -> None:
 
 
 def _as_keys(keys: Iterable[bytes | str | Path]) -> list[bytes]:
-    """Return public keys, given as 32 bytes or as files and folders."""
     return [key for each in keys for key in ([each] if isinstance(each, bytes) else read_node_keys(each))]
 
 

@@ -298,7 +298,6 @@ def check_place(folder: Path) -> None:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield folders inside of a folder, at most :data:`_MOST_FOLDERS`."""
     for count, (place, _, _) in enumerate(os.walk(folder)):
         if count >= _MOST_FOLDERS:
             return

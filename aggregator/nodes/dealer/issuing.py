@@ -203,7 +203,6 @@ def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes
 
 
 def _parties(journal: Journal, row: CampaignRow) -> list[PartyRow]:
-    """Return the rows of all keys in the newest key book of a campaign."""
     book = journal.book(row.campaign, row.version)
     if book is None:
         raise SCHEMA.damaged()

@@ -69,7 +69,6 @@ class Rule(NamedTuple):
     liars: int = 0
 
     def __str__(self) -> str:
-        """Return the text of the rule that :func:`parse_rule` reads."""
         if self.kind == TRIMMED:
             return f"{TRIMMED}:{float(self.share):g}"
         return f"{KRUM}:{self.liars}" if self.kind == KRUM else MEDIAN
@@ -311,7 +310,6 @@ class Loss(NamedTuple):
     worst_name: str
 
     def __str__(self) -> str:
-        """Return one sentence for people and for a model's card."""
         return (
             f"on honest data the standard errors are {self.class_counts:.2f} times those of plain addition for class "
             f"counts, {self.typical:.2f} times for a typical statistic, {self.worst:.2f} times for {self.worst_name}"

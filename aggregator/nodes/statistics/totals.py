@@ -64,7 +64,6 @@ class _Period:
         self.low = np.zeros(size, np.int64)
 
     def add(self, values: Integers) -> None:
-        """Add the rows of ``values``, shape (N, M) int64."""
         self.high += (values >> _HALF).sum(axis=0)
         self.low += (values & _LOW).sum(axis=0)
 

@@ -250,7 +250,6 @@ class Database(databases.Database):
 
 
 def _make(connection: sqlite3.Connection) -> None:
-    """Make the tables of a new file, unless another process has just done it."""
     execute(connection, "BEGIN IMMEDIATE")
     if not execute(connection, "SELECT 1 FROM sqlite_master"):
         SCHEMA.make_tables(connection, [("row_sums", (name, 0, RowSum().to_bytes())) for name in _COLUMNS])

@@ -270,7 +270,6 @@ class _Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything that was judged and not written yet, in one transaction."""
         with self._database.transaction():
             for row in self._rows:
                 self.outcomes[self._database.put(row)] += 1

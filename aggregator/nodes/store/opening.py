@@ -122,7 +122,6 @@ def new_or_open(
 
 
 def _campaign_in(path: str | os.PathLike[str]) -> bytes:
-    """Return the signed campaign file of an existing store."""
     check_folder(path)
     folder = Path(path)
     with closing(Database(folder)) as database:

@@ -33,7 +33,8 @@ def section(card: Mapping[str, object] | None, measured: Sequence[Measured]) -> 
         found = foresight(card)
         blocks += [paragraph("The model's card does not say what is expected.")] if found is None else _expected(found)
         told = rows_of(card, _IN_CARD, _ELSEWHERE if found is None else (*_ELSEWHERE, *found.to_card()))
-        told |= {} if found is None or found.beats is None else {"better than the largest class": _yes(found.beats)}
+        if found is not None and found.beats is not None:
+            told["better than the largest class"] = "yes" if found.beats else "no"
         if found is not None:
             blocks += [
                 paragraph(
@@ -133,10 +134,6 @@ def _ranked(found: Ranking) -> list[Block]:
 def _bar(name: str, estimate: float, low: float, high: float) -> Bar:
     """Return the bar of an estimated share. Estimates are unbiased and may leave [0, 1]; the table cuts them too."""
     return Bar(name, *(min(max(end, 0.0), 1.0) for end in (estimate, low, high)))
-
-
-def _yes(is_so: bool) -> str:  # noqa: FBT001 - private
-    return "yes" if is_so else "no"
 
 
 def _share(share: float | None) -> str:

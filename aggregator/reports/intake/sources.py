@@ -258,7 +258,6 @@ class _Steps:
         self._position = self.start = 0
 
     def read(self, most: int) -> bytes:
-        """Return the next step, of at most ``most`` bytes."""
         start = self.start = self._position
         stop = min(start + most, self._sound) if start < self._sound else start + min(most, self._given)
         piece = self._data[start:stop]

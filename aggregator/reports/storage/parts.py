@@ -438,7 +438,6 @@ class _OpenPart:
                 os.close(self._descriptor)
 
     def discard(self) -> None:
-        """Close the file if it is open, and the Parquet writer."""
         self.release()
         if self._parquet is not None:
             with suppress(OSError, pa.ArrowException):

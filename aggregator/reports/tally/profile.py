@@ -109,7 +109,6 @@ class PeriodSums:
             self._merge()
 
     def _merge(self) -> None:
-        """Add up the counts that have equal keys."""
         keys = np.concatenate([self._keys, *(keys for keys, _ in self._waiting)])
         counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])
         self._waiting = []

@@ -44,7 +44,6 @@ class _Values:
         self.total = np.zeros(self._bins, np.int64)
 
     def place(self, question: int) -> slice:
-        """Return where the counts of a question are in ``total``."""
         base = self._base[question]
         return slice(base, base + self._limit[question])
 
@@ -79,7 +78,6 @@ class _Rows(ABC):
         self.total = np.zeros(int(self._own.sum()), np.int64)
 
     def place(self, question: int) -> slice:
-        """Return where the sums of a question are in ``total``."""
         base = self._base[question]
         return slice(base, base + self._own[question])
 
