@@ -167,6 +167,9 @@ def test_another_model_of_a_candidates_name_is_not_handed_out(followed, tmp_path
     found = aggregator.refine(stores, evaluations, devices=DEVICES, epsilon=EPSILON)
     with pytest.raises(InputError, match="refine_invalid: the workspace has another model named"):
         aggregator.sign_candidates(work, found, stores)
+
+
+def test_candidates_stay_in_their_folder_whatever_the_series_is_called(followed, tmp_path):
     shutil.copytree(followed.folder / "work", tmp_path / "work")
     stores, evaluations, said = next(each for each in followed.steps if each[2]["step"] == "evaluate")
     found = aggregator.refine(stores, evaluations, devices=DEVICES, epsilon=EPSILON)
