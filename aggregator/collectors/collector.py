@@ -57,6 +57,7 @@ from aggregator.common.files import (
 )
 from aggregator.common.journals import Keeper, machine_mark
 from aggregator.common.passphrases import passphrase_from
+from aggregator.common.periods import begins
 from aggregator.publishing.keys import key_file, read_key, write_key
 from aggregator.publishing.signatures import signed_campaign
 from aggregator.reports.intake.enrolment import Enrolled
@@ -526,7 +527,8 @@ class CollectorFolder:
         """Refuse a period that has not ended, or that an adopted copy may not release."""
         now = int(self._clock())
         if (period + 1) * campaign.time_precision > now:
-            raise PolicyError("period_refused", "the period has not ended; devices may still answer")
+            ends = begins(period + 1, campaign.time_precision)
+            raise PolicyError("period_refused", f"the period ends at {ends}; until then devices may still answer")
         adopted = self._journal.keeper().adopted_at
         if adopted and period <= campaign.period_at(adopted):
             raise PolicyError(

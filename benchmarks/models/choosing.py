@@ -1,9 +1,10 @@
-"""How many records each kind of trust needs for the same accuracy: learning curves of all four, on the same records.
+"""How many records each kind of trust needs for the same accuracy: learning curves of all five, on the same records.
 
     python -m benchmarks.models.choosing [--data mushroom car chess] [--epsilons 1 0.1 4] [--repeats 20] [--quick]
 
 N records are drawn from nine tenths of a data set, N rising by √10, and tested on the other tenth: ``local`` (N devices
-with one answer, mechanism ``auto``, ``posterior``), ``federated`` and ``distributed`` (10, 100 or 1000 nodes,
+with one answer, mechanism ``auto``, ``posterior``), ``shared`` (N devices and two collectors, all features,
+``posterior``, δ = 0, or ``shared-δ`` with 10⁻⁶), ``federated`` and ``distributed`` (10, 100 or 1000 nodes,
 ``floored``, divided noise with γ = 0.8), ``central`` (``sums``, ``posterior``) and ``no privacy``. ε is for a record
 that is replaced, so nodes, who state it for a record more or less, get half. Counts of fleets are drawn from laws.
 
@@ -21,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
+from aggregator.collectors.campaigns import SharedCampaignTerms, shared_terms
+from aggregator.collectors.statistics import shared_statistics
 from aggregator.common.arrays import Integers
 from aggregator.curator.fitting import fit
 from aggregator.curator.terms import FitTerms
@@ -31,20 +34,28 @@ from aggregator.models.scoring import Model, model_of
 from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulated
 from aggregator.planning.power_analysis.study import Design
 from aggregator.planning.power_analysis.targets import rising
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.choice import AUTO
 from benchmarks.federated.data import FLOOR_MICRO, Data, part
 from benchmarks.masked.data import masked_campaign, masked_statistics
 from benchmarks.shared import study
-from protocol.documents.campaign import DISCRETE, Campaign
+from protocol.documents.campaign import DISCRETE, Campaign, parse_campaign
+from protocol.documents.shared_terms import shared_subjects
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.questions import CHANGE
+from simulation.collectors import made_up_pair
+from simulation.drawn import collected
+from simulation.trust import SIMULATED_NOW
 
 DATA, BUDGETS = ("mushroom", "car", "chess"), ("1", "0.1", "4")
 LOCAL, CENTRAL, PLAIN = "local", "central", "no privacy"
 FEDERATED, DISTRIBUTED = "federated", "distributed"
+SHARED = {"shared": "0", "shared-δ": "0.000001"}
+"""Kind of trust with two collectors → δ."""
 KINDS = (
     (PLAIN, 1),
     (CENTRAL, 1),
+    *((kind, 1) for kind in SHARED),
     (DISTRIBUTED, 10),
     (DISTRIBUTED, 100),
     (DISTRIBUTED, 1000),
@@ -54,7 +65,7 @@ KINDS = (
     (LOCAL, 1),
 )
 """Kinds of trust, and their numbers of nodes; 1 where there are none."""
-DRAWN = ((PLAIN, 1), (CENTRAL, 1), (DISTRIBUTED, 100), (FEDERATED, 10), (FEDERATED, 1000), (LOCAL, 1))
+DRAWN = ((PLAIN, 1), (CENTRAL, 1), ("shared", 1), (DISTRIBUTED, 100), (FEDERATED, 10), (FEDERATED, 1000), (LOCAL, 1))
 """The curves in the drawing. Those of the same total with other numbers of nodes are hardly apart."""
 LARGEST = {LOCAL: 10**9}
 """The largest N of a kind. Local fleets are drawn from laws in a time that does not depend on N."""
@@ -106,6 +117,17 @@ class Trial:
         laws = laws_of(campaign, people, np.full(len(learning), 1 / len(learning)))
         return self.accuracy(model_of(simulated(campaign, laws, Fleet(size), self.rng), campaign.fit.postprocess))
 
+    def shared(self, size: int, epsilon: str, delta: str) -> float:
+        """Return the accuracy of the total that two collectors make of ``size`` devices' records."""
+        data, rows = self.data, self.drawn(size)
+        stated = SharedCampaignTerms(epsilon=epsilon, pair=made_up_pair(), delta=delta)
+        micro = micro_epsilon(epsilon)
+        terms = shared_terms(stated, shared_subjects(data.schema), micro)
+        parameters = CampaignParameters("choosing", micro, postprocess=DEFAULT, shared=terms)
+        campaign = parse_campaign(build_campaign(data.schema, parameters, 1, SIMULATED_NOW))
+        total = collected(campaign, part(data.observed, rows), data.labels[rows], 0, self.rng)
+        return data.accuracy(shared_statistics(total), DEFAULT, self.split.test)
+
     def federated(self, size: int, epsilon: str, nodes: int) -> float:
         """Return the accuracy of added noisy sums of nodes with ``size`` records in all."""
         campaign = self.data.campaign(epsilon, 2 * -(-size // nodes))
@@ -127,6 +149,8 @@ def measure(trial: Trial, kind: str, nodes: int, size: int, epsilon: str) -> flo
         return trial.plain(size)
     if kind == CENTRAL:
         return trial.central(size, micro)
+    if kind in SHARED:
+        return trial.shared(size, epsilon, SHARED[kind])
     if kind == LOCAL:
         campaign = Design(DISCRETE, AUTO).campaign(trial.data.schema, micro, DEFAULT)
         return trial.local(size, campaign)

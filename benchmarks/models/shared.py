@@ -5,7 +5,7 @@ exact counts with noise of both collectors' law, a signed model, and a device th
 the engine ``files``, for settings with an accuracy to reach and those of few devices: the bytes of devices' reports in
 batch files, and both collectors' folders. Fleets are drawn with replacement from nine tenths of a data set (adult: its
 training part), and the other tenth (adult: its test part) is classified. ``design`` rows choose features from a pilot
-of 300 people who do not answer (``--design pilot:300``). ε is for a replaced record.
+of 300 people who do not answer (``--design pilot:300``), ``refine`` rows from totals alone. ε is for a replaced record.
 
 A row of ``central`` is a curator's fit (method ``sums``, discrete, the same bins) at ε/√2, whose noise has twice the
 variance of that at ε: two collectors' noise instead of one curator's. All rows of one data set have the same splits.
@@ -60,9 +60,13 @@ class Case(NamedTuple):
 CASES = (
     Case("chess", "1", 10_000, least=0.86),
     Case("chess", "1", 1_000, PILOT, 0.89),
+    Case("chess", "1", 30_000, "refine", 0.89),
+    Case("chess", "1", 30_000, "refine:same", 0.89),
     Case("mushroom", "1", 1_000, least=0.86),
     Case("mushroom", "1", 300, PILOT, 0.96),
     Case("mushroom", "0.1", 3_000, PILOT, 0.96),
+    Case("mushroom", "1", 10_000, "refine", 0.965),
+    Case("mushroom", "1", 10_000, "refine:same", 0.965),
     Case("car", "1", 2_000),
     Case("car", "1", 10_000),
     Case("adult", "1", 3_000),
@@ -138,7 +142,8 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
 def ways(case: Case, noise: str, options: argparse.Namespace) -> list[tuple[str, str]]:
     """Return engines and post-processings of a setting: real bytes with one noise and post-processing."""
     found = [("vector", method) for method in METHODS[: 1 if case.design != "all" else 2]]
-    real = case.least > 0 or (case.devices or FEW + 1) <= FEW
+    # A refined series has tens of thousands of devices, whose totals are drawn.
+    real = (case.least > 0 or (case.devices or FEW + 1) <= FEW) and not case.design.startswith("refine")
     if options.bytes and real and noise == ("gaussian" if case.design == "all" else "laplace"):
         found.append(("files", METHODS[0]))
     return found

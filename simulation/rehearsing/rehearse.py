@@ -20,12 +20,15 @@ from aggregator.common.periods import Moment, of_campaign, shown, shown_range
 from aggregator.common.tables import MISSING_TOKENS, read_table, typed, unlike_schema
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
-from protocol.documents.campaign import Campaign
+from protocol.batches.batch import Header, write_batch
+from protocol.documents.campaign import EVALUATION, Campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
 from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import InputError
 from simulation.design import resample
+from simulation.drawn import cells_of
+from simulation.fleet import shared_reports
 from simulation.local import predictor, vector_batch
 
 MOST_DEVICES = 1_000_000
@@ -62,8 +65,8 @@ def rehearsed(
     """
     held = [typed(table, campaign.schema, missing) for table in (people, later) if table is not None]
     labels = np.concatenate([label_codes(each, campaign.schema.label, substitute=True) for each in held])
-    # A device that evaluates models reads what the models read, and nothing that the campaign lists itself.
-    if models:
+    # A device that only evaluates models reads what the models read, and nothing that the campaign lists itself.
+    if campaign.fit.family == EVALUATION:
         encoded = EncodedFrame(*np.empty((2, len(labels), 0), np.int64))
     else:
         encoded = EncodedFrame(
@@ -86,6 +89,11 @@ def rehearsed(
         if campaign.series is not None:
             rows = rows[number :: len(periods)]
         now = EncodedFrame(encoded.codes[rows], encoded.numbers[rows])
+        if campaign.shared is not None:
+            cells = cells_of(campaign, now, labels[rows], [found[rows] for found in read])
+            header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
+            yield write_batch(header, list(shared_reports(campaign, cells, period, rng.bytes)))
+            continue
         predicted = [lambda asked, found=found[rows]: found[asked] for found in read]
         yield b"".join(vector_batch(campaign, now, labels[rows], period, rng, predicted))
 
@@ -147,7 +155,8 @@ def rehearse(
 
     Every record of DATA.csv becomes a device, or --devices of them are drawn. Each answers the campaign once in the
     present period, or in those of --period and --days, with the noise that it asks for. The report file is like those
-    of real devices: ingest, status, estimate, publish and report take it. No command can tell these reports from real
+    of real devices: ingest, status, estimate, publish and report take it; of a shared campaign hearsay collector check
+    takes it, and the collectors' total goes on. No command can tell these reports from real
     ones: give them a store of their own.
 
     The answers are drawn as arrays. What a device's own limits and its share of a series decide is left out. The labels
@@ -211,7 +220,8 @@ def rehearse(
 
 def _doubts(table: pd.DataFrame, campaign: Campaign, models: Sequence[Model], missing: Sequence[str]) -> list[str]:
     """Return a sentence for each kind of cell in a table that devices would read as missing, or as a bound."""
-    schemas = [model.schema for model in models] or [campaign.schema]
+    schemas = [model.schema for model in models]
+    schemas += [campaign.schema] if campaign.fit.family != EVALUATION else []
     found = [line for one in schemas for line in unlike_schema(typed(table, one, missing), one, table.columns)]
     return list(dict.fromkeys(found))
 

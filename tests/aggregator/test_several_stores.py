@@ -16,8 +16,11 @@ from support.node_fleets import keys, list_of, summaries_of_frames
 from support.nodes import node_payload
 from support.publisher import NOW, Publisher
 from support.reports import opened
+from support.shared import COLLECTOR_KEYS, PAIR
 
 import aggregator
+from aggregator.collectors.campaigns import make_shared_campaign
+from aggregator.collectors.total import Total, sign_total
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.joining import join
 from aggregator.estimates.reports import estimate
@@ -36,6 +39,7 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
+from simulation.drawn import collected
 
 GROUPS = AskedFeature(groups=(("a", "l"), ("n",)))
 OTHERS = AskedFeature(groups=(("a",), ("l", "n")))
@@ -265,6 +269,13 @@ def mixed(tmp_path_factory):
     part = build_schema(SCHEMA.label, SCHEMA.features[1:])
     for name, schema, family in (("some", part, DISCRETE), ("whole", SCHEMA, DISCRETE), ("sums", SCHEMA, GAUSSIAN)):
         stores[name] = of_nodes(work, folder, frame.iloc[3000:], schema, family, name)
+    made = make_shared_campaign(work, SCHEMA, name="totals", pair=PAIR, epsilon=4, min_batch_size=1, now=NOW)
+    labels, period = label_codes(frame, SCHEMA.label), made.campaign.period_at(NOW)
+    drawn = collected(made.campaign, observe(frame, SCHEMA), labels, period, np.random.default_rng(2))
+    total = Total(made.campaign.id, period, len(frame), drawn.numbers, {})
+    (folder / "t.hsz").write_bytes(sign_total(total, COLLECTOR_KEYS[0]))
+    aggregator.ingest(made.raw, folder / "t.hsz", folder / "totals", workspace=work, now=NOW)
+    stores["totals"] = folder / "totals"
     return work, frame, stores
 
 
@@ -300,15 +311,30 @@ def test_a_model_of_devices_and_nodes_has_the_features_of_both(mixed):
     assert "mechanisms" in card
 
 
-def test_one_feature_of_both_is_weighted_by_planned_variance(mixed):
-    local, nodes = counted(mixed, "all", "whole")
-    both, homogeneity = join([local, nodes], one_population=True)
+@pytest.mark.parametrize("kinds", [("all", "whole"), ("all", "totals"), ("all", "whole", "totals")])
+def test_one_feature_of_all_is_weighted_by_planned_variance(mixed, kinds):
+    """Reports of devices, sums of nodes and totals of two collectors: the weights of decision 53, exactly."""
+    parts = counted(mixed, *kinds)
+    both, homogeneity = join(parts, one_population=True)
     assert not homogeneity.differs
-    for one, a, b in zip(both.questions, local.questions, nodes.questions, strict=True):
-        assert one.n == a.n + b.n
-        weight = (1 / a.planned_variance) / (1 / a.planned_variance + 1 / b.planned_variance)
-        share = weight * a.estimate / a.n + (1 - weight) * b.estimate / b.n
+    for one in both.questions:
+        about = [each for part in parts for each in part.questions if each.subject == one.subject]
+        assert len(about) == len(kinds) - (one.subject.feature is None and "totals" in kinds)
+        assert one.n == sum(each.n for each in about)
+        weights = [1 / each.planned_variance for each in about]
+        share = sum(w * each.estimate / each.n for w, each in zip(weights, about, strict=True)) / sum(weights)
         np.testing.assert_allclose(one.estimate / one.n, share, rtol=1e-6, atol=1e-9)
+        noise = sum((w / each.n) ** 2 * each.noise_variance for w, each in zip(weights, about, strict=True))
+        if len(about) > 1:
+            np.testing.assert_allclose(one.noise_variance / one.n**2, noise / sum(weights) ** 2, rtol=0.2)
+
+
+def test_a_model_of_all_three_says_so(mixed):
+    signed = aggregator.make_model(
+        mixed[0], [mixed[2][kind] for kind in ("cap", "some", "totals")], one_population=True, now=NOW
+    )
+    check_card(signed, "local; federated; shared")
+    assert Model.of(signed.document).accuracy(mixed[1]) > 0.8
 
 
 def test_moments_of_devices_and_nodes_are_joined_number_by_number(mixed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from pathlib import Path
 
 import click
 import pytest
@@ -13,12 +14,11 @@ from support.publisher import DAY, NOW
 from support.reports import opened
 
 from aggregator.cli.app import hearsay
+from aggregator.cli.inputs import enrolled_ids
+from aggregator.collectors import collector, leading
 from aggregator.collectors.campaigns import make_shared_campaign
 from aggregator.collectors.collector import CollectorFolder
-from aggregator.collectors.intake import Reports
 from aggregator.publishing.workspace import create_workspace
-from aggregator.reports.fleet import IdReader
-from aggregator.reports.intake.enrolment import enrolled_from_file
 from edge_sdk import Device, Policy
 
 DEVICES, BATCH = 12, 10
@@ -87,7 +87,11 @@ CALLS: dict[str, dict[str, str | None]] = {
     "renew": {"--workspace work": None},
     "campaign": {"--end ward --workspace work -o end.hsc": None},
     "masked request": {"--store totals -o q.hsq": "not_a_store"},
-    "collector check": {f"leader c.hsc inbox --period 1 {TRUST} -o a.hsx": "batch_too_small"},
+    "collector check": {
+        f"leader c.hsc inbox --period 1 {TRUST} -o a.hsx": "batch_too_small",
+        f"leader other.hsc made.hsr --period {NOW // DAY} {TRUST} -o no.hsx": "period_refused",
+    },
+    "rehearse": {"c.hsc r.csv --devices 12 -o again.hsr": None, "c.hsc r.csv --model m.hsm -o no.hsr": "model_unknown"},
     "collector show": {"leader": None, "helper": None},
 }
 # Commands that take neither a shared campaign nor what follows from it, or whose own tests give them one.
@@ -97,7 +101,7 @@ collector export, collector finish, collector new, collector pair, demo, fit, fl
 fleet replace, fleet revoke,
 init, key new, key protect, masked adopt, masked decrypt, masked new, masked rekey, masked release, masked setup,
 masked show, nodes add, nodes campaign, nodes new, nodes remove, nodes renew, nodes show, plan, projection,
-rehearse, schema, serve, sign, simulate, table, trust add-key, trust discard, trust gather, trust renew, trust resign,
+schema, serve, sign, simulate, table, trust add-key, trust discard, trust gather, trust renew, trust resign,
 trust revoke, trust rotate, trust show, trust threshold
 """
 
@@ -152,6 +156,7 @@ def make(folder):
         leader.finish(raw, root, folder / "said.hsx", folder / "total.hsz")
     run("ingest", "c.hsc", "total.hsz", "--store", "totals", "--trust", "work/root.hst")
     run("publish", "--store", "totals", "--workspace", "work", "-o", "m.hsm")
+    run("rehearse", "other.hsc", "r.csv", "--devices", DEVICES, "--period", NOW // DAY, "-o", "made.hsr")
 
 
 def test_every_command_is_in_the_table():
@@ -188,18 +193,57 @@ def test_the_sheet_says_what_a_shared_campaign_does_not_hide(ward):
     assert "factor of 7.39" in str(card["costs"])  # e^2, and not 1: nothing is asked by questions
 
 
-def test_in_a_closed_fleet_only_listed_devices_count(ward, tmp_path):
-    """No device of the inbox is on the list: their reports are refused, whether ids or the list are given."""
-    (tmp_path / "names").write_text("gate\n")
-    (tmp_path / "pw").write_text("long enough words\n")
-    word = ("--passphrase-file", tmp_path / "pw")
-    run("fleet", "new", tmp_path / "names", "-o", tmp_path / "fleet", *word)
-    listed, ids = tmp_path / "fleet" / "fleet.hsf", tmp_path / "ids"
-    run("fleet", "ids", "c.hsc", "--fleet", listed, "--periods", f"{NOW // DAY}", "-o", ids, *word)
-    campaign = opened((ward / "c.hsc").read_bytes())
-    for given in ([], [enrolled_from_file(campaign, IdReader(ids))]):
-        with Reports(campaign, NOW // DAY, tmp_path) as reports:
-            reports.read(sorted((ward / "inbox").iterdir()))
-            reports.keep(given[0] if given else None)
-            assert len(reports.ids()) == (0 if given else DEVICES)
-            assert reports.refused["id_not_enrolled"] == (DEVICES if given else 0)
+def test_a_closed_fleet_also_tells_how_good_a_model_is(ward, monkeypatch):
+    """Listed devices and strangers answer about a feature and a model: exactly the listed ones are in the total."""
+    named = [f"d{number}" for number in range(BATCH)]
+    (ward / "names").write_text("\n".join(named))
+    run("fleet", "new", "names", "-o", "fleet", "--no-passphrase")
+    run("collector", "pair", "leader", "helper/collector.pub", "-o", "closed.pair")
+    terms = ("--workspace", "work", "--pair", "closed.pair", "--epsilon", "2", "--min-batch-size", BATCH)
+    made = run("collector", "campaign", "s.toml", *terms, "--name", "closed", "--evaluate", "m.hsm", "--delta", "1e-6",
+               "-o", "closed.hsc", "--json")  # fmt: skip
+    said = json.loads(made.stdout)
+    assert said["cells"] == 6 + 4  # with a missing cough, and two classes told as two
+    assert said["noise_of_a_cell"] == pytest.approx(said["variances"][said["noise"]] ** 0.5)
+    assert said["variances"][said["noise"]] == min(said["variances"].values())
+    raw, root, model = (Path(name).read_bytes() for name in ("closed.hsc", "work/root.hst", "m.hsm"))
+    campaign = opened(raw)
+    allowed = Policy.of(
+        epsilon_per_period="2", delta_per_period="0.00001", delta_lifetime="0.001",
+        collectors=[one.key.hex() for one in campaign.shared.collectors],
+    )  # fmt: skip
+    (ward / "closed").mkdir()
+    exact, later = dict.fromkeys(range(said["cells"]), 0), NOW + 2 * DAY
+    for number in range(2 * BATCH):
+        enrolment = (ward / "fleet" / "devices" / f"{named[number]}.hsp").read_bytes() if number < BATCH else None
+        ill, cough = number % 2, (number // 2) % 2
+        with Device.provision(None, trust=root, policy=allowed, enrolment=enrolment, clock=lambda: later) as device:
+            classifier = device.install(model)
+            record = {"cough": ("none", "strong")[cough]}
+            assert "what it predicts, with 'ill'" in device.explain(raw)
+            device.report(device.enrol(raw).id, record, label=("no", "yes")[ill])
+            device.drain(ward / "closed" / f"{number}.hsr")
+            told = ("no", "yes").index(classifier.predict(record))
+        if number < BATCH:
+            exact[2 * cough + ill] += 1
+            exact[6 + 2 * ill + told] += 1
+    for module in (collector, leading):
+        monkeypatch.setattr(module, "noisy", lambda _campaign, sums, _seed: list(sums))
+    clock = {"clock": lambda: later + 2 * DAY}
+    listed = enrolled_ids(campaign, None, (ward / "fleet" / "fleet.hsf",))
+    with CollectorFolder.open("leader", **clock) as leader, CollectorFolder.open("helper", **clock) as helper:
+        files = sorted((ward / "closed").iterdir())
+        leader.check(raw, root, later // DAY, files, Path("q.hsx"), enrolled=listed)
+        helper.answer(raw, root, Path("q.hsx"), Path("a.hsx"))
+        ended = leader.finish(raw, root, Path("a.hsx"), Path("z.hsz"))
+        # Made-up devices answer as real ones do.
+        made = leader.check((ward / "other.hsc").read_bytes(), root, NOW // DAY, [ward / "made.hsr"], Path("made.hsx"))
+        assert (made.reports, made.refused) == (DEVICES, {})
+    assert (ended.accepted, ended.refused) == (BATCH, {"id_not_enrolled": BATCH})
+    run("ingest", "closed.hsc", "z.hsz", "--store", "closed-totals", "--trust", "work/root.hst")
+    found = json.loads(run("estimate", "--store", "closed-totals", "--json").stdout)["questions"]
+    assert [one["estimates"] for one in found] == [[exact[at] for at in range(6)]]
+    judged = json.loads(run("evaluate", "show", "--store", "closed-totals", "--json").stdout)
+    assert judged["accuracy"]["estimate"] == pytest.approx((exact[6] + exact[9]) / BATCH)
+    assert [one["share"] * BATCH for one in judged["confusion"]] == [exact[at] for at in range(6, 10)]
+    run("publish", "--store", "closed-totals", "--workspace", "work", "--name", "closed", "-o", "closed.hsm")
