@@ -19,7 +19,9 @@ RAW, CAMPAIGN = shared_file(min_batch_size=5), shared_campaign(min_batch_size=5)
 HEADER = CAMPAIGN.header
 GOOD = Total(CAMPAIGN.id, PERIOD, 10, (5,) * 12, {"proof_invalid": 3})
 REACH = int(64 * (1 + variance_of(CAMPAIGN) ** 0.5))
+REASONS = {"a" * length: 1 for length in range(1, 65)}
 TAKEN = {
+    "many reasons": {"refused": REASONS},
     "as it is": {},
     "the most": {"numbers": (10 + REACH, *GOOD.numbers[1:])},
     "the least": {"numbers": (-REACH, *GOOD.numbers[1:])},
@@ -39,7 +41,7 @@ REFUSED = {
     "after the campaign": ({"period": -(-HEADER.expires // DAY)}, "report_too_late"),
     "a reason that clears a terminal": ({"refused": {"\x1b[2J": 1}}, "malformed"),
     "a reason without end": ({"refused": {"a" * 100: 1}}, "malformed"),
-    "reasons without end": ({"refused": {f"reason_{'a' * at}": 1 for at in range(65)}}, "malformed"),
+    "reasons without end": ({"refused": {**REASONS, "b": 1}}, "malformed"),
     "another campaign": ({"campaign": bytes(32)}, "unrecognized_campaign"),
 }
 
