@@ -15,24 +15,19 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from aggregator.curator.fitting import fit
 from aggregator.curator.methods import smooth
 from aggregator.curator.methods.smooth import BunSteinke
 from aggregator.curator.noise import published
-from aggregator.curator.records import Records, read_records
 from aggregator.curator.terms import EQUAL, TWO_TO_ONE, FitTerms
-from aggregator.models.encoding import EncodedFrame, recognise
+from benchmarks.federated.data import Data
 from benchmarks.shared.harness import arguments
-from benchmarks.shared.reference import Case, Comparison, cases, compare, mixed_data, require
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from benchmarks.shared.reference import Case, Comparison, cases, compare, require
 from protocol.epsilon import micro_epsilon
 from protocol.questions import CHANGE_FEATURES
-from protocol.schema import Schema
 
 METHODS = {
     "sums": "sums",
@@ -48,38 +43,15 @@ FOLDS = 10
 LOW_FLOOR_MICRO = 300
 
 
-class Data(NamedTuple):
-    """The records of one data set, for fits and for scoring."""
-
-    records: Records
-    encoded: EncodedFrame
-
-    @classmethod
-    def load(cls, name: str) -> Data:
-        """Read the data set ``name``."""
-        return cls.of(*mixed_data(name))
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame, schema: Schema) -> Data:
-        """Return the records of a frame in both forms."""
-        return cls(read_records(frame, schema), recognise(frame, schema))
-
-    @property
-    def family(self) -> str:
-        """``gaussian`` if there is a number, else ``discrete``."""
-        return GAUSSIAN if self.records.schema.numeric else DISCRETE
-
-    def accuracies(self, terms: FitTerms, repeats: int, seed: int) -> list[float]:
-        """Return the accuracy on each of ten folds of a model of the other nine, ``repeats`` times."""
-        found = []
-        for repeat in range(repeats):
-            folds = np.random.default_rng([seed, repeat]).permutation(self.records.rows) % FOLDS
-            for fold in range(FOLDS):
-                test = folds == fold
-                model = fit(self.records.part(~test), terms, os.urandom(32)).model
-                scores = model.scores_of(EncodedFrame(self.encoded.codes[test], self.encoded.numbers[test]))
-                found.append(float((scores.argmax(axis=1) == self.records.labels[test]).mean()))
-        return found
+def accuracies(data: Data, terms: FitTerms, repeats: int, seed: int) -> list[float]:
+    """Return the accuracy on each of ten folds of a model of the other nine, ``repeats`` times."""
+    found, records = [], data.records
+    for repeat in range(repeats):
+        folds = np.random.default_rng([seed, repeat]).permutation(records.rows) % FOLDS
+        for fold in range(FOLDS):
+            model = fit(records.part(folds != fold), terms, os.urandom(32)).model
+            found.append(data.accuracy_of(model, np.flatnonzero(folds == fold)))
+    return found
 
 
 def measured(case: Case, data: Data, options: argparse.Namespace) -> Comparison:
@@ -98,7 +70,7 @@ def measured(case: Case, data: Data, options: argparse.Namespace) -> Comparison:
         postprocess="add-one" if options.as_reference else options.postprocess,
         variance_floor_micro=LOW_FLOOR_MICRO if options.as_reference else 10_000,
     )
-    return Comparison(case, data.accuracies(terms, options.repeats, options.seed), may_be_better=True)
+    return Comparison(case, accuracies(data, terms, options.repeats, options.seed), may_be_better=True)
 
 
 def rows(options: argparse.Namespace) -> Iterator[tuple[str, Comparison]]:

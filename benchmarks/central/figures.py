@@ -27,8 +27,9 @@ from aggregator.curator.fitting import fit
 from aggregator.curator.methods import sums
 from aggregator.curator.records import read_records
 from aggregator.curator.terms import DIVISIONS, EQUAL, TWO_TO_ONE, WORTH, FitTerms
-from benchmarks.central.accuracy import METHODS, NOISE, Data
+from benchmarks.central.accuracy import METHODS, NOISE, accuracies
 from benchmarks.central.records import CATEGORICAL, NUMERIC, census, synthetic
+from benchmarks.federated.data import Data
 from benchmarks.shared import study
 from benchmarks.shared.harness import interleaved_seconds, machine
 from protocol.epsilon import MICRO, micro_epsilon
@@ -50,18 +51,18 @@ NO_NOISE = "100000"
 def accuracy(data: Data, terms: FitTerms, options: argparse.Namespace) -> study.TableRow:
     """Return mean accuracy, its standard error over all folds, and the seconds of all fits and their scores."""
     began = time.perf_counter()
-    found = data.accuracies(terms, options.repeats, options.seed)
+    found = accuracies(data, terms, options.repeats, options.seed)
     return {**study.spread(found), "seconds": round(time.perf_counter() - began, 1)}
 
 
 def data_of(name: str, options: argparse.Namespace) -> Data:
     """Return the data set ``name``, a synthetic one, or a state of a Census extract."""
     if name == MIXED[1]:
-        return Data.of(*synthetic(CATEGORICAL, seed=options.seed))
+        return Data.of(name, *synthetic(CATEGORICAL, seed=options.seed))
     if name == MIXED[2]:
-        return Data.of(*synthetic(NUMERIC, seed=options.seed))
+        return Data.of(name, *synthetic(NUMERIC, seed=options.seed))
     if name.startswith("census "):
-        return Data.of(*census(options.census, int(name.split()[1]), options.wage))
+        return Data.of(name, *census(options.census, int(name.split()[1]), options.wage))
     return Data.load(name)
 
 
@@ -115,7 +116,7 @@ def weighed(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the rows of ``weights``: divisions by name, then the sweep of the weight."""
     for name in options.data:
         data = data_of(name, options)
-        schema = data.records.schema
+        schema = data.schema
         positions: dict[str, float] = {EQUAL: 1, TWO_TO_ONE: 2, WORTH: weight_of_worth(schema, data.family)}
         for epsilon in (NO_NOISE, *options.epsilons):
             of_cell, micro = {"data": name, "epsilon": epsilon}, micro_epsilon(epsilon)

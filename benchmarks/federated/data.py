@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from aggregator.common.arrays import Integers
 from aggregator.curator.fitting import fit, model_of
@@ -65,8 +66,13 @@ class Data(NamedTuple):
         frame, schema = mixed_data(name)
         kept = [feature for feature in schema.features if feature.name not in LEFT_OUT.get(name, ())]
         schema = build_schema(schema.label, kept)
+        return cls.of(name, frame, schema, training_rows(name))
+
+    @classmethod
+    def of(cls, name: str, frame: pd.DataFrame, schema: Schema, training: int | None = None) -> Data:
+        """Return the records of a frame, for fits and for scoring."""
         labels = label_codes(frame, schema.label, substitute=True)
-        return cls(name, schema, observe(frame, schema), recognise(frame, schema), labels, training_rows(name))
+        return cls(name, schema, observe(frame, schema), recognise(frame, schema), labels, training)
 
     def split(self, rng: np.random.Generator) -> Split:
         """Return the predefined parts, or without these a random tenth of the rows for tests."""

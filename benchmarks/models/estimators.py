@@ -17,7 +17,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import product
-from math import sqrt
+from math import nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
-from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_plain
 from aggregator.models.fitting import fit
 from aggregator.models.foresight import foresee
@@ -158,7 +157,7 @@ def trial(
     found = {name: right(*fit(statistics, name), codes, labels) for name in POSTPROCESSES}
     found["prior"] = alone(class_shares(statistics).share, labels)
     found["largest"] = 100 * float((labels == np.bincount(data.labels).argmax()).mean())
-    found["warned"] = float(_warns(statistics)) if warns else float("nan")
+    found["warned"] = float(foresee(statistics, DEFAULT).warning is not None) if warns else nan
     return found
 
 
@@ -170,11 +169,6 @@ def alone(share: Floats, labels: Integers) -> float:
     """
     tied = np.flatnonzero(share >= share.max() - 1e-12)
     return 100 * float(np.isin(labels, tied).mean()) / len(tied)
-
-
-def _warns(statistics: Statistics) -> bool:
-    """Return whether ``publish`` warns of the model that the default post-processing makes."""
-    return foresee(statistics, DEFAULT).warning is not None
 
 
 def frame_of(data: Data, rows: Integers | None = None) -> pd.DataFrame:
@@ -225,7 +219,7 @@ class Row(NamedTuple):
         if among is not None:
             difference = difference[among]
         if len(difference) < 2:
-            return float("nan"), float("nan")
+            return nan, nan
         return float(difference.mean()), float(difference.std(ddof=1)) / sqrt(len(difference))
 
     def loses(self, other: str) -> bool:

@@ -6,7 +6,6 @@ The counts have the distribution of those that a store counts from the reports o
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aggregator.models.population import Population
 from aggregator.planning.power_analysis.rehearsal import shares_of_questions
@@ -33,7 +32,8 @@ def tally_of(campaign: Campaign, people: Population, rng: np.random.Generator) -
         members = [place for place, (of, _) in enumerate(shares) if of == stratum]
         parts = [people]
         if len(members) > 1:
-            chosen = rng.choice(len(members), size, p=_normalised([shares[place][1] for place in members]))
+            weights = np.array([shares[place][1] for place in members])
+            chosen = rng.choice(len(members), size, p=weights / weights.sum())
             parts = [people.take(np.flatnonzero(chosen == member)) for member in range(len(members))]
         for place, part in zip(members, parts, strict=True):
             question = campaign.questions[place]
@@ -41,8 +41,3 @@ def tally_of(campaign: Campaign, people: Population, rng: np.random.Generator) -
             n[place] = len(part.labels)
             counts[place] = tuple(np.atleast_1d(counts_of(question.mechanism, inputs, rng)).tolist())
     return Tally(campaign.id, tuple(n), tuple(counts))
-
-
-def _normalised(shares: list[float]) -> NDArray[np.float64]:
-    values = np.array(shares)
-    return values / values.sum()
