@@ -614,6 +614,3 @@ def _reports(chosen: list[int]) -> Any:
     first_four = low + numbers * 7_919_777 % (high - low)
     ids = (first_four.astype(np.uint64) << np.uint64(32)) | (numbers.astype(np.uint64) * np.uint64(0x9E3779B1))
     return records(REPORTED, ids, FIRST + numbers % PERIODS, QUESTION, numbers)
-
-
-LIVES = (DealerLife, CuratorLife, WorkspaceLife, StoreLife)

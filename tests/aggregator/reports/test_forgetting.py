@@ -261,6 +261,7 @@ def test_little_memory_and_small_blocks_give_the_same_rows(tmp_path_factory, ans
             export(store, folder / "o", CSV, scope=Scope(), everything=everything, force=True)
         found.append(sorted((folder / "o").read_text().splitlines()))
     assert found[0] == found[1]
+    assert len(found[0]) - 1 == (len(records) if everything else sum(store.tally().n))
 
 
 def test_an_export_of_periods_says_what_was_forgotten_and_is_refused_without_reports(tmp_path, monkeypatch):

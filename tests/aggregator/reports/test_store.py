@@ -35,7 +35,7 @@ from aggregator.reports.decoding.decode import MAX_PIECES, Decoder
 from aggregator.reports.gateway import merge_files
 from aggregator.reports.intake import sources
 from aggregator.reports.storage import input_index as inputs
-from aggregator.reports.storage import locking as durable
+from aggregator.reports.storage import locking
 from aggregator.reports.storage import parts as compaction
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import MAX_GENERATION, read_manifest
@@ -250,7 +250,7 @@ def test_pieces_are_private_and_flushed_together_before_the_manifest(tmp_path, m
     flushed = []
     with monkeypatch.context() as patch:
         patch.setattr(
-            durable, "sync_folder", lambda path: flushed.append((path.name, read_manifest(tmp_path / "s").inputs))
+            locking, "sync_folder", lambda path: flushed.append((path.name, read_manifest(tmp_path / "s").inputs))
         )
         made_store.ingest(files, now=NOW)
     assert [named for name, named in flushed if name == "quarantine"] == [()]
@@ -409,6 +409,20 @@ def test_a_second_ingest_waits_and_is_refused_after_its_time(tmp_path, made_stor
         assert refusal(made_store.ingest, [], now=NOW) == "store_busy"
         assert made_store.tally().n == (0, 0, 0), "reading needs no lock"
     made_store.ingest([], now=NOW)
+
+
+def test_waiting_ends_when_the_other_is_done(tmp_path):
+    naps = []
+    with (tmp_path / "lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        def sleep(seconds):
+            naps.append(seconds)
+            if len(naps) == 3:
+                fcntl.flock(held, fcntl.LOCK_UN)
+
+        with locking.exclusive(tmp_path / "lock", 100, clock=lambda: 0.0, sleep=sleep):
+            assert len(naps) == 3
 
 
 # --- crashes ---
