@@ -21,7 +21,7 @@ import pandas as pd
 from aggregator.collectors.campaigns import SharedCampaignTerms, shared_evaluation, shared_terms
 from aggregator.collectors.collector import PUBLIC_FILE, CollectorFolder
 from aggregator.collectors.draws import SharedNoise
-from aggregator.collectors.pair import Pair, new_pair, read_pair
+from aggregator.collectors.pair import Pair, made_up_pair, read_pair
 from aggregator.collectors.statistics import shared_statistics
 from aggregator.collectors.totals import TotalStore
 from aggregator.common.arrays import Integers
@@ -40,9 +40,9 @@ from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import SeriesShare
 from edge_sdk import Policy
 from protocol.documents.campaign import DISCRETE, EVALUATION, Campaign, Fit
-from protocol.documents.envelope import KEY_BYTES, SigningKey, read_envelope
+from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
-from protocol.documents.shared_terms import Collector, SharedTerms, shared_subjects
+from protocol.documents.shared_terms import SharedTerms, shared_subjects
 from protocol.epsilon import MICRO, PICO, format_pico, micro_epsilon, pico_delta
 from protocol.errors import InputError
 from protocol.questions import CHANGE
@@ -282,13 +282,6 @@ class SharedTrust(Trust):
             "rejected": rejections(trials),
             **({"steps": [list(trial.steps) for trial in trials]} if any(trial.steps for trial in trials) else {}),
         }
-
-
-def made_up_pair() -> Pair:
-    """Return a pair of collectors that nobody runs, for totals that numpy draws."""
-    leader, helper = (SigningKey.from_seed(bytes([number]) * KEY_BYTES) for number in (1, 2))
-    collectors = [Collector(name, "nobody", key.public) for name, key in (("leader", leader), ("helper", helper))]
-    return new_pair(leader, collectors[0], collectors[1], bytes(32))
 
 
 @contextmanager

@@ -87,6 +87,13 @@ def new_pair(own: SigningKey, leader: Collector, helper: Collector, salt: bytes)
     return Pair(collectors, salt, sha256(verify_key_of(own, collectors, salt)).digest())
 
 
+def made_up_pair() -> Pair:
+    """Return a pair of collectors that nobody runs, for totals that numpy draws."""
+    leader, helper = (SigningKey.from_seed(bytes([number]) * KEY_BYTES) for number in (1, 2))
+    collectors = [Collector(name, "nobody", key.public) for name, key in (("leader", leader), ("helper", helper))]
+    return new_pair(leader, collectors[0], collectors[1], bytes(32))
+
+
 def role_in(terms: SharedTerms, own: SigningKey) -> tuple[int, bytes]:
     """Return a collector's number in a campaign and the campaign's verify key.
 
@@ -170,4 +177,14 @@ def _invalid() -> InputError:
     return InputError("collectors_invalid", "it is no file of collectors; hearsay collector new and pair make them")
 
 
-__all__ = ["LEADER", "Pair", "new_pair", "read_pair", "read_public", "role_in", "write_pair", "write_public"]
+__all__ = [
+    "LEADER",
+    "Pair",
+    "made_up_pair",
+    "new_pair",
+    "read_pair",
+    "read_public",
+    "role_in",
+    "write_pair",
+    "write_public",
+]

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from aggregator.collectors.campaigns import SharedCampaignTerms, shared_terms
+from aggregator.collectors.pair import made_up_pair
 from aggregator.collectors.statistics import shared_statistics
 from aggregator.common.arrays import Integers
 from aggregator.curator.fitting import fit
@@ -43,7 +44,6 @@ from protocol.documents.campaign import DISCRETE, Campaign, parse_campaign
 from protocol.documents.shared_terms import shared_subjects
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.questions import CHANGE
-from simulation.collectors import made_up_pair
 from simulation.drawn import collected
 from simulation.trust import SIMULATED_NOW
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from support.commands import invoke, told
+from support.commands import invoke, run, told
 from support.failures import reason
 from support.shared import of_cells, shared_campaign
 from support.two_features import people
@@ -198,3 +198,23 @@ def test_a_design_asks_about_fewer_features_if_noise_grows():
     )  # fmt: skip
     assert step.result["features"] == len(step.result["steps"][0][0]["features"])
     assert step.result["accuracy"] > 0.75
+
+
+def test_a_plan_foretells_what_a_simulation_finds(tmp_path):
+    """The expected accuracy is that of 40 trials, but for three points and four of their standard errors."""
+    frame = people(600)
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    run("schema", tmp_path / "p.csv", "--label", "label", "--bins", 3, "-o", tmp_path / "s.toml")
+    given = ("--epsilon", 1, "--trust", "shared", "--devices", 60)
+    planned = told("plan", tmp_path / "s.toml", *given, "--pilot", tmp_path / "p.csv", "--coding", "schema")
+    found = result_of(tmp_path / "p.csv", "--epsilon", 1, "--devices", 60, "--engine", "vector", "--seed", 3,
+                      "--repeats", 40, "--schema", tmp_path / "s.toml")  # fmt: skip
+    (design,) = planned["designs"]
+    assert (design["mechanism"], design["questions"]) == ("shared", found["features"])
+    assert abs(design["accuracy"] - found["accuracy"]) < 0.03 + 4 * found["accuracy_sd"] / 40**0.5
+    # The noise of a cell decides the errors: both collectors' standard deviation, over 60 devices.
+    least = found["noise_sd"] / 60
+    assert all(0.999 < error / least < 1.5 for one in planned["precision"][:-1] for error in one["standard_errors"])
+    wide = told("plan", tmp_path / "s.toml", "--epsilon", 1, "--trust", "shared", "--target-width", 0.1)
+    assert wide["targets"][0]["value"] > 60
+    assert wide["precision"][0]["width"] <= 0.1

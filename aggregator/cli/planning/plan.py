@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--devices", type=int, help="Size of the fleet; may be left out if a target asks for it.")
 @click.option("--periods", type=int, default=1, show_default=True, help="Periods (days) in which a device answers.")
 @click.option("--pilot", type=PATH, metavar="PILOT.csv", help="Records with their label; default: assume an effect.")
+@options.shared_answers
 @click.option("--effect", type=float, help="Without a pilot: distance of two classes in standard deviations; 0.5.")
 @click.option("--family", default="auto", show_default=True, help="discrete, gaussian or auto: both.")
 @click.option("--mechanism", default="auto", show_default=True, help="A mechanism, or auto: all of the family.")
@@ -67,6 +68,7 @@ def plan(schema_file: Path, postprocess: str | None, plot_file: Path | None, *, 
     Example:
       hearsay plan schema.toml --epsilon 1 --devices 5000 --pilot pilot.csv --plot plan.svg
       hearsay plan schema.toml --epsilon 1 --pilot pilot.csv --target-accuracy 0.85
+      hearsay plan schema.toml --epsilon 1 --trust shared --pilot pilot.csv --target-accuracy 0.85
       hearsay plan schema.toml --epsilon 1 --devices 2000 --target-width 0.1 --solve days
     """  # noqa: D301
     from aggregator.models.postprocess.methods import DEFAULT

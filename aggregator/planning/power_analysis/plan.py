@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from aggregator.collectors.campaigns import checked_delta
+from aggregator.collectors.draws import SharedNoise
 from aggregator.common.notebooks import facts, table
 from aggregator.common.plots import Line, line_chart
 from aggregator.common.tables import MISSING_TOKENS, read_table, without_meaning
@@ -42,7 +44,7 @@ from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from protocol import epsilon as allowance
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.payload import quoted
-from protocol.epsilon import MICRO, format_micro, micro_epsilon
+from protocol.epsilon import MICRO, format_micro, micro_epsilon, pico_delta
 from protocol.errors import InputError
 from protocol.schema import Schema
 
@@ -257,6 +259,8 @@ def plan(
     solve: str = DEVICES,
     class_question: bool = True,
     missing: Collection[str] = MISSING_TOKENS,
+    trust: str = "local",
+    delta: str | float = "0",
     seed: int = 0,
     curves: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -283,6 +287,7 @@ def plan(
         target_width: largest width of a 95 % interval of a share or mean, above 0 and below 2; or None.
         solve: the quantity that the targets need: ``devices``, ``epsilon`` or ``days`` (periods).
         class_question: whether devices are also asked for the class alone; False leaves out Gaussian designs.
+        trust, delta: ``shared`` if two collectors make totals of the answers, and their δ; else ``local``.
         missing: cells of the pilot that stand for a missing value.
         seed: the same seed gives the same plan.
         curves: whether accuracies for :meth:`Plan.chart` are simulated too.
@@ -307,6 +312,7 @@ def plan(
         effect=effect or DEFAULT_EFFECT,
         seed=seed,
         class_question=class_question,
+        noise=_noise(trust, delta, micro),
         shares=file.ask if any(one.share != 1 for one in file.ask.values()) else NO_SHARES,
     )
     simulated = DRAWN * len(GRIDS[solve]) if target_accuracy is not None or curves else 0
@@ -337,6 +343,14 @@ def plan(
         + (() if records is None else tuple(without_meaning(records, study.schema)))
         + _limits(micro, fleet.periods, solutions),
     )
+
+
+def _noise(trust: str, delta: str | float, epsilon_micro: int) -> SharedNoise | None:
+    """Return the noise of two collectors for ``shared`` trust, or None for ``local``."""
+    delta_pico = checked_delta(pico_delta(delta))
+    if trust not in ("local", "shared") or (delta_pico and trust == "local"):
+        raise InputError("plan_invalid", "trust is local, or shared, which alone has a δ")
+    return SharedNoise(epsilon_micro, delta_pico) if trust == "shared" else None
 
 
 class _Inquiry:

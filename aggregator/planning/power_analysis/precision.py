@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.collectors.noise import variance_of
 from aggregator.common.arrays import Floats
 from aggregator.estimates.cells import question_name
 from aggregator.estimates.debias import Z95, Law, marginal, noise_law
@@ -78,6 +79,8 @@ def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) 
     ``population``: records that stand for those of the devices. None assumes equal shares of all values, and uniformly
     distributed numbers in classes of the same size.
     """
+    if campaign.shared is not None:
+        return _of_totals(campaign, fleet, population)
     found = []
     for question, (_, share) in zip(campaign.questions, shares_of_questions(campaign), strict=True):
         spread = spread_of(campaign, question, population)
@@ -88,6 +91,27 @@ def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) 
         found.append(Precision(question_name(question.subject, campaign.schema), answers, errors, span))
     classes = _classes(campaign, fleet, population)
     return found if classes is None else [*found, classes]
+
+
+def _of_totals(campaign: Campaign, fleet: Fleet, population: Population | None) -> list[Precision]:
+    """Return the errors of totals of two collectors: v noise of a cell, T periods of N devices: T·v/(N·T)² + s²/N.
+
+    A class's share is summed from the cells of each feature, and combined by inverse variance.
+    """
+    answers, classes = fleet.devices * fleet.periods, len(campaign.schema.label.classes)
+    noise, found, precise = fleet.periods * variance_of(campaign) / answers**2, [], 0.0
+    for block in campaign.blocks:
+        shares = np.full(block.size, 1 / block.size)
+        if population is not None:
+            inputs = inputs_of(campaign.schema, block, population.reported, population.labels)
+            shares = np.bincount(inputs, minlength=block.size) / len(inputs)
+        errors = np.sqrt(noise + shares * (1 - shares) / fleet.devices)
+        found.append(Precision(question_name(block, campaign.schema), answers, errors))
+        precise += classes / (block.size * noise)
+    share = np.full(classes, 1 / classes)
+    if population is not None:
+        share = np.bincount(population.labels, minlength=classes) / len(population.labels)
+    return [*found, Precision(CLASSES, answers, np.sqrt(1 / precise + share * (1 - share) / fleet.devices))]
 
 
 def spread_of(campaign: Campaign, question: Question, population: Population | None) -> Spread:

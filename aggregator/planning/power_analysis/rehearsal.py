@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.collectors.draws import SharedNoise
+from aggregator.collectors.statistics import Shared, shared_statistics
 from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.debias import Z95
 from aggregator.estimates.recurrence import KNOWN, ONCE, Recurrence
@@ -25,6 +27,7 @@ from aggregator.publishing.mechanisms.draws import CountLaw, count_law, inputs_o
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import GAUSSIAN, Campaign
 from protocol.epsilon import MICRO
+from protocol.shared.report import terms_of
 
 _WORD = 1 << 32
 
@@ -111,6 +114,9 @@ class Rehearsal:
         fold, fleet, rng = self._folds[place], self._fleet, self._rng
         campaign = fold.campaign
         rows = len(fold.learned.labels)
+        if campaign.shared is not None:
+            found = shared_totals(campaign, fold.learned, fleet, rng)
+            return model_of(found, campaign.fit.postprocess)
         if campaign.answers * fleet.periods == 1:
             laws = self._laws[place]
             if laws is None:
@@ -185,6 +191,21 @@ def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: n
     strata = (answers,) * campaign.answers
     recurrence = Recurrence(basis, strata, (1 / fleet.devices,) * campaign.answers)
     return estimate(campaign, tally, recurrence=recurrence, with_intervals=False)
+
+
+def shared_totals(campaign: Campaign, population: Population, fleet: Fleet, rng: np.random.Generator) -> Statistics:
+    """Simulate the totals of two collectors: exact counts of random devices with their noise, one for each period."""
+    rows = len(population.labels)
+    members = rng.multinomial(fleet.devices, np.full(rows, 1 / rows))
+    terms, blocks = terms_of(campaign), campaign.blocks
+    cells = [inputs_of(campaign.schema, block, population.reported, population.labels) for block in blocks]
+    counts = [np.bincount(cell, members, block.size) for cell, block in zip(cells, blocks, strict=True)]
+    exact = np.concatenate(counts).astype(np.int64)
+    noise = SharedNoise(campaign.epsilon_micro, terms.delta_pico, terms.noise)
+    totals = {
+        period: tuple((exact + noise.draw(len(blocks), len(exact), rng)).tolist()) for period in range(fleet.periods)
+    }
+    return shared_statistics(Shared(campaign, totals, dict.fromkeys(totals, fleet.devices)))
 
 
 def plain_accuracy(folds: Sequence[Fold], records: int) -> float:

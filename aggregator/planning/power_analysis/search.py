@@ -18,7 +18,7 @@ from aggregator.planning.power_analysis.study import Design, Study, with_bins
 from aggregator.publishing.campaigns import campaign_subjects, parse_answers
 from aggregator.publishing.mechanisms.choice import APPROACHES, AUTO, forms, is_numeric, kind_of
 from protocol import mechanisms
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
 from protocol.errors import HearsayError, InputError
 from protocol.features import Numeric
 from protocol.mechanisms import ValueMechanism
@@ -34,6 +34,8 @@ SURE = 2.0
 FINE = 0.005
 """Standard error of a design's accuracy, from the simulation alone, at which no more campaigns are simulated."""
 BINS = (2, 3, 4, 6, 8)
+SHARED = "shared"
+"""What stands for a mechanism where two collectors make totals."""
 COMPONENTS = (1, 2, 4, 8)
 SOME_ANSWERS = ("1", "2", "4")
 TIED = 2.0
@@ -172,6 +174,10 @@ def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
 
 
 def _families(study: Study, scope: Scope) -> list[str]:
+    if study.noise is not None:
+        if scope.family not in (AUTO, DISCRETE) or scope.mechanism != AUTO or scope.answers not in (AUTO, "one"):
+            raise InputError("plan_invalid", "two collectors count values: leave out family, mechanism and answers")
+        return [DISCRETE]
     if scope.family not in (AUTO, DISCRETE, GAUSSIAN):
         raise InputError("family_unknown", "a family is discrete, gaussian or auto")
     if scope.mechanism != AUTO:
@@ -203,6 +209,8 @@ def _has_bins(schema: Schema, bins: int) -> bool:
 
 def _alternatives(coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
     family, bins, reduction = coding
+    if study.noise is not None:
+        return [Design(family, SHARED, 1, bins, reduction)]
     micro = study.epsilon_micro
     names = [scope.mechanism] if scope.mechanism != AUTO else list(forms()) if family == GAUSSIAN else _of_values(study)
     found = []
@@ -217,6 +225,8 @@ def _alternatives(coding: tuple[str, int | None, str], study: Study, scope: Scop
 
 
 def _questions(study: Study, schema: Schema, design: Design) -> int:
+    if study.noise is not None:
+        return 1
     family, name, approach = design.family, design.mechanism, design.approach
     return len(campaign_subjects(schema, family, name, approach, class_question=study.class_question))
 
@@ -293,6 +303,10 @@ def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: S
     return found
 
 
+def _asked(campaign: Campaign) -> int:
+    return len(campaign.questions) or len(campaign.blocks)
+
+
 def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -> Ranking:
     """Rank designs by expected accuracy. ``step``: called :data:`STEPS` times, after each part of the work.
 
@@ -311,7 +325,7 @@ def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -
     ranked = [
         RankedDesign(
             design,
-            len(study.folds(design)[0].campaign.questions),
+            _asked(study.folds(design)[0].campaign),
             errors[design],
             running[design].forecast(),
             *behind(first, running[design]),

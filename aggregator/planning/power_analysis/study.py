@@ -8,6 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from aggregator.collectors.campaigns import SharedCampaignTerms, shared_terms
+from aggregator.collectors.draws import SharedNoise
+from aggregator.collectors.pair import made_up_pair
 from aggregator.common.arrays import Integers
 from aggregator.models.population import ASSUMED_RECORDS, Population, assumed, check_columns
 from aggregator.models.reduction import fit_projection
@@ -17,6 +20,8 @@ from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.choice import AUTO
 from aggregator.publishing.schemas.schema_file import equal_width_edges
 from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.documents.shared_terms import shared_subjects
+from protocol.epsilon import format_pico
 from protocol.errors import InputError
 from protocol.features import Feature, Numeric
 from protocol.schema import Schema, build_schema
@@ -79,9 +84,11 @@ class Design(NamedTuple):
         *,
         class_question: bool = True,
         shares: Ask = NO_SHARES,
+        noise: SharedNoise | None = None,
     ) -> Campaign:
         """Return the unsigned campaign of this design, made and checked by the code that makes real campaigns.
 
+        ``noise``: of two collectors, whose ε counts; None for answers with noise of their own.
         ``schema``: from :meth:`schema_of`. ``shares``: all its features with groups and shares; empty for equal shares.
         Raises the errors of :func:`aggregator.publishing.campaigns.build_campaign`.
         """
@@ -96,6 +103,13 @@ class Design(NamedTuple):
             class_question=class_question,
             ask=shares,
         )
+        if noise is not None:
+            stated_terms = SharedCampaignTerms(
+                epsilon="", pair=made_up_pair(), delta=format_pico(noise.delta_pico), noise=noise.noise
+            )
+            terms = shared_terms(stated_terms, shared_subjects(schema), epsilon_micro)
+            parameters = parameters._replace(shared=terms, ask=NO_SHARES)
+            return parse_campaign(build_campaign(schema, parameters, 1, _NOW))
         stated = schema._replace(groups=()) if shares else schema
         return parse_campaign(build_campaign(stated, parameters, 1, _NOW))
 
@@ -144,10 +158,12 @@ class Study:
         seed: int,
         class_question: bool = True,
         shares: Ask = NO_SHARES,
+        noise: SharedNoise | None = None,
     ) -> None:
         self.schema = schema
         self.class_question = class_question
         self.shares = shares
+        self.noise = noise
         self.epsilon_micro = epsilon_micro
         self._postprocess = postprocess
         self._seed = seed
@@ -191,7 +207,9 @@ class Study:
         return self._made(design, schema, micro), self.population(schema)
 
     def _made(self, design: Design, schema: Schema, micro: int) -> Campaign:
-        return design.campaign(schema, micro, self._postprocess, class_question=self.class_question, shares=self.shares)
+        return design.campaign(
+            schema, micro, self._postprocess, class_question=self.class_question, shares=self.shares, noise=self.noise
+        )
 
     def folds(self, design: Design, epsilon_micro: int | None = None) -> list[Fold]:
         """Return the divisions of the records for a design, each with its campaign and its own fitted projection."""

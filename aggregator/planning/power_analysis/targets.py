@@ -165,20 +165,20 @@ def for_width(study: Study, design: Design, fleet: Fleet, width: float, quantity
     """
     said = f"95 % intervals at most {width:g} wide"
     campaign, population = study.campaign(design)
-    if quantity == DEVICES:
+    if quantity == DEVICES and campaign.shared is None:
         needed = devices_for_width(precisions(campaign, fleet, population), fleet.devices, width)
         if needed > MOST_DEVICES:
             return Solution(said, quantity, None, why=f"more than {MOST_DEVICES:.0e} devices would be needed")
         return Solution(said, quantity, needed, design=design)
 
     def width_at(value: int) -> float:
-        if quantity == DAYS:
-            return widest(precisions(campaign, fleet._replace(periods=value), population)).width
+        if quantity in FIELDS:
+            return widest(precisions(campaign, fleet._replace(**{FIELDS[quantity]: value}), population)).width
         return widest(precisions(study.campaign(design, value)[0], fleet, population)).width
 
     unit, low, high = MICRO, MIN_ANSWER_MICRO * design.answers, MAX_ANSWER_MICRO * design.answers
-    if quantity == DAYS:
-        unit, low, high = 1, 1, MOST_DAYS
+    if quantity in FIELDS:
+        unit, low, high = 1, 1, MOST_DAYS if quantity == DAYS else MOST_DEVICES
     least = width_at(high)
     if least > width:
         why = f"at {quantity} = {shown(quantity, high / unit)} the widest interval is {least:.3g} wide"

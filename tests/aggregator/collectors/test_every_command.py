@@ -91,6 +91,12 @@ CALLS: dict[str, dict[str, str | None]] = {
         f"leader c.hsc inbox --period 1 {TRUST} -o a.hsx": "batch_too_small",
         f"leader other.hsc made.hsr --period {NOW // DAY} {TRUST} -o no.hsx": "period_refused",
     },
+    "plan": {
+        "s.toml --trust shared --epsilon 1 --devices 500 --target-width 0.2": None,
+        "s.toml --trust shared --delta 1e-6 --epsilon 1 --target-accuracy 0.6": None,
+        "s.toml --trust shared --mechanism oue --epsilon 1 --devices 500": "plan_invalid",
+        "s.toml --delta 1e-6 --epsilon 1 --devices 500": "plan_invalid",
+    },
     "rehearse": {"c.hsc r.csv --devices 12 -o again.hsr": None, "c.hsc r.csv --model m.hsm -o no.hsr": "model_unknown"},
     "collector show": {"leader": None, "helper": None},
 }
@@ -100,7 +106,7 @@ budget adopt, budget assign, budget new, budget show, collector adopt, collector
 collector export, collector finish, collector new, collector pair, demo, fit, fleet ids, fleet new,
 fleet replace, fleet revoke,
 init, key new, key protect, masked adopt, masked decrypt, masked new, masked rekey, masked release, masked setup,
-masked show, nodes add, nodes campaign, nodes new, nodes remove, nodes renew, nodes show, plan, projection,
+masked show, nodes add, nodes campaign, nodes new, nodes remove, nodes renew, nodes show, projection,
 schema, serve, sign, simulate, table, trust add-key, trust discard, trust gather, trust renew, trust resign,
 trust revoke, trust rotate, trust show, trust threshold
 """
