@@ -299,7 +299,6 @@ class Policy(NamedTuple):
                 yield f"the campaign spends {refusal}"
 
     def _mask_refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Yield the refusal of a masked campaign (encrypted sums) if the owner allows none."""
         if campaign.masked is not None and not self.allow_masked:
             yield (
                 "the campaign is masked: its noise protects only together with that of other nodes, and the dealer of "
@@ -307,7 +306,6 @@ class Policy(NamedTuple):
             )
 
     def _share_refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Yield a refusal for each collector of a shared campaign that the owner does not name."""
         for one in () if campaign.shared is None else campaign.shared.collectors:
             if one.key not in self.collectors:
                 yield (

@@ -221,7 +221,6 @@ class _Run:
         self._refusals.append(Refusal(step, error.reason, error.detail, error.status))
 
     def _fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """Fetch a document. Raise ``too_large`` if the transport returns more than ``limit`` bytes."""
         with refusals():
             found = self._transport.fetch(place, limit, tag)
             if found is not None and found.content is not None and len(found.content) > limit:

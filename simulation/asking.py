@@ -161,7 +161,6 @@ def collect(config: SimulationConfig, part: Part, devices: int | None, asking: A
 
 
 def _answered(config: SimulationConfig, part: Part, devices: int | None, asking: Asking, name: str) -> Answers:
-    """Let the fleet answer what the design chooses to ask."""
     schema, people = part.schema, part.people
     ask: Ask = {}
     steps: list[dict[str, Any]] = []
@@ -247,7 +246,6 @@ def follow(
 
 
 def _step(found: Refinement) -> dict[str, Any]:
-    """Return a step of ``refine`` for the simulation's output."""
     said = found.to_json()
     return {
         "step": said["step"],

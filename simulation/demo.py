@@ -196,7 +196,6 @@ def run_demo(
 def _people(
     holders: pd.DataFrame, schema: Schema, progress: Callable[[int, int], None] | None
 ) -> Iterator[tuple[dict[str, object], object]]:
-    """Yield record and label of every device."""
     for done, row in enumerate(holders.to_dict("records")):
         label = row.pop(schema.label.name)
         if progress is not None and done % 50 == 0:
@@ -273,7 +272,6 @@ def _quoted(path: Path) -> str:
 
 
 def _print(outcome: Outcome) -> None:
-    """Print the results and the next commands."""
     total = sum(outcome.rejected.values())
     print_facts(
         {

@@ -226,7 +226,6 @@ def summarised(
 def _summary(
     root: bytes, campaign_bytes: bytes, campaign: Campaign, part: pd.DataFrame, randomness: Randomness
 ) -> tuple[bytes, bytes]:
-    """Return public key and signed summary of one new node."""
     assert campaign.nodes is not None
     # A simulated owner allows every ε, so only the adjacency matters here: the noise must cover it.
     covered = ADD_REMOVE if campaign.nodes.sensitivity == GLOBAL else CHANGE_FEATURES

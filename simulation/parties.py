@@ -244,7 +244,6 @@ def encrypted(
 
 
 def _message(party: Node, campaign_bytes: bytes, campaign: Campaign, book: bytes, records: pd.DataFrame) -> bytes:
-    """Return the signed message of one party."""
     enrolled = party.enrol(campaign_bytes).id
     party.accept_keys(book)
     return party.encrypt(enrolled, labelled_records(records, campaign.schema.label.name)).raw

@@ -119,7 +119,6 @@ def _of_records(
     ask: Ask | None,
     missing: Collection[str],
 ) -> Simulation:
-    """Prepare a simulation of any other trust than local."""
     if ask and settings.trust != SHARED:
         raise InputError(
             "setting_invalid", f"ask does not go with {settings.trust} trust; give a schema of these features"

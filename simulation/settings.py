@@ -189,7 +189,6 @@ def checked(settings: Settings) -> Settings:
 
 
 def _check_asking(settings: Settings) -> None:
-    """Raise an error for settings that can not be combined with a choice of what to ask."""
     if not isinstance(settings.asking, str):
         raise InputError("setting_invalid", "a design is a text: all, refine, or pilot:K")
     if Asking.parse(settings.asking).is_same:
@@ -207,7 +206,6 @@ def _check_asking(settings: Settings) -> None:
 
 
 def _numbers(settings: Settings) -> dict[str, Any]:
-    """Return the settings that are numbers, as int and float; ``answers`` as text."""
     found: dict[str, Any] = {}
     for name, (least, optional) in WHOLE.items():
         value = getattr(settings, name)

@@ -567,7 +567,6 @@ def simulate(
 def _check_usage(
     context: click.Context, sweeps: Sequence[str], plot_file: Path | None, out: Path | None, others: Mapping[str, Any]
 ) -> None:
-    """Raise ``UsageError`` for options that contradict each other."""
     swept = {text.partition("=")[0] for text in sweeps}
     for name in sorted(swept & set(SWEPT)):
         if context.get_parameter_source(field_of(name)) is ParameterSource.COMMANDLINE:
@@ -591,7 +590,6 @@ def _check_usage(
 
 
 def _root_of(out: Path) -> Path:
-    """Return the path for the root that verifies the model file ``out``."""
     return out.with_suffix(".hst")
 
 
@@ -605,7 +603,6 @@ def _outputs(plot_file: Path | None, out: Path | None) -> list[Path]:
 
 
 def _print_notes(prepared: Sequence[Simulation]) -> None:
-    """Print the notes and warnings of all simulations, each text once."""
     for text in dict.fromkeys(text for simulation in prepared for text in simulation.notes):
         note(text)
     for text in dict.fromkeys(text for simulation in prepared for text in simulation.warnings):
@@ -638,7 +635,6 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _print_steps(trials: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-    """Print the steps in which each trial chose what to ask: kind, share of the devices, and what was decided."""
     rows = [
         (number, step["step"], f"{step['part']:.1%}", step.get("why", ""), ", ".join(step["features"]))
         for number, steps in enumerate(trials, 1)

@@ -116,7 +116,6 @@ class VerticalTrust(Trust):
         return trial_of(part, people, schema, Fit(DISCRETE, ""), **measured)
 
     def _share(self, settings: Settings) -> int:
-        """Return the ε of every count, in millionths."""
         return micro_epsilon(settings.epsilon) // (self._features + 1)
 
     def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:

@@ -113,7 +113,6 @@ def main() -> int:
 
 
 def _jobs(options: argparse.Namespace) -> list[tuple[Case, str, int, int]]:
-    """Return arguments of :func:`measure`, one per row and engine."""
     numeric = options.form == "numeric"
     cases = reference.numeric_cases() if numeric else reference.discrete_cases()
     names = options.data or (NUMERIC if numeric else CATEGORICAL)

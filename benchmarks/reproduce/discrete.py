@@ -189,7 +189,6 @@ def not_private(name: str, split: str, repeats: int, seed: int) -> list[list[flo
 
 
 def _plain(data: Sample, people: Population, test: Population) -> float:
-    """Return the accuracy of Naive Bayes without privacy."""
     return accuracy(plain_model(people.reported, people.labels, data.schema), test)
 
 

@@ -199,7 +199,6 @@ def question(name: str, devices: str, design: str, epsilon: str) -> str:
 
 
 def _people(name: str) -> int:
-    """Return the number of people of the source's size."""
     return min(
         int(row["devices"]) for row in rows_of("reproduce/questions.csv") if row["data"] == name and row["devices"]
     )

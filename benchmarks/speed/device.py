@@ -90,7 +90,6 @@ def install(folder: Path) -> Installed | None:
 
 
 def _own_wheel(folder: Path) -> Path:
-    """Build the device's wheel from this source tree."""
     command = [sys.executable, str(ROOT / "distribution" / "edge.py"), str(folder / "wheel")]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = (folder / "wheel").glob("*.whl")

@@ -86,7 +86,6 @@ class Acceptance:
         return campaign
 
     def _check_kind(self, campaign: Campaign) -> None:
-        """Raise InputError for a campaign for nodes in a state for devices, or the other way round."""
         if campaign.ended:
             return
         kind, held = DEVICE if campaign.nodes is None else NODE, self._documents.kind()

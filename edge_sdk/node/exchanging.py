@@ -124,7 +124,6 @@ class _Judge:
 
 
 def _read(path: str) -> bytes | Unread:
-    """Return the content of a regular file, or why it is not read."""
     try:
         content = read_regular(path, MOST_BYTES + 1)
     except OSError as error:

@@ -114,7 +114,6 @@ class Spool:
         return rows
 
     def _row(self, line: int) -> SpoolRow:
-        """Return the row with the reports of a ledger line. Raise ``state_damaged`` if it is missing."""
         for row in self._rows.some("WHERE number = ?", (line,)):
             return SpoolRow(*row)
         raise damaged()
@@ -176,7 +175,6 @@ class Spool:
         self._state.write_meta(key, b"%d" % (_number(self._state.meta(key)) + dropped))
 
     def _release(self, through: int) -> None:
-        """Delete the rows up to the ledger line ``through``."""
         self._state.run("DELETE FROM spool WHERE number <= ?", (through,))
         self.begin_after(through)
 
@@ -198,7 +196,6 @@ class Spool:
             return Batch(found, self._grouped(rows), rows[-1].line)
 
     def _grouped(self, rows: Sequence[SpoolRow]) -> dict[bytes, list[bytes]]:
-        """Return campaign id → the reports of these rows."""
         ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
         groups: dict[bytes, list[bytes]] = {}
         for row in rows:

@@ -217,7 +217,6 @@ def _secured(plain: socket.socket, host: str, deadline: Deadline, context: ssl.S
 
 
 def _content(response: http.client.HTTPResponse, limit: int) -> bytes | None:
-    """Return the content of an answer; None if it exceeds ``limit`` bytes."""
     if response.length is not None and response.length > limit:
         return None
     parts = []

@@ -218,7 +218,6 @@ class Scan:
         return self._header
 
     def _next_readable(self, position: int) -> int:
-        """Return the position of the next undamaged header."""
         if self._readable < position:
             at = self.next_mark(position)
             while at < self.size and read_header(self.data, at) is None:

@@ -177,7 +177,6 @@ def build_payload(model: Model) -> bytes:
 
 
 def _parameters(model: Model) -> tuple[str, dict[str, Any]]:
-    """Return the family and parameters as a payload carries them."""
     classes = len(model.log_prior)
     if isinstance(model, DiscreteModel):
         return "discrete", {"log_likelihood": [_table(rows, classes) for rows in model.log_likelihood]}
