@@ -359,8 +359,8 @@ def export(folder: Path, campaign: Path, reports: tuple[Path, ...], trusted: Pat
 def adopt(folder: Path) -> None:
     """Go on with a copy of a collector's folder: a restored backup, or a folder that was moved to another disk.
 
-    Only if no other copy is in use any more. What the other copy released since is not known here, so this copy
-    releases nothing new for periods that have begun.
+    Only if no other copy is in use any more, and this computer's clock is right. What the other copy released since is
+    not known here, so this copy releases nothing new for periods that have begun.
 
     \b
     Example:
