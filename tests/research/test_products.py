@@ -59,9 +59,13 @@ def probably_prime(candidate):
     return True
 
 
-def test_the_prime_is_that_of_the_standard():
+def test_the_prime_is_that_of_the_standard_and_keys_are_uniform_below_its_order():
     assert 2**2048 - 2**1984 - 1 + 2**64 * (pi_times(1918) + 124476) == PRIME
     assert 2 * ORDER + 1 == PRIME
+    # A source that first returns the order, and then one less: the first is drawn again.
+    drawn = iter([ORDER, ORDER - 1, 0])
+    keys = product_keys(2, lambda size: next(drawn).to_bytes(size, "big"))
+    assert keys == ((ORDER - 1, 0), 1)
 
 
 @pytest.mark.slow
@@ -144,13 +148,6 @@ def test_anything_else_is_a_mismatch():
     for bit in range(0, 2048, 41):
         with pytest.raises(DocumentError, match="mask_mismatch"):
             opened([right[0] ^ (1 << bit), *right[1:]])
-
-
-def test_keys_are_uniform_below_the_order():
-    """A source that first returns the order, and then one less: the first is drawn again."""
-    drawn = iter([ORDER, ORDER - 1, 0])
-    keys = product_keys(2, lambda size: next(drawn).to_bytes(size, "big"))
-    assert keys == ((ORDER - 1, 0), 1)
 
 
 def test_a_wrong_key_shows_no_quotient_of_numbers():

@@ -43,10 +43,7 @@ def test_it_says_what_was_asked_at_which_cost_and_what_was_counted():
     bounds = {n: manipulation(made(), (0.01,), n)[-1].closed[0.01] for n in (1200, None)}
     assert f"{100 * bounds[1200]:.1f}" == said != f"{100 * bounds[None]:.1f}"  # as page and guarantee sheet say
     assert canonical.pack(card)
-
-
-def test_invented_reports_about_a_feature_that_the_model_leaves_out_move_its_classes():
-    """``publish --features`` failed with an IndexError."""
+    # ``publish --features`` failed with an IndexError.
     whole = statistics_of(made(), COUNTS)
     name = whole.schema.observed[1].name
     reach = dict(reach_of_reports(of_features(whole, [name]), "simplex"))

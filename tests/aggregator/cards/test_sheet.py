@@ -190,8 +190,13 @@ def test_a_published_share_moves_no_further():
     assert 0.2 < published <= told < 0.35
 
 
-def test_many_classes_of_few_records_are_taken_away():
-    """Where the noise's range exceeds the records of a node, claims of −H empty nine of ten classes."""
+def test_what_a_node_books_in_a_campaign_s_life():
+    spent = node_guarantee(asking(), liars=[0.1]).spending
+    assert (spent.period, spent.day, spent.life, spent.answered) == (2 * MICRO, 2 * MICRO, 62 * MICRO, 31)
+    sheet = node_guarantee(asking(sensitivity="smooth"), liars=[0.1])
+    assert sheet.privacy.booked_micro == {"change-features": MICRO}
+    assert sheet.spending.period == MICRO
+    # Where the noise's range exceeds the records of a node, claims of −H empty nine of ten classes.
     classes, noise, records = 10, 5000, 100_000
     below = 2 * (classes - 1) * noise
     honest = [records - below, *[2 * noise] * (classes - 1)]
@@ -200,14 +205,6 @@ def test_many_classes_of_few_records_are_taken_away():
     lied = [honest[0] + 2 * (10 + noise), *(count - 2 * noise for count in honest[1:])]
     assert lied[0] / sum(lied) - honest[0] / records <= told + 1e-12
     assert lied[0] / sum(lied) - honest[0] / records == pytest.approx(told)
-
-
-def test_what_a_node_books_in_a_campaign_s_life():
-    spent = node_guarantee(asking(), liars=[0.1]).spending
-    assert (spent.period, spent.day, spent.life, spent.answered) == (2 * MICRO, 2 * MICRO, 62 * MICRO, 31)
-    sheet = node_guarantee(asking(sensitivity="smooth"), liars=[0.1])
-    assert sheet.privacy.booked_micro == {"change-features": MICRO}
-    assert sheet.spending.period == MICRO
 
 
 @pytest.mark.parametrize("changes", [{"nodes": 0}, {"records": 0}, {"liars": [0]}, {"liars": [1]}])

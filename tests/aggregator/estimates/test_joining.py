@@ -97,7 +97,7 @@ def test_counts_under_equal_p_and_q_are_simply_added(mechanism):
     assert accuracy is None or 0 <= accuracy <= 1
 
 
-def test_moments_of_several_campaigns_are_joined_too():
+def test_moments_of_several_campaigns_are_joined_and_sums_of_a_node_with_reports():
     schema = build_schema(Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0]), Categorical("v", ["a", "b"])])
     generator = np.random.default_rng(2)
     for mechanism in ("bit", "laplace"):
@@ -111,6 +111,20 @@ def test_moments_of_several_campaigns_are_joined_too():
             np.testing.assert_allclose(one.estimate, sum(other.estimate for other in others))
             assert (one.low <= one.estimate).all()
             assert (one.variance < sum(other.variance for other in others) + 2 * one.n * one.spread * one.n).all()
+    campaigns = campaigns_of()
+    node = summed(campaigns[0], ([60, 40], [30, 1, 10, 9, 10, 10, 10, 20], [40, 10, 20, 30]), 100, 4.0)
+    reports = fleet(campaigns[1], 500, np.random.default_rng(6))
+    found, test = join([node, reports], one_population=True)
+    assert found.reports == 100 + 1500
+    assert len(test.compared) == 14
+    assert found.statistics_id == join([reports, node], one_population=True).statistics.statistics_id
+    said = found.to_json()
+    assert [source["reports"] for source in said["sources"]] == [100, 1500]
+    assert "counts" not in said["questions"][0]
+    assert len(found.frame()) == 14 + 2, "with the shares of both classes"
+    assert "one population" in found._repr_html_()
+    with pytest.raises(InputError, match=r"^several_sources"):
+        _ = found.campaign
 
 
 def test_different_mechanisms_are_weighed_by_what_was_planned_whatever_is_answered():
@@ -158,23 +172,6 @@ def test_devices_that_may_be_in_both_sources_are_not_taken_for_others():
         np.testing.assert_allclose(one.variance - one.devices_variance, 4 * (alone.variance - alone.devices_variance))
         np.testing.assert_allclose(other.variance - other.devices_variance, shared * 1000 / 3000, rtol=0.6)
     assert (class_shares(same).variance > 1.4 * class_shares(apart).variance).all()
-
-
-def test_sums_of_a_node_join_with_reports():
-    campaigns = campaigns_of()
-    node = summed(campaigns[0], ([60, 40], [30, 1, 10, 9, 10, 10, 10, 20], [40, 10, 20, 30]), 100, 4.0)
-    reports = fleet(campaigns[1], 500, np.random.default_rng(6))
-    found, test = join([node, reports], one_population=True)
-    assert found.reports == 100 + 1500
-    assert len(test.compared) == 14
-    assert found.statistics_id == join([reports, node], one_population=True).statistics.statistics_id
-    said = found.to_json()
-    assert [source["reports"] for source in said["sources"]] == [100, 1500]
-    assert "counts" not in said["questions"][0]
-    assert len(found.frame()) == 14 + 2, "with the shares of both classes"
-    assert "one population" in found._repr_html_()
-    with pytest.raises(InputError, match=r"^several_sources"):
-        _ = found.campaign
 
 
 def test_evaluations_of_one_model_are_joined():

@@ -68,7 +68,7 @@ def test_the_set_is_that_of_brute_force(least):
     assert min(kinds.values()) >= 3, kinds
 
 
-def test_what_is_exactly_0_or_without_noise_gives_no_warning_and_no_nan():
+def test_nothing_is_determined_without_answers_and_what_is_0_or_without_noise_gives_no_nan():
     nothing = np.zeros(3)
     found = ratio_interval(nothing, nothing, Variance(0.0, 0.0, 0.0))
     assert not found.determined.any()
@@ -79,6 +79,12 @@ def test_what_is_exactly_0_or_without_noise_gives_no_warning_and_no_nan():
     np.testing.assert_allclose(impossible.low, [0, 1], atol=2e-3)
     np.testing.assert_allclose(impossible.high, [0, 1], atol=2e-3)
     assert (impossible.high > impossible.low).all()
+    for one in conditionals(nobody(CAMPAIGN).questions, CAMPAIGN.schema):
+        assert one.n == 0
+        assert np.isnan(one.raw).all()
+        assert not one.devices.determined.any() | one.population.determined.any()
+        assert (one.population.low == 0).all()
+        assert (one.population.high == 1).all()
 
 
 # --- the variance ---
@@ -175,15 +181,6 @@ def test_the_coverage_test_rejects_wrong_variances(wrong):
 
 def of_kind(statistics, kind):
     return [one for one in conditionals(statistics.questions, statistics.schema) if one.subject.kind == kind]
-
-
-def test_without_answers_nothing_is_determined():
-    for one in conditionals(nobody(CAMPAIGN).questions, CAMPAIGN.schema):
-        assert one.n == 0
-        assert np.isnan(one.raw).all()
-        assert not one.devices.determined.any() | one.population.determined.any()
-        assert (one.population.low == 0).all()
-        assert (one.population.high == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -328,8 +325,9 @@ def test_intervals_of_class_shares_hold_where_the_number_of_records_is_noisy(sha
     assert (found < 0.995).all()
 
 
-def test_a_noisy_number_of_records_that_is_taken_for_exact_is_found_out():
+def test_noisy_numbers_of_records_taken_for_exact_and_heavy_tails_taken_for_normal_ones_are_found_out():
     assert coverage_of_shares((0.9, 0.1), is_counted=True, is_drawn=False)[0] < 0.7
+    assert (coverage_of_tables(is_counted=True, kurtosis=0.0) < 0.955).all()
 
 
 def test_shares_of_a_noisy_total_are_divided_by_their_sum():
@@ -390,7 +388,3 @@ def test_intervals_of_probabilities_hold_where_a_curators_noise_has_heavy_tails(
     found = coverage_of_tables(is_counted=is_counted)
     assert (found > 0.958).all()
     assert (found < 0.972).all()
-
-
-def test_heavy_tails_that_are_taken_for_normal_ones_are_found_out():
-    assert (coverage_of_tables(is_counted=True, kurtosis=0.0) < 0.955).all()

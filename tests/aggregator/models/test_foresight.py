@@ -103,7 +103,7 @@ def certain(campaign, truth_of, n=10**7):
     return tallied(campaign, counts, (n,) * len(counts))
 
 
-def test_a_missing_value_is_no_evidence_since_devices_leave_it_out():
+def test_missing_values_are_no_evidence_and_a_number_has_its_own_mean_where_it_is_there():
     """The value is missing for most records of one class. Counting it as evidence would give an accuracy of 85 %."""
     campaign = campaign_about(build_schema(Label("y", ["a", "b"]), [Categorical("x", ["u", "v"])]), "direct", 4)
     prior, table = np.array([0.45, 0.55]), np.array([[0.1, 0.45], [0.1, 0.45], [0.8, 0.1]])
@@ -111,10 +111,7 @@ def test_a_missing_value_is_no_evidence_since_devices_leave_it_out():
     found = foresee(statistics, "simplex")
     assert found.accuracy == pytest.approx(0.55, abs=0.02)
     assert found.beats is not True
-
-
-def test_a_number_that_is_often_missing_has_its_own_mean_where_it_is_there():
-    """Moments are divided by the share of the class's records with the number; missing numbers stay missing."""
+    # Moments are divided by the share of the class's records with the number; missing numbers stay missing.
     schema = build_schema(Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0], substitute=None)])
     campaign = campaign_about(schema, "laplace", 8, family="gaussian")
     prior, there = np.array([0.6, 0.4]), np.array([0.2, 0.9])

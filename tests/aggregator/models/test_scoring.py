@@ -192,18 +192,15 @@ def test_scores_with_labels_of_any_kind_are_the_share_of_right_ones():
         assert reason_of(InputError, model.score, frame, labels) == reason
 
 
-def test_accuracy_leaves_out_rows_without_a_known_label():
+def test_labels_match_as_text_and_accuracy_leaves_out_rows_without_a_known_one():
+    frame = pd.DataFrame({"label": ["e", 1, "1", 1.0, None, "z"]})
+    assert label_codes(frame, SCHEMA.label).tolist() == [0, 2, 2, 2, MISSING, MISSING]
+    assert label_codes(frame, SCHEMA.label, substitute=True).tolist() == [0, 2, 2, 2, 1, 1]
     model = fit_majority(pd.DataFrame({"odor": ["a", "n", "n"], "label": ["p", "e", "e"]}), SCHEMA)
     frame = pd.DataFrame({"odor": ["a"] * 4, "label": ["e", "p", None, "unheard of"]})
     assert model.accuracy(frame) == 0.5
     for broken, reason in ((frame.drop(columns="label"), "label_missing"), (frame.iloc[2:], "no_labels")):
         assert reason_of(InputError, model.accuracy, broken) == reason
-
-
-def test_labels_match_as_text():
-    frame = pd.DataFrame({"label": ["e", 1, "1", 1.0, None, "z"]})
-    assert label_codes(frame, SCHEMA.label).tolist() == [0, 2, 2, 2, MISSING, MISSING]
-    assert label_codes(frame, SCHEMA.label, substitute=True).tolist() == [0, 2, 2, 2, 1, 1]
 
 
 def test_refused_values_are_refused_without_being_named():
