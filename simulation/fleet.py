@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from aggregator.collectors.elements import LIMBS, Elements, decoded, encoded
 from aggregator.collectors.verification import (
-    AT_ONCE,
+    at_once,
     expanded,
     hashed,
     joint_part,
@@ -140,8 +140,9 @@ def shared_reports(
         period: number of the period.
         entropy: the devices' randomness: for each a secret, and the seed of its report.
     """
-    for start in range(0, len(cells), AT_ONCE):
-        part = cells[start : start + AT_ONCE]
+    some = at_once(variant_of(campaign))
+    for start in range(0, len(cells), some):
+        part = cells[start : start + some]
         ids = [report_id(entropy(SEED_BYTES), campaign.id, period, 0) for _ in part]
         fields = shared_fields(campaign, part, ids, period, [entropy(SEED_BYTES) for _ in part])
         for identifier, field in zip(ids, fields, strict=True):

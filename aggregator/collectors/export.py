@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from aggregator.collectors.intake import Opened, Reports, Task, arrays_of, open_shares
-from aggregator.collectors.verification import AT_ONCE, prepared
+from aggregator.collectors.verification import at_once, prepared
 from protocol.shared.circuits import Blocks
 
 
@@ -38,8 +38,9 @@ def exported(task: Task, period: int, reports: Reports) -> Exported:
     circuit = prio3.circuit
     assert isinstance(circuit, Blocks)
     listed = []
-    for start in range(0, len(ids), AT_ONCE):
-        opened = list(open_shares(task, period, reports.fields(ids[start : start + AT_ONCE])))
+    some = at_once(task.prio3)
+    for start in range(0, len(ids), some):
+        opened = list(open_shares(task, period, reports.fields(ids[start : start + some])))
         refused.update(one for one in opened if isinstance(one, str))
         usable = [one for one in opened if isinstance(one, Opened)]
         if not usable:

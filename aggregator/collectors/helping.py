@@ -12,13 +12,13 @@ import numpy as np
 from aggregator.collectors.exchange import REFUSALS, RequestRow, fault
 from aggregator.collectors.intake import Opened, Task, arrays_of, open_shares
 from aggregator.collectors.verification import (
-    AT_ONCE,
     Bytes,
     Shares,
     Terms,
     Verdicts,
     Workers,
     added,
+    at_once,
     confirmed,
     prepared,
 )
@@ -127,7 +127,7 @@ class Judge:
 
 def _runs(task: Task, parts: Iterable[bytes]) -> Iterator[list[RequestRow]]:
     """Yield the rows of a request in runs, and refuse ids that are not in rising order."""
-    last, size = b"", AT_ONCE * RequestRow.length(task.prio3)
+    last, size = b"", at_once(task.prio3) * RequestRow.length(task.prio3)
     for part in parts:
         for start in range(0, len(part), size):
             rows = RequestRow.read(task.prio3, part[start : start + size])

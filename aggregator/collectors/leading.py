@@ -20,13 +20,13 @@ from aggregator.collectors.intake import Opened, Reports, Task, arrays_of, open_
 from aggregator.collectors.noise import noisy
 from aggregator.collectors.total import Total
 from aggregator.collectors.verification import (
-    AT_ONCE,
     Bytes,
     Shares,
     Terms,
     Verdicts,
     Workers,
     added,
+    at_once,
     prepared,
 )
 from protocol.batches.report import ID_BYTES
@@ -73,14 +73,14 @@ def check_all(
         PolicyError, StorageError: those of :meth:`aggregator.collectors.verification.Workers.each`.
     """
     ids, count, refused = reports.ids(), 0, Counter[str]()
-    length = kept_length(task.prio3) - HEAD_BYTES
+    length, size = kept_length(task.prio3) - HEAD_BYTES, at_once(task.prio3)
 
     def opened(run: list[bytes]) -> tuple[tuple[list[Opened], Counter[str]], Shares | None]:
         shares = list(open_shares(task, period, reports.fields(run)))
         usable = [one for one in shares if isinstance(one, Opened)]
         return (usable, Counter(one for one in shares if isinstance(one, str))), arrays_of(usable) if usable else None
 
-    runs = (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
+    runs = (ids[start : start + size] for start in range(0, len(ids), size))
     for (usable, bad), found in workers.each(check, task.terms, opened, runs):
         sent, kept = [], []
         for one, verifier, seed, readable in zip(usable, *found, strict=True) if found else ():
@@ -119,9 +119,10 @@ def total_of(
         raise fault("a verdict is none")
     field, outputs = task.prio3.circuit.field, task.prio3.circuit.outputs
     sums, ids = np.zeros(outputs, object), sha256()
-    for start in range(0, len(kept), AT_ONCE):
-        rows, right = kept[start : start + AT_ONCE], accepted[start : start + AT_ONCE]
-        if (verdicts[start : start + AT_ONCE, 1:] != rows[:, ID_BYTES:HEAD_BYTES])[right].any():
+    some = at_once(task.prio3)
+    for start in range(0, len(kept), some):
+        rows, right = kept[start : start + some], accepted[start : start + some]
+        if (verdicts[start : start + some, 1:] != rows[:, ID_BYTES:HEAD_BYTES])[right].any():
             raise fault("a verdict does not fit to its report")
         ids.update(rows[right, :ID_BYTES].tobytes())
         vectors, _ = decoded(field, rows[:, HEAD_BYTES:])

@@ -23,8 +23,6 @@ from protocol.shared.keccak import DOMAIN, RATE, SEED_BYTES, permuted
 from protocol.shared.prio3 import JOINT, JOINT_PART, JOINT_SEED, PROOF, PROOFS, QUERY, VECTOR, Prio3
 from protocol.shared.proofs import accepted, is_root, query
 
-AT_ONCE = 1024
-"""Reports that collectors check at once: enough that numpy computes most of the time, few enough for the memory."""
 Bytes = NDArray[np.uint8]
 Verdicts = NDArray[np.bool_]
 RUNS_EACH = 2
@@ -33,6 +31,14 @@ Run = TypeVar("Run")
 Kept = TypeVar("Kept")
 Given = TypeVar("Given")
 Found = TypeVar("Found")
+
+
+def at_once(prio3: Prio3) -> int:
+    """Return how many reports are checked at once: many, so that numpy computes most of the time; 2,048 of 256 cells.
+
+    Of longer reports fewer: the arrays of a run have some hundred bytes for each cell of each report.
+    """
+    return max(256, min(2048, (1 << 19) // prio3.circuit.length))
 
 
 def hashed(seed: Bytes | bytes, tag: bytes, binder: Bytes, count: int) -> Bytes:

@@ -89,8 +89,8 @@ def all_of(two):
 
 
 def test_all_hostile_reports_of_many_at_once_in_any_order_and_some_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("aggregator.collectors.leading.AT_ONCE", 5)
-    monkeypatch.setattr("aggregator.collectors.helping.AT_ONCE", 4)
+    monkeypatch.setattr("aggregator.collectors.leading.at_once", lambda _: 5)
+    monkeypatch.setattr("aggregator.collectors.helping.at_once", lambda _: 4)
     two = Two(tmp_path)
     found = two.total(*all_of(two))
     assert Counter(found.refused) == Counter(reason for _, reason in DEVICES.values()) + Counter(report_conflict=1)
@@ -113,8 +113,8 @@ def with_cluster(two, cluster, files):
     ids=["threads of another engine", "processes"],
 )
 def test_a_cluster_checks_as_threads_do_to_the_byte(tmp_path, monkeypatch, address):
-    monkeypatch.setattr("aggregator.collectors.leading.AT_ONCE", 5)
-    monkeypatch.setattr("aggregator.collectors.helping.AT_ONCE", 4)
+    monkeypatch.setattr("aggregator.collectors.leading.at_once", lambda _: 5)
+    monkeypatch.setattr("aggregator.collectors.helping.at_once", lambda _: 4)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     one, two = Two(tmp_path / "a"), Two(tmp_path / "b")
@@ -123,7 +123,7 @@ def test_a_cluster_checks_as_threads_do_to_the_byte(tmp_path, monkeypatch, addre
 
 
 def test_a_cluster_that_is_not_encrypted_or_that_ends_leaves_no_trace_in_a_collector(tmp_path, monkeypatch):
-    monkeypatch.setattr("aggregator.collectors.leading.AT_ONCE", 1)
+    monkeypatch.setattr("aggregator.collectors.leading.at_once", lambda _: 1)
     two, lost = Two(tmp_path), StorageError("cluster_lost", "gone")
     files = [two.honest(range(20))]
     for engine, expected in ((Engine(is_private=False), "cluster_open"), (Engine(lost), "cluster_lost")):
@@ -137,8 +137,8 @@ def test_a_cluster_that_is_not_encrypted_or_that_ends_leaves_no_trace_in_a_colle
 
 
 def test_progress_rises_to_all_reports_at_both_collectors(tmp_path, monkeypatch):
-    monkeypatch.setattr("aggregator.collectors.leading.AT_ONCE", 3)
-    monkeypatch.setattr("aggregator.collectors.helping.AT_ONCE", 4)
+    monkeypatch.setattr("aggregator.collectors.leading.at_once", lambda _: 3)
+    monkeypatch.setattr("aggregator.collectors.helping.at_once", lambda _: 4)
     two, told = Two(tmp_path), []
     request, said = tmp_path / "request", tmp_path / "answer"
     with two.open("leader") as leader, two.open("helper") as helper:
