@@ -369,7 +369,7 @@ class CollectorFolder:
                 total = self._total(task, row, b"".join(verdicts), end)
                 row = row._replace(total=sign_total(total, task.own), refused=packed_refusals(Counter(total.refused)))
                 # Before the sums are looked at: whether they can be depends on the noise. If another answer met other
-                # noise, the helper could try until it knows the sums without noise.
+                # noise, each try would tell the helper more than ε covers.
                 self._record(row)
             else:
                 self._write_anew(row)
