@@ -311,7 +311,7 @@ FAR = {"far": 1 << 112, "farthest": FIELD128.modulus // 2, "below": FIELD128.mod
 
 @pytest.mark.parametrize("far", FAR)
 def test_a_helper_whose_sums_can_not_be_has_one_try_so_it_never_meets_other_noise(tmp_path, far):
-    """Whether sums can be depends on the leader's noise: drawn for each answer anew, it would tell more than ε covers."""
+    """Whether sums can be depends on the leader's noise: drawn anew for each answer, it tells more than ε covers."""
     two = Two(tmp_path)
     two.check(two.honest(range(4)))
     two.answer()
