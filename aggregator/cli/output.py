@@ -261,7 +261,7 @@ def document_facts(item: Published) -> list[Fact]:
 
 
 def signed_facts(campaign: Campaign, output: Path) -> dict[str, Any]:
-    """Return facts about every signed campaign: its file, name, version, id and family."""
+    """Return the facts that a command prints of any campaign it has signed: file, name, version, id and family."""
     header = campaign.header
     return {
         "campaign": str(output),

@@ -346,7 +346,10 @@ def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, square
 
 @lru_cache(maxsize=64)
 def _law_ends(mechanism: NumericMechanism) -> tuple[float, float]:
-    """Return W and N of :func:`_answers_variance`. E x̂² and Var x̂ are parabolas in x with extremes at 0 and S."""
+    """Return the largest mean square W and the smallest variance N of one answer's estimate x̂ of an input x.
+
+    Both E x̂² and Var x̂ are parabolas in x, so that their extremes are at x = 0 and at the end of the range, x = S.
+    """
     ends = [(x, mechanism.variance(x)) for x in (0, SCALE)]
     squares = [float((variance + x * x) / SCALE**2) for x, variance in ends]
     return max(squares), min(float(variance / SCALE**2) for _, variance in ends)

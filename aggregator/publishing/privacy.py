@@ -149,7 +149,11 @@ def subject_text(subject: Subject, names: Sequence[str]) -> str:
 
 
 def _observed_names(body: dict[str, Any]) -> list[str]:
-    """Return names of features outside the projection, then of its components, from an unchecked payload."""
+    """Return the names of all that devices are asked about, from an unchecked payload.
+
+    These are the features that the projection (PCA or DCA) leaves as they are, then the components that it makes of
+    the others.
+    """
     features = [entry.get("name") if isinstance(entry, dict) else "?" for entry in body.get("features", [])]
     projection = body.get("projection")
     if not isinstance(projection, dict):
