@@ -188,8 +188,8 @@ def _settled(
 ) -> tuple[Settings, pd.DataFrame, list[str]]:
     """Return settings with a family and a mechanism, the records that take part, and notes about what ``auto`` chose.
 
-    The pilot by which ``auto`` chooses has a tenth of the records, or :data:`LEAST_PILOT` if a tenth is fewer; but then no
-    more than a third of them. The other records take part in the simulation.
+    The pilot by which ``auto`` chooses has a tenth of the records, or :data:`LEAST_PILOT` if a tenth is fewer; but then
+    no more than a third of them. The other records take part in the simulation.
     """
     mechanism = settings.mechanism or (AUTO if settings.family == AUTO else DEFAULT_MECHANISM)
     described = resolve(design.template_schema(), ask).schema

@@ -33,7 +33,7 @@ def key() -> None:
 @options.no_passphrase
 @options.json
 def new(output: Path, role: str) -> None:
-    """Make a key pair: the file OUT.key, which stays secret, and beside it OUT.key.pub for the keeper of the trust root.
+    """Make a key pair: the file OUT.key, which stays secret, and OUT.key.pub beside it for the keeper of the root.
 
     The key is encrypted under a passphrase, except with --no-passphrase.
 
