@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.common.extras import missing_extra
 from protocol.documents.campaign import Campaign
 from protocol.documents.shared_terms import best_chunk
 from protocol.errors import DocumentError, InputError
@@ -230,7 +229,7 @@ def sealed(key: HpkeKey, info: bytes, associated: bytes, content: bytes, random:
     try:
         from pyhpke import AEADId, CipherSuite, KDFId, KEMId, PyHPKEError
     except ImportError:
-        raise missing_extra("sealing for a task of DAP needs pyhpke", "dap") from None
+        raise InputError("missing_extra", "sealing for a task of DAP needs pyhpke: install the extra dap") from None
     try:
         suite = CipherSuite.new(KEMId(key.kem), KDFId(key.kdf), AEADId(key.aead))
         public = suite.kem.deserialize_public_key(key.public)

@@ -24,7 +24,7 @@ MOST = 1 << 62
 TAIL = 64
 """So many standard deviations of noise, and as many reports more, may a number be beyond possible counts."""
 MOST_REASONS = 64
-_REASON = re.compile("[a-z_]{1,64}")
+_NAME = re.compile("[a-z_]{1,64}")
 _KEYS = {"accepted", "campaign", "numbers", "period", "refused", "spec"}
 
 
@@ -61,9 +61,8 @@ def read_total(raw: bytes, campaign: Campaign) -> Total:
 
     Raises:
         DocumentError: ``too_large``, ``malformed``, ``wrong_role``: it is no total; ``bad_signature``: the campaign's
-            leader has not signed it; ``unrecognized_campaign``: it is of another campaign; ``report_too_early``,
-            ``report_too_late``: its period is none of the campaign's; ``collector_fault``: it is of too few reports, or
-            has a number that counts and noise can not be.
+            leader has not signed it; ``unrecognized_campaign``: it is of another campaign; ``collector_fault``: its
+            period is none of the campaign's, it is of too few reports, or one of its numbers can not be.
     """
     envelope = read_envelope(raw, ROLE)
     leader = terms_of(campaign).collectors[LEADER].key
@@ -77,9 +76,9 @@ def read_total(raw: bytes, campaign: Campaign) -> Total:
         raise DocumentError("bad_signature", "the campaign's leading collector has not signed this total")
     if len(found.numbers) != variant_of(campaign).circuit.outputs:
         raise DocumentError("malformed", "the total has another number of cells than the campaign")
-    problem = period_fault(campaign, found.period)
-    if problem:
-        raise DocumentError(problem, "the total's period is none of the campaign's")
+    fault = period_fault(campaign, found.period)
+    if fault:
+        raise DocumentError("collector_fault", f"the total is of a period that the campaign does not have: {fault}")
     reach = TAIL * (1 + variance_of(campaign) ** 0.5)
     if found.accepted < campaign.min_batch_size or not (
         -reach <= min(found.numbers) <= max(found.numbers) <= found.accepted + reach
@@ -112,7 +111,7 @@ def parse_total(payload: bytes) -> Total:
 
 
 def _reason(name: object) -> str:
-    if not isinstance(name, str) or not _REASON.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DocumentError("malformed", "the total has a reason of refusals that is none")
     return name
 
