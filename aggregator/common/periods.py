@@ -26,11 +26,11 @@ _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})Z?)?"
 _EXAMPLES = "for example 2026-11-01..2026-11-30 or 20758..20787"
 
 
-def period_fault(campaign: Campaign, period: int) -> str:
-    """Return why no device answers a campaign in a period: ``report_too_late``, ``report_too_early``, or nothing."""
+def period_fault(campaign: Campaign, period: int) -> str | None:
+    """Return why no device answers a campaign in a period: ``report_too_late``, ``report_too_early``, or None."""
     if period * campaign.time_precision >= campaign.header.expires:
         return "report_too_late"
-    return "report_too_early" if (period + 1) * campaign.time_precision <= campaign.header.not_before else ""
+    return "report_too_early" if (period + 1) * campaign.time_precision <= campaign.header.not_before else None
 
 
 class Moment(NamedTuple):

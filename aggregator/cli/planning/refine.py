@@ -189,9 +189,9 @@ def _print(
     # A new name: a campaign with the name of an earlier one would be its next version, and end it.
     names = f"--name {quote(f'{found.series}-{number}')} --series {quote(found.series)}"
     placed = f"--epsilon {epsilon} {names} --share {share.shown}"
-    command, how = "campaign", "--mechanism auto --no-class-question "
+    how, command = "--mechanism auto --no-class-question ", "campaign"
     if trust == "shared":
-        command, how = "collector campaign", "--pair P.pair "
+        how, command = "--pair P.pair ", "collector campaign"
         if same_devices:
             part = SharedNoise(micro_epsilon(epsilon), pico_delta(delta)).of_part(share.part)
             epsilon, delta = format_micro(part.epsilon_micro), format_pico(part.delta_pico)
