@@ -12,10 +12,12 @@ import pandas as pd
 
 from aggregator.collectors.campaigns import checked_delta
 from aggregator.collectors.draws import SharedNoise
+from aggregator.collectors.totals import TotalStore
 from aggregator.common.tables import MISSING_TOKENS, read_table
 from aggregator.models.population import check_pilot
 from aggregator.operations.campaigns import present
 from aggregator.operations.models import AnyStore, open_any
+from aggregator.operations.report_store import Store
 from aggregator.planning.feature_selection import from_answers, from_pilot
 from aggregator.planning.feature_selection.from_answers import Refinement
 from aggregator.planning.feature_selection.from_pilot import PilotDesign, of_design
@@ -122,9 +124,20 @@ def refine(
         file = _file(schema)
         found = from_answers.first_step(resolve(file.schema, file.ask).schema, series, fleet)
     else:
-        asked, compared = ([open_any(one).statistics() for one in part] for part in (stores, evaluations))
+        asked, compared = ([_of_trust(one, trust).statistics() for one in part] for part in (stores, evaluations))
         found = from_answers.refine(asked, compared, fleet, series)
     return found._replace(decision=found.record(fleet))
+
+
+def _of_trust(store: AnyStore, trust: str) -> Store | TotalStore:
+    kept = open_any(store)
+    if not isinstance(kept, Store if trust == LOCAL else TotalStore):
+        wanted = "devices' reports" if trust == LOCAL else "two collectors' totals"
+        raise InputError(
+            "refine_invalid",
+            f"with --trust {trust} the stores of a series have {wanted}; this one has others, or sums of nodes",
+        )
+    return kept
 
 
 def sign_candidates(
