@@ -155,7 +155,7 @@ def ratio_interval(
 def _least_misfit(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Floats:
     """Return 0 if x̂/ŷ is a possible ratio, else the lesser (x̂ − ρŷ)²/V(ρ) at ρ = ``least`` and ρ = ``most``."""
     ends = [numerator - end * denominator for end in (least, most)]
-    is_outside = ends[0] * ends[1] > 0  # L has one sign from least to most, so no possible ratio fits exactly
+    is_outside = ends[0] * ends[1] > 0  # x̂ − ρŷ has one sign from least to most, so no possible ratio fits exactly
     with np.errstate(divide="ignore", invalid="ignore"):
         misfits = [gap**2 / np.maximum(variance.at(end), 0) for gap, end in zip(ends, (least, most), strict=True)]
     found = np.minimum(*misfits)

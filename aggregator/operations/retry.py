@@ -204,7 +204,10 @@ class _Retry:
         return after
 
     def _refusing_ids(self, entry: Ingested, judged: _Judged, places: NDArray[np.int64]) -> bytes:
-        """Return the digest of the set of enrolled ids that refused all records at ``places``; empty if none did."""
+        """Return the digest of the list of enrolled ids that lacks the ids of all records at ``places``.
+
+        Empty without such records, or if some were refused by another list.
+        """
         if not len(places):
             return b""
         if self._enrolled is None or self._enrolled.digest == entry.enrolment:

@@ -58,10 +58,10 @@ class Field(NamedTuple):
 
 
 def terms_of(campaign: Campaign) -> SharedTerms:
-    """Return the shared terms of a campaign.
+    """Return what a campaign says about its two collectors: who they are, the proof's shape, and the noise.
 
     Raises:
-        InputError: ``campaign_not_shared``: its answers are for no two collectors.
+        InputError: ``campaign_not_shared``: the campaign sends its answers to no collectors.
     """
     if campaign.shared is None:
         raise InputError("campaign_not_shared", "this campaign asks for no answers that two collectors share")

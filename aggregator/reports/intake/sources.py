@@ -247,7 +247,11 @@ def _copy(data: Content, codec: str, content: IO[bytes], most: int) -> int:
 
 
 class _Steps:
-    """A file for a codec: reads return all that is asked up to the offset ``sound``, then ``given`` bytes at most."""
+    """A compressed file as a codec reads it, in small pieces near damage, so that all before the damage is unpacked.
+
+    Reads give what is asked up to the offset ``sound``, which an earlier try has unpacked, and at most ``given`` bytes
+    each after it.
+    """
 
     closed = False
 
