@@ -98,7 +98,7 @@ def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
 
 
 def load_pilots(path: str | Path) -> tuple[PilotCost, ...]:
-    """Read what a projection cost the people of its pilot, or nothing if it was fitted without ε. Raises ``projection_invalid``."""
+    """Read what a projection cost the people of its pilot; empty if it cost no ε. Raises ``projection_invalid``."""
     try:
         return parse_pilots(_body(read_file(path, MAX_FILE_BYTES)))
     except DocumentError as error:
