@@ -43,6 +43,7 @@ from aggregator.publishing.workspace import create_workspace, open_workspace
 from benchmarks.shared.harness import machine
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
+from protocol.documents.shared_terms import shared_subjects
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 from protocol.shared.report import make_field
@@ -72,7 +73,7 @@ class Place(NamedTuple):
             CollectorFolder.create(path / name, name, "nobody").close()
         with CollectorFolder.open(path / "leader") as leader:
             pair = read_pair(leader.pair_with((path / "helper" / PUBLIC_FILE).read_bytes()))
-        terms = shared_terms(SharedCampaignTerms(epsilon="1", pair=pair), schema, MICRO)
+        terms = shared_terms(SharedCampaignTerms(epsilon="1", pair=pair), shared_subjects(schema), MICRO)
         workspace = create_workspace(path / "work", name="bench", now=NOW)
         raw = publish_campaign(workspace, schema, CampaignParameters("bench", MICRO, shared=terms), NOW)
         return cls(path, raw, workspace.root_bytes)

@@ -266,6 +266,13 @@ def test_of_a_damaged_compressed_file_the_beginning_is_had_in_few_steps(codec, p
     assert len(asked) < 1000
 
 
+def test_of_a_compressed_file_that_lacks_its_last_bytes_nearly_all_is_had():
+    whole = batch(5, 100_000)
+    found = decompress(gzip.compress(whole, 1)[:-12], "gzip", 1 << 24)
+    assert whole.startswith(found[:])
+    assert len(found) > len(whole) - 1000
+
+
 def test_what_is_large_is_mapped_from_a_file_without_a_name():
     whole = batch(3, 1000)
     mapped = decompress(gzip.compress(whole), "gzip", 1000)
