@@ -12,7 +12,7 @@ tests can tell from the product. Neither what runs in processes of its own (comm
 module computes while it is imported is changed.
 
 ``--again`` needs no map: it tries the test that found the mutant before; if that test is gone or passes, the tests of
-its name, of its file, and of the files that name the function.
+its name, of its file, of the files that name the function, and of its package's folder.
 
 Equal seeds and equal sources give equal mutants. A mutant is named by its module, its function, the digest of the
 function's code without docstrings, and its number in the function: so the mutants of one tree are found in a later one.
@@ -45,7 +45,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "mutants"
 PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation")
-SECONDS = 60
+SECONDS = 150
 """Of processor time for all tests of one mutant. A mutant that takes longer counts as found: its tests do not end."""
 WAITING = 600
 """Seconds until tests that wait for each other count as found."""
@@ -292,9 +292,11 @@ def tests_of(mutant, known, loaded, before):
     }
     same = [test for test in loaded.tests if test.partition("::")[2].partition("[")[0] == name]
     of_file = [test for test in loaded.tests if test.startswith(f"{file}::")]
+    hall = "/".join(["tests", *mutant.module.split(".")[: 2 if mutant.module.startswith("aggregator") else 1]])
+    of_hall = [test for test in loaded.tests if test.startswith(hall)]
     of_others = [test for test in loaded.tests if test.partition("::")[0] in naming]
     exact = [before] if before in loaded.tests else []
-    return [tests for tests in (exact, same[:MOST_TESTS], of_file, of_others) if tests]
+    return [tests for tests in (exact, same[:MOST_TESTS], of_file, of_others, of_hall) if tests]
 
 
 def tried(mutant, known, loaded, before=None):
