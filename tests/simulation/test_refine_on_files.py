@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.commands import invoke, run
+from support.copies import FEATURES, SCHEMA, people
 
 import aggregator
 from aggregator.cli.planning.refine import _signed
@@ -25,21 +25,12 @@ from simulation.local import SimulationConfig, vector_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("refine")]  # the series is run once
 
-DEVICES, EPSILON, COPIES = 30_000, "4", 8
-FEATURES = ["one", "two", *(f"copy {number}" for number in range(COPIES))]
-SCHEMA = 'name = "notes"\n[label]\nname = "class"\nclasses = ["n", "y"]\n' + "".join(
-    f'[[features]]\nname = "{name}"\nkind = "categorical"\nvalues = ["a", "b"]\nmissing = "a"\n' for name in FEATURES
-)
+DEVICES, EPSILON = 30_000, "4"
 
 
-def people():
-    """Two features tell the class in 80 and 75 %; all others are copies of one that tells it in 70 %."""
+def devices():
     rng = np.random.default_rng(3)
-    labels = rng.integers(0, 2, DEVICES)
-    own = labels[:, None] ^ (rng.random((DEVICES, 3)) > np.array([0.8, 0.75, 0.7]))
-    codes = np.hstack([own[:, :2], np.repeat(own[:, 2:], COPIES, axis=1)])
-    frame = pd.DataFrame(np.array(["a", "b"], object)[codes], columns=FEATURES)
-    return frame.assign(**{"class": np.array(["n", "y"], object)[labels]}), rng.integers(0, WHOLE, DEVICES)
+    return people(rng, DEVICES), rng.integers(0, WHOLE, DEVICES)
 
 
 def answer(folder, campaign_file, models, crowd, rng):
@@ -68,7 +59,7 @@ class Followed:
         (folder / "s.toml").write_text(SCHEMA)
         run("init", folder / "work", "--no-passphrase")
         self.stores, self.evaluations, self.steps, self.asked = [], [], [], np.zeros(DEVICES, int)
-        crowd, rng = people(), np.random.default_rng(9)
+        crowd, rng = devices(), np.random.default_rng(9)
         while True:
             said = self.refine(len(self.steps), self.stores, self.evaluations)
             self.steps.append((list(self.stores), list(self.evaluations), said))
@@ -122,7 +113,7 @@ def test_the_series_asks_every_device_once_and_ends_with_a_model_of_the_features
         "-o", model)  # fmt: skip
     parsed = Model.of(parse_model(read_envelope(model.read_bytes(), "model").payload))
     assert [feature.name for feature in parsed.schema.observed] == chosen
-    frame, _ = people()
+    frame, _ = devices()
     assert parsed.accuracy(frame) > 0.75
     assert (followed.asked == 1).all()
     shares = sum(said["share"]["part"] for _, _, said in followed.steps if said["share"] is not None)
@@ -214,7 +205,7 @@ def test_models_that_refine_did_not_name_are_refused(followed, tmp_path):
         names.append(tmp_path / f"{name}.hsm")
     run("evaluate", "ask", *names, "--workspace", followed.folder / "work", "--epsilon", EPSILON, "--series", "notes",
         "--share", "0.25:0.3", "-o", tmp_path / "e.hsc")  # fmt: skip
-    crowd = people()
+    crowd = devices()
     store, _ = answer(followed.folder, tmp_path / "e.hsc", names, crowd, np.random.default_rng(1))
     ran = refused(followed, "--store", followed.stores[0], "--evaluation", store)
     assert ran.stderr.startswith("refine_invalid")
@@ -222,7 +213,7 @@ def test_models_that_refine_did_not_name_are_refused(followed, tmp_path):
 
 
 def test_an_evaluation_without_answers_about_all_features_is_refused(followed, tmp_path):
-    frame, places = people()
+    frame, places = devices()
     number = next(n for n, (_, _, said) in enumerate(followed.steps) if said["step"] == "evaluate")
     said, campaign = followed.steps[number][2], tmp_path / "few.hsc"
     campaign.write_bytes((followed.folder / f"c{number + 1}.hsc").read_bytes())

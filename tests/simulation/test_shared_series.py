@@ -7,9 +7,9 @@ import shlex
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.commands import invoke, run
+from support.copies import FEATURES, SCHEMA, people
 from support.shared import COLLECTOR_KEYS, PAIR
 
 import aggregator
@@ -22,22 +22,7 @@ from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from simulation.drawn import collected
 
-DEVICES, COPIES, EPSILON = 20_000, 8, "1"
-FEATURES = ["one", "two", *(f"copy {number}" for number in range(COPIES))]
-SCHEMA = 'name = "notes"\n[label]\nname = "class"\nclasses = ["n", "y"]\n' + "".join(
-    f'[[features]]\nname = "{name}"\nkind = "categorical"\nvalues = ["a", "b"]\nmissing = "a"\n' for name in FEATURES
-)
-
-
-def people():
-    """Two features tell the class in 80 and 75 %; all others are copies of one that tells it in 70 %."""
-    rng = np.random.default_rng(3)
-    labels = rng.integers(0, 2, DEVICES)
-    own = labels[:, None] ^ (rng.random((DEVICES, 3)) > np.array([0.8, 0.75, 0.7]))
-    codes = np.hstack([own[:, :2], np.repeat(own[:, 2:], COPIES, axis=1)])
-    return pd.DataFrame(np.array(["a", "b"], object)[codes], columns=FEATURES).assign(
-        **{"class": np.array(["n", "y"], object)[labels]}
-    )
+DEVICES, EPSILON = 20_000, "1"
 
 
 def model_of(raw):
@@ -63,7 +48,11 @@ def test_a_series_of_totals_finds_the_features_that_do_not_repeat(tmp_path, same
     """All features together are right in 70 %, the two that do not repeat in 80 %: known to 2 points, chance 1e-5."""
     (tmp_path / "s.toml").write_text(SCHEMA)
     (tmp_path / "p.pair").write_bytes(write_pair(PAIR))
-    work, frame, rng = ["--workspace", tmp_path / "work"], people(), np.random.default_rng(9)
+    work, frame, rng = (
+        ["--workspace", tmp_path / "work"],
+        people(np.random.default_rng(3), DEVICES),
+        np.random.default_rng(9),
+    )
     run("init", tmp_path / "work", "--no-passphrase")
     places, asked, spent = rng.random(DEVICES), np.zeros(DEVICES, int), 0
     stores, evaluations, kinds = [], [], []
