@@ -311,7 +311,7 @@ class Workspace(NamedTuple):
                 if not path.is_file() or path.read_bytes() != self.root_bytes:
                     write_output(path, self.root_bytes, force=True)
             for path in (self.path / "pending").glob("*.hst"):
-                if int(path.stem) <= self.root.header.version:
+                if path.stem.isdecimal() and int(path.stem) <= self.root.header.version:
                     path.unlink()
             self._retire_keys()
 

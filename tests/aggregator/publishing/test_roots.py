@@ -151,7 +151,10 @@ def test_only_one_next_root_waits_at_a_time(work):
     assert discard(again(work)) == 2
     assert pending(again(work)) is None
     assert reason(discard, again(work)) == "nothing_pending"
-    assert change(work).in_force
+    stray = work.path / "pending" / "2 (copy).hst"
+    stray.write_bytes(b"a file manager's copy")
+    assert change(again(work)).in_force
+    assert stray.exists()
 
 
 def test_a_root_signed_elsewhere_comes_into_force_if_it_is_the_next(work, tmp_path):
