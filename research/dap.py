@@ -159,10 +159,12 @@ class TaskConfiguration(NamedTuple):
         """Return the configuration's bytes with those of the variant of Prio3.
 
         Raises:
-            InputError: ``shape_invalid``: a part is too long, empty where it must not be, or out of order.
+            InputError: ``shape_invalid``: a part is too long, empty, not ASCII or out of order where it must not be.
         """
         circuit = prio3.circuit
         assert isinstance(circuit, MultihotCountVec)
+        if self.time_precision < 1 or not (self.leader + self.helper).isascii():
+            raise InputError("shape_invalid", "a DAP task has a unit of time, and addresses of ASCII characters")
         types = [number for number, _ in self.extensions]
         if types != sorted(set(types)):
             raise InputError("shape_invalid", "the extensions of a DAP task stand in the order of their types")
@@ -235,6 +237,7 @@ def sealed(key: HpkeKey, info: bytes, associated: bytes, content: bytes, random:
         public = suite.kem.deserialize_public_key(key.public)
         encapsulated, sender = suite.create_sender_context(public, info, eks=suite.kem.derive_key_pair(random))
         return _number(key.id, 1) + _opaque(encapsulated, 2, least=1) + _opaque(sender.seal(content, associated), 4)
+    # pyhpke raises ValueError for unknown numbers, PyHPKEError for keys, NotImplementedError for export-only suites.
     except (ValueError, PyHPKEError, NotImplementedError) as error:
         raise InputError("shape_invalid", f"HPKE configuration {key.id} can not be used: {error}") from error
 
@@ -265,10 +268,11 @@ def upload(
     """
     report_id = random_bytes(ID_BYTES)
     prio3 = task_variant(campaign)
+    stated = configuration.encoded(prio3)
     shards = task_shards(campaign, task, cells, report_id, random_bytes(prio3.random_bytes))
     metadata = report_id + _number(time // configuration.time_precision, 8) + _opaque(b"", 2)
     public = _opaque(shards.public, 4)
-    associated = task + configuration.encoded(prio3) + metadata + public
+    associated = task + stated + metadata + public
     shares = [
         sealed(
             key,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from aggregator.collectors.campaigns import SharedCampaignTerms, shared_evaluation, shared_terms
+from aggregator.collectors.campaigns import shared_evaluation, shared_terms
 from aggregator.collectors.collector import PUBLIC_FILE, CollectorFolder
 from aggregator.collectors.draws import SharedNoise
 from aggregator.collectors.pair import Pair, made_up_pair, read_pair
@@ -111,8 +111,8 @@ class SharedTrust(Trust):
     def _parameters(self, settings: Settings, pair: Pair, schema: Schema, part: float = 1.0) -> CampaignParameters:
         """Return the parameters of a campaign about all features of ``schema``, with a part of ε and δ."""
         noise = self.noise.of_part(part)
-        stated = SharedCampaignTerms(epsilon="", pair=pair, delta=format_pico(noise.delta_pico), noise=settings.noise)
-        terms = shared_terms(stated, shared_subjects(schema), noise.epsilon_micro)
+        blocks, delta = shared_subjects(schema), format_pico(noise.delta_pico)
+        terms = shared_terms(pair, blocks, noise.epsilon_micro, delta=delta, noise=settings.noise)
         return CampaignParameters("simulation", noise.epsilon_micro, postprocess=settings.postprocess, shared=terms)
 
     def shared(self, lab: Lab) -> AbstractContextManager[Two | None]:

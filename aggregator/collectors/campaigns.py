@@ -28,6 +28,7 @@ from protocol.documents.campaign import DISCRETE, EVALUATION, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.documents.shared_terms import (
+    GAUSSIAN,
     MAX_CELLS,
     MAX_DELTA_PICO,
     NOISES,
@@ -102,7 +103,8 @@ def make_shared_campaign(
         named, models = evaluated_in(signer, [document_bytes("model", each, signer) for each in documents], moment)
         if models[0].schema.label.to_dict() != asked.label.to_dict():
             raise InputError("schemas_differ", "the evaluated models have another label than the schema")
-    shared = shared_terms(terms, shared_subjects(asked, DISCRETE, named), parameters.epsilon_micro)
+    blocks = shared_subjects(asked, DISCRETE, named)
+    shared = shared_terms(terms.pair, blocks, parameters.epsilon_micro, delta=terms.delta, noise=terms.noise)
     raw = publish_campaign(signer, asked, parameters._replace(shared=shared, evaluated=named), moment)
     made = parse_campaign(read_envelope(raw, "campaign").payload)
     keep(signer.path, made.id, terms.decision(subject))
@@ -120,8 +122,8 @@ def shared_evaluation(
     digests = tuple(sha256(each).digest() for each in models)
     named = NamedModels(digests[0]) if len(models) == 1 else NamedModels(None, digests)
     schema = parse_model(read_envelope(models[0], "model").payload).schema
-    stated = SharedCampaignTerms(epsilon="", pair=pair, delta=delta, noise=noise)
-    return shared_terms(stated, shared_subjects(schema, EVALUATION, named), epsilon_micro)
+    blocks = shared_subjects(schema, EVALUATION, named)
+    return shared_terms(pair, blocks, epsilon_micro, delta=delta, noise=noise)
 
 
 def checked_delta(delta_pico: int) -> int:
@@ -131,14 +133,21 @@ def checked_delta(delta_pico: int) -> int:
     return delta_pico
 
 
-def shared_terms(terms: SharedCampaignTerms, blocks: Sequence[Subject], epsilon_micro: int) -> SharedTerms:
-    """Return the terms of a shared campaign with these blocks.
+def shared_terms(
+    pair: Pair | str | Path,
+    blocks: Sequence[Subject],
+    epsilon_micro: int,
+    *,
+    delta: str | float = "0",
+    noise: str | None = None,
+) -> SharedTerms:
+    """Return the terms of a shared campaign with these blocks; the other arguments are as of a campaign's terms.
 
     Raises:
         InputError: ``collectors_invalid``, or the file can not be read; ``delta_invalid``; ``terms_invalid``: no such
             noise, or more than :data:`MAX_CELLS` cells; ``epsilon_invalid``: ε is below two millionths for each block.
     """
-    pair = terms.pair if isinstance(terms.pair, Pair) else read_pair(read_file(terms.pair, MAX_BYTES))
+    two = pair if isinstance(pair, Pair) else read_pair(read_file(pair, MAX_BYTES))
     cells = sum(subject.size for subject in blocks)
     if not 1 <= cells <= MAX_CELLS:
         raise InputError(
@@ -147,9 +156,9 @@ def shared_terms(terms: SharedCampaignTerms, blocks: Sequence[Subject], epsilon_
         )
     if epsilon_micro < 2 * len(blocks):
         raise InputError("epsilon_invalid", "ε is below two millionths for each feature and evaluated model")
-    delta = checked_delta(pico_delta(terms.delta))
-    noise = better_noise(len(blocks), epsilon_micro, delta) if terms.noise is None else terms.noise
-    if noise not in NOISES or ((noise == "gaussian") != bool(delta) and terms.noise is not None):
+    delta_pico = checked_delta(pico_delta(delta))
+    kind = better_noise(len(blocks), epsilon_micro, delta_pico) if noise is None else noise
+    if kind not in NOISES or ((kind == GAUSSIAN) != bool(delta_pico) and noise is not None):
         raise InputError("terms_invalid", "noise is laplace, without δ, or gaussian, with a δ")
-    stated = delta if noise == "gaussian" else 0
-    return SharedTerms(pair.collectors, pair.salt, pair.verify_key, best_chunk(cells), noise, stated)
+    stated = delta_pico if kind == GAUSSIAN else 0
+    return SharedTerms(two.collectors, two.salt, two.verify_key, best_chunk(cells), kind, stated)

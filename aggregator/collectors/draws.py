@@ -12,6 +12,9 @@ from aggregator.publishing.mechanisms.draws import discrete_laplace
 from protocol.documents.shared_terms import GAUSSIAN
 from protocol.epsilon import MICRO
 
+LOCAL, SHARED = "local", "shared"
+"""Whom devices trust: nobody, or that one of two collectors is honest."""
+
 
 class SharedNoise(NamedTuple):
     """What the two collectors add to a total, for any number Q of blocks (features that a record is asked about).

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from aggregator.collectors.campaigns import checked_delta
-from aggregator.collectors.draws import SharedNoise
+from aggregator.collectors.draws import LOCAL, SHARED, SharedNoise
 from aggregator.collectors.totals import TotalStore
 from aggregator.common.tables import MISSING_TOKENS, read_table
 from aggregator.models.population import check_pilot
@@ -30,8 +30,6 @@ from protocol.epsilon import check_answer_micro, micro_epsilon, pico_delta
 from protocol.errors import InputError
 from protocol.schema import Schema
 
-LOCAL, SHARED = "local", "shared"
-"""Whom devices trust: nobody, or that one of two collectors is honest."""
 MOST_DEVICES = 10**15
 """Largest size of a fleet."""
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.collectors.campaigns import SharedCampaignTerms, shared_terms
+from aggregator.collectors.campaigns import shared_terms
 from aggregator.collectors.draws import SharedNoise
 from aggregator.collectors.statistics import Shared, shared_statistics
 from aggregator.common.arrays import Floats, Integers
@@ -62,9 +62,9 @@ def campaign_of(setting: Setting) -> Campaign:
     features = [Categorical(f"f{place}", values) for place in range(setting.features)]
     schema = build_schema(Label("y", ["a", "b", "c"]), features)
     delta = DELTA if setting.noise == "gaussian" else "0"
-    stated = SharedCampaignTerms(epsilon=setting.epsilon, pair=made_up_pair(), delta=delta, noise=setting.noise)
     micro = micro_epsilon(setting.epsilon)
-    parameters = CampaignParameters("x", micro, shared=shared_terms(stated, shared_subjects(schema), micro))
+    terms = shared_terms(made_up_pair(), shared_subjects(schema), micro, delta=delta, noise=setting.noise)
+    parameters = CampaignParameters("x", micro, shared=terms)
     return parse_campaign(build_campaign(schema, parameters, 1, START))
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aggregator.collectors.campaigns import SharedCampaignTerms, shared_terms
+from aggregator.collectors.campaigns import shared_terms
 from aggregator.collectors.pair import made_up_pair
 from aggregator.collectors.statistics import shared_statistics
 from aggregator.common.arrays import Integers
@@ -120,9 +120,8 @@ class Trial:
     def shared(self, size: int, epsilon: str, delta: str) -> float:
         """Return the accuracy of the total that two collectors make of ``size`` devices' records."""
         data, rows = self.data, self.drawn(size)
-        stated = SharedCampaignTerms(epsilon=epsilon, pair=made_up_pair(), delta=delta)
         micro = micro_epsilon(epsilon)
-        terms = shared_terms(stated, shared_subjects(data.schema), micro)
+        terms = shared_terms(made_up_pair(), shared_subjects(data.schema), micro, delta=delta)
         parameters = CampaignParameters("choosing", micro, postprocess=DEFAULT, shared=terms)
         campaign = parse_campaign(build_campaign(data.schema, parameters, 1, SIMULATED_NOW))
         total = collected(campaign, part(data.observed, rows), data.labels[rows], 0, self.rng)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from nacl import bindings
 
-from aggregator.collectors.campaigns import SharedCampaignTerms, shared_terms
+from aggregator.collectors.campaigns import shared_terms
 from aggregator.collectors.collector import PUBLIC_FILE, CollectorFolder
 from aggregator.collectors.exchange import RequestRow
 from aggregator.collectors.helping import Judge
@@ -73,7 +73,7 @@ class Place(NamedTuple):
             CollectorFolder.create(path / name, name, "nobody").close()
         with CollectorFolder.open(path / "leader") as leader:
             pair = read_pair(leader.pair_with((path / "helper" / PUBLIC_FILE).read_bytes()))
-        terms = shared_terms(SharedCampaignTerms(epsilon="1", pair=pair), shared_subjects(schema), MICRO)
+        terms = shared_terms(pair, shared_subjects(schema), MICRO)
         workspace = create_workspace(path / "work", name="bench", now=NOW)
         raw = publish_campaign(workspace, schema, CampaignParameters("bench", MICRO, shared=terms), NOW)
         return cls(path, raw, workspace.root_bytes)

@@ -141,7 +141,15 @@ UNORDERED = ((2, b""), (1, b""))
 
 @pytest.mark.parametrize(
     "change",
-    [{"info": b""}, {"info": bytes(256)}, {"leader": ""}, {"time_precision": 1 << 64}, {"extensions": UNORDERED}],
+    [
+        {"info": b""},
+        {"info": bytes(256)},
+        {"leader": ""},
+        {"helper": "ü"},
+        {"time_precision": 0},
+        {"time_precision": 1 << 64},
+        {"extensions": UNORDERED},
+    ],
 )
 def test_configurations_that_have_no_encoding_are_refused(campaign, change):
     with pytest.raises(InputError, match="shape_invalid"):

@@ -14,7 +14,7 @@ from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, print_table, write_file
-from aggregator.collectors.draws import SharedNoise
+from aggregator.collectors.draws import SHARED, SharedNoise
 from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import listed
 from aggregator.publishing.decisions import decision_text
@@ -190,7 +190,7 @@ def _print(
     names = f"--name {quote(f'{found.series}-{number}')} --series {quote(found.series)}"
     placed = f"--epsilon {epsilon} {names} --share {share.shown}"
     how, command = "--mechanism auto --no-class-question ", "campaign"
-    if trust == "shared":
+    if trust == SHARED:
         how, command = "--pair P.pair ", "collector campaign"
         if same_devices:
             part = SharedNoise(micro_epsilon(epsilon), pico_delta(delta)).of_part(share.part)
@@ -200,7 +200,7 @@ def _print(
     if found.ask:
         note(f"next: hearsay {command} {quote(str(output))} --workspace WORK {how}{placed} -o C.hsc")
     elif files:
-        named, how = " ".join(quote(str(file)) for file in files), how if trust == "shared" else ""
+        named, how = " ".join(quote(str(file)) for file in files), how if trust == SHARED else ""
         note(f"next: hearsay evaluate ask {named} --workspace WORK {how}{placed} -o E.hsc")
     else:
         note("the candidates are not signed yet: add --workspace WORK --models FOLDER")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggregator.collectors.draws import SHARED
 from aggregator.estimates.joining import join, of_features
 from aggregator.estimates.source import newest_origin
 from aggregator.estimates.statistics import Statistics
@@ -128,7 +129,7 @@ class Refinement(NamedTuple):
             "epsilon": format_micro(fleet.epsilon_micro),
             "asked_so_far": f"{self.used:.1%} of {'ε' if fleet.is_same else 'the devices'}",
         }
-        record |= {} if fleet.noise is None else {"trust": "shared"}
+        record |= {} if fleet.noise is None else {"trust": SHARED}
         record |= {} if share is None else {"share": share.shown}
         if step.choice is not None:
             choice = step.choice

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from aggregator.collectors.campaigns import checked_delta
-from aggregator.collectors.draws import SharedNoise
+from aggregator.collectors.draws import LOCAL, SHARED, SharedNoise
 from aggregator.common.notebooks import facts, table
 from aggregator.common.plots import Line, line_chart
 from aggregator.common.tables import MISSING_TOKENS, read_table, without_meaning
@@ -348,9 +348,9 @@ def plan(
 def _noise(trust: str, delta: str | float, epsilon_micro: int) -> SharedNoise | None:
     """Return the noise of two collectors for ``shared`` trust, or None for ``local``."""
     delta_pico = checked_delta(pico_delta(delta))
-    if trust not in ("local", "shared") or (delta_pico and trust == "local"):
+    if trust not in (LOCAL, SHARED) or (delta_pico and trust == LOCAL):
         raise InputError("plan_invalid", "trust is local, or shared, which alone has a δ")
-    return SharedNoise(epsilon_micro, delta_pico) if trust == "shared" else None
+    return SharedNoise(epsilon_micro, delta_pico) if trust == SHARED else None
 
 
 class _Inquiry:

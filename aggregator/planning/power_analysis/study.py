@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from aggregator.collectors.campaigns import SharedCampaignTerms, shared_terms
+from aggregator.collectors.campaigns import shared_terms
 from aggregator.collectors.draws import SharedNoise
 from aggregator.collectors.pair import made_up_pair
 from aggregator.common.arrays import Integers
@@ -104,10 +104,8 @@ class Design(NamedTuple):
             ask=shares,
         )
         if noise is not None:
-            stated_terms = SharedCampaignTerms(
-                epsilon="", pair=made_up_pair(), delta=format_pico(noise.delta_pico), noise=noise.noise
-            )
-            terms = shared_terms(stated_terms, shared_subjects(schema), epsilon_micro)
+            blocks, delta = shared_subjects(schema), format_pico(noise.delta_pico)
+            terms = shared_terms(made_up_pair(), blocks, epsilon_micro, delta=delta, noise=noise.noise)
             parameters = parameters._replace(shared=terms, ask=NO_SHARES)
             return parse_campaign(build_campaign(schema, parameters, 1, _NOW))
         stated = schema._replace(groups=()) if shares else schema
