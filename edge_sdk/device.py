@@ -468,7 +468,9 @@ class Device:
         """Answer like :meth:`report`, and also return the period, and whether it was answered before."""
         if isinstance(campaign_id, str):
             campaign_id = self.campaign(campaign_id).id
-        about = AboutRecord(record, label, models=self._models, meanings=self._meanings, entropy=self._entropy)
+        about = AboutRecord(
+            record, label, models=self._models, meanings=self._meanings, entropy=self._entropy, state=self._state
+        )
         return self._reporting.answer(campaign_id, about)
 
     @logged("drain", lambda count: f"{count} reports sealed")

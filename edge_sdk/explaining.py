@@ -73,6 +73,7 @@ class Account(NamedTuple):
         secret: the device's secret; None after an opt-out.
         booked: of a node, the adjacency (which data sets ε compares) whose ε is counted; None before a first summary.
         delta_spent: of a node, the δ that it has spent in all, in 10⁻¹².
+        remembers: the device has paid for the campaign, which has memory.
     """
 
     policy: Policy
@@ -83,6 +84,7 @@ class Account(NamedTuple):
     secret: bytes | None = None
     booked: str | None = None
     delta_spent: int = 0
+    remembers: bool = False
 
 
 def explain(campaign: Campaign, account: Account, now: int, evaluated: Sequence[Evaluated] = ()) -> Facts:
@@ -110,7 +112,14 @@ def explain(campaign: Campaign, account: Account, now: int, evaluated: Sequence[
     else:
         first = max(campaign.period_at(now), -(-account.paid_until // campaign.time_precision))
         asked = _asked_in_words(campaign, evaluated)
-        facts += [*asked, *_warnings(campaign), *_series(campaign, account), "", *_cost(campaign, account, first)]
+        facts += [
+            *asked,
+            *_warnings(campaign),
+            *_series(campaign, account),
+            *_memory(campaign),
+            "",
+            *_cost(campaign, account, first),
+        ]
     return [*facts, "", *_verdict(campaign, account, evaluated)]
 
 
@@ -186,6 +195,30 @@ def _series(campaign: Campaign, account: Account) -> Facts:
     ]
 
 
+def _memory(campaign: Campaign) -> Facts:
+    """Return what a campaign with memory keeps, what a change of the record reveals, and what links its reports."""
+    terms = campaign.memory
+    if terms is None:
+        return []
+    from protocol.documents.memory_terms import Remembered
+
+    lasts, length = duration(terms.stretch * campaign.time_precision), period_in_words(campaign.time_precision)
+    kinds = [question.mechanism for question in campaign.questions]
+    guessed = max(kind.pairing for kind in kinds if isinstance(kind, Remembered))
+    times = "once" if terms.renewals == 1 else f"{terms.renewals} times"
+    renewed = f"After every {lasts} it draws another one, {times} in all, whether or not the record has changed."
+    return [
+        "It has memory: the device has one question for the whole campaign. It keeps a noisy answer about its record,",
+        [
+            f"and sends it once per {length} with fresh noise.",
+            renewed if terms.renewals else "It keeps this answer to the end, also if the record changes.",
+            "So the reports do not show when the record changes; the next kept answer is about the changed record.",
+            "The ids of two reports do not show that they are of one device, but their contents may:",
+            f"who has one report of it finds another of it among two with probability {guessed:.2f} (0.50 is blind).",
+        ],
+    ]
+
+
 def _counted(campaign: Campaign, policy: Policy) -> int:
     """Return an answer's cost in millionths of ε by the owner's policy; the campaign's ε if the policy has none."""
     try:
@@ -199,13 +232,16 @@ def _cost(campaign: Campaign, account: Account, first_period: int) -> Facts:
     policy, total = account.policy, _counted(campaign, account.policy)
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - first_period)
     odds = _odds(campaign.privacy_loss() if campaign.nodes is None else total / MICRO)
+    per_answer = format_micro(campaign.epsilon_per_answer_micro)
     if campaign.series is None:
-        per_answer = format_micro(campaign.epsilon_per_answer_micro)
         often, seen = f" per {duration(campaign.time_precision)} (ε = {per_answer} per answer)", "reports of one period"
         whole = f"Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}."
     else:
         often, seen = ", at most once", "report"
         whole = "A device that answers it answers no other campaign of the series, so the series then costs no more."
+    if campaign.memory is not None:
+        often = f" for the whole campaign, paid with the first answer (ε = {per_answer} per kept answer)"
+        seen, whole = "report of one period", f"Whoever sees all reports can multiply them by {_odds(total / MICRO)}."
     cost: Facts = [f"Cost: ε = {format_micro(total)}{often}."]
     guess, below, delta = "any guess", [], policy.cost_delta(campaign)
     if campaign.nodes is not None:
@@ -236,7 +272,8 @@ def _cost(campaign: Campaign, account: Account, first_period: int) -> Facts:
 def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
     """Return what the owner's limits on ε per time do to periods: those not answered, or a warning of little room."""
     micro, length = _counted(campaign, policy), campaign.time_precision
-    if campaign.series is not None or any(limit.micro < micro for limit in policy.limits):
+    once = campaign.series is not None or campaign.memory is not None
+    if once or any(limit.micro < micro for limit in policy.limits):
         return []
     held = paces(micro, length, policy.limits)
     lines = [f"So the device answers in at most {pace}, and in no other." for pace in held]
@@ -266,7 +303,7 @@ def _verdict(campaign: Campaign, account: Account, evaluated: Sequence[Evaluated
     if not campaign.ended and not refusals:
         try:
             policy.check_adjacency(campaign, account.booked, spent.lifetime_micro)
-            policy.check_budget(spent, micro)
+            policy.check_budget(spent, 0 if account.remembers else micro)
             policy.check_delta(account.delta_spent, policy.cost_delta(campaign))
         except PolicyError as error:
             refusals.append(str(error))
@@ -276,7 +313,7 @@ def _verdict(campaign: Campaign, account: Account, evaluated: Sequence[Evaluated
         first, *others = refusals
         refused: Facts = [f"The owner's policy refuses it. {first}"]
         return [*refused, [f"and {refusal}" for refusal in others]] if others else refused
-    if campaign.ended or campaign.series is not None:
+    if campaign.ended or campaign.series is not None or campaign.memory is not None:
         return ["The owner's policy allows it."]
     left, delta = (policy.lifetime_micro - spent.lifetime_micro) // micro, policy.cost_delta(campaign)
     if delta:

@@ -234,12 +234,13 @@ class Policy(NamedTuple):
     def cost_micro(self, campaign: Campaign, epsilon_micro: int | None = None) -> int:
         """Return the ε in millionths that limits and ledger count for one period; 0 if the campaign has ended.
 
+        Of a campaign with memory it is the cost of the whole campaign, which the first answer pays.
         ``epsilon_micro`` is the ε that a node's summary states; None for the campaign's ε. Raise PolicyError
         ``adjacency_uncovered`` if the campaign's noise does not hide the change of records that ``node_adjacency``
         names.
         """
         if campaign.nodes is None:
-            return campaign.epsilon_micro
+            return campaign.epsilon_micro if campaign.memory is None else campaign.life_micro(1)
         from protocol.nodes.terms import cost_micro
 
         return cost_micro(campaign, self.node_adjacency, epsilon_micro)
@@ -295,7 +296,8 @@ class Policy(NamedTuple):
         except PolicyError as error:
             yield error.detail
         else:
-            for refusal in self.limit_refusals(micro):
+            when = "per period" if campaign.memory is None else "with its first answer"
+            for refusal in self.limit_refusals(micro, when):
                 yield f"the campaign spends {refusal}"
 
     def _mask_refusals(self, campaign: Campaign) -> Iterator[str]:
@@ -328,10 +330,10 @@ class Policy(NamedTuple):
                 f"the owner allows {format_pico(most)} (delta_per_period)"
             )
 
-    def limit_refusals(self, micro: int) -> Iterator[str]:
+    def limit_refusals(self, micro: int, when: str = "per period") -> Iterator[str]:
         """Yield the end of a sentence for each limit that one answer alone exceeds, whatever was spent before.
 
-        ``micro`` is the cost of the answer in millionths of ε.
+        ``micro`` is the cost of the answer in millionths of ε, ``when`` says in words how often it is paid.
         """
         cost = format_micro(micro)
         for most, name in (
@@ -340,7 +342,7 @@ class Policy(NamedTuple):
             (self.window_micro, "epsilon_per_window"),
         ):
             if most is not None and micro > most:
-                yield f"ε = {cost} per period; the owner allows {format_micro(most)} ({name})"
+                yield f"ε = {cost} {when}; the owner allows {format_micro(most)} ({name})"
 
     def _extent_refusals(self, campaign: Campaign) -> Iterator[str]:
         if campaign.time_precision < self.shortest_period:

@@ -7,7 +7,7 @@ and no error is raised; :class:`Meanings` lets the owner notice such values.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.model import evaluated_models, named_once, payloads_given, schema_read
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from edge_sdk.policy import Policy
+    from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Evaluated
+    from protocol.questions import Question
     from protocol.schema import Check, Observation
 
 
@@ -149,8 +151,7 @@ def answer(
         identifier = report_id(secret, campaign.id, period, 0)
         return [_shared_report(campaign, observation, label_code, identifier, period, seeds, predict)]
     for stratum in range(campaign.answers):
-        identifier = report_id(secret, campaign.id, period, stratum)
-        number = campaign.assignment.question_for(identifier, stratum)
+        identifier, number = campaign.identify(secret, period, stratum)
         question = campaign.questions[number]
         predicted = predict(question.subject.model or 0) if predict is not None else 0
         value = question.input_of(observation, label_code, classes, predicted)
@@ -192,13 +193,18 @@ class AboutRecord:
         models: Models,
         meanings: Meanings,
         entropy: Callable[[int], bytes],
+        state: State,
     ) -> None:
-        """Keep the record unread. ``label``: its class, None if unknown, ``FROM_RECORD`` to read it from the record."""
+        """Keep the record unread. ``label``: its class, None if unknown, ``FROM_RECORD`` to read it from the record.
+
+        ``state`` holds the answers that campaigns with memory keep.
+        """
         self._record = record
         self._label = label
         self._models = models
         self._meanings = meanings
         self._entropy = entropy
+        self._state = state
 
     def check(self, campaign: Campaign) -> None:
         """Raise InputError ``campaign_for_nodes`` if the campaign is for nodes."""
@@ -208,8 +214,16 @@ class AboutRecord:
             )
 
     def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
-        """Return the ε in millionths and the δ in 10⁻¹² of the reports of one period."""
-        return campaign.epsilon_micro, policy.cost_delta(campaign)
+        """Return the ε in millionths and the δ in 10⁻¹² of the reports of one period.
+
+        A campaign with memory is paid for at its first answer, and the other answers cost nothing.
+        """
+        if campaign.memory is not None:
+            from edge_sdk.answering.remembering import is_booked
+
+            if is_booked(self._state, campaign):
+                return 0, 0
+        return policy.cost_micro(campaign), policy.cost_delta(campaign)
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
         """Return the period's ``campaign.answers`` reports. Each has noise from a fresh seed.
@@ -218,6 +232,15 @@ class AboutRecord:
         """
         observation = campaign.schema.observe(self._record)
         label_code = campaign.schema.label.code(campaign.schema.label_in(self._record, self._label))
+        if campaign.memory is not None:
+            from edge_sdk.answering.remembering import report  # imported here, since most devices never need it
+
+            classes = len(campaign.schema.label.classes)
+
+            def input_of(question: Question) -> Any:
+                return question.input_of(observation, label_code, classes)
+
+            return [report(self._state, campaign, secret, period, input_of, self._entropy)]
         seeds = [self._entropy(SEED_BYTES) for _ in range(campaign.answers)]
         predict = self._models.predictor(campaign, self._record) if campaign.evaluated else None
         return answer(campaign, observation, label_code, secret, period, seeds, predict)

@@ -77,6 +77,9 @@ SPOOL = Table("spool", ("number", "campaign", "answers", "made_at", "all_answers
 COUNTED = (META, FLOORS, DOCUMENTS, EVIDENCE, CAMPAIGNS, SERIES, DELTAS, PARTY_KEYS, SEALED)
 """Tables whose number of rows is stored. Ledger and spool have consecutive numbers instead, so gaps show."""
 TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
+KEPT = "memory "
+"""Beginning of the keys of the answers that campaigns with memory keep; the campaign's id in hexadecimal digits comes
+next. An opt-out deletes these answers: under a new secret the device is asked another question, and pays again."""
 
 
 SCHEMA = Schema(

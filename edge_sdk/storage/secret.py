@@ -17,6 +17,7 @@ from edge_sdk.storage.marker import (
     used_mark,
 )
 from edge_sdk.storage.outbox import clear_outboxes
+from edge_sdk.storage.rows import KEPT
 from protocol.errors import InputError, StorageError
 from protocol.stream import SEED_BYTES
 
@@ -260,6 +261,9 @@ def _opt_out(state: State, ledger: Ledger, spool: Spool) -> None:
     """Write the opt-out, then remove the files: they stay if a write fails. The caller must open a transaction."""
     sealed, secret = spool.sealed_paths(), state.meta("secret")
     state.remove_meta("secret")
+    for key in state.all_meta():
+        if key.startswith(KEPT):
+            state.remove_meta(key)
     spool.clear("disabled")
     ledger.forget_answers()
     if secret is not None:

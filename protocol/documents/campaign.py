@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
-from protocol.batches.report import SHARED, Layout, checked_layout, layout_for
+from protocol.batches.report import SHARED, Layout, checked_layout, layout_for, report_id
 from protocol.documents.asked import (
     GROUPS,
     NamedModels,
@@ -65,6 +65,7 @@ from protocol.stream import hmac_sha256, sha256
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from protocol.documents.memory_terms import Memory
     from protocol.documents.payload import Header
     from protocol.schema import Check
 
@@ -230,6 +231,7 @@ UNDERSTOOD = frozenset(
         "label",
         "layout",
         "masked",
+        "memory",
         "min_batch_size",
         "model",
         "model_names",
@@ -294,6 +296,8 @@ class Campaign(NamedTuple):
         masked: terms of a masked campaign, or None; ``epsilon_micro`` is then for one unit (its ``unit``) of a node.
         shared: terms of a campaign whose devices split an exact record for two collectors, or None;
             ``epsilon_micro`` is then for changing one record.
+        memory: terms of a campaign whose devices keep their answers, or None; ``epsilon_micro`` is then that of one
+            kept answer, of all its reports together.
     """
 
     id: bytes
@@ -318,6 +322,7 @@ class Campaign(NamedTuple):
     nodes: NodeTerms | None = None
     masked: MaskedTerms | None = None
     shared: SharedTerms | None = None
+    memory: Memory | None = None
 
     @property
     def name(self) -> str:
@@ -354,6 +359,21 @@ class Campaign(NamedTuple):
     def epsilon_per_answer_micro(self) -> int:
         """ε of one answer in millionths: ``epsilon_micro`` divided by ``answers``, rounded down, or 0 if ended."""
         return self.epsilon_micro // self.answers if self.answers else 0
+
+    def life_micro(self, periods: int) -> int:
+        """Return the ε in millionths of a device that answers ``periods`` periods from the campaign's first on."""
+        if self.memory is not None:
+            return self.epsilon_micro * (periods and 1 + self.memory.renewals)
+        return self.epsilon_micro * (periods if self.series is None else min(1, periods))
+
+    def identify(self, secret: bytes, period: int, index: int) -> tuple[bytes, int]:
+        """Return the id of answer number ``index`` of the device with the 32-byte ``secret``, and its question."""
+        identifier = report_id(secret, self.id, period, index)
+        if self.memory is None:
+            return identifier, self.assignment.question_for(identifier, index)
+        from protocol.documents.memory_terms import identify
+
+        return identify(self.assignment, secret, self.id, identifier)
 
     def period_at(self, now: int) -> int:
         """Return the number of the period that contains the time ``now``: ⌊now / time_precision⌋."""
@@ -401,13 +421,15 @@ def build_payload(
     nodes: NodeTerms | None = None,
     masked: MaskedTerms | None = None,
     shared: SharedTerms | None = None,
+    memory: Memory | None = None,
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. The aggregator runs this.
 
     The arguments are the attributes of :class:`Campaign` of the same names, with three exceptions. ``schema`` is all
     that the document states, with the groups. The features of ``questions`` are indices in ``schema.observed``.
-    ``models`` maps the name of each compared model to its digest, in the order of the indices. The keys of models,
-    groups, series, nodes and masked sums are added to ``crit``. A payload without questions and nodes and with an ε of
+    ``models`` maps the name of each compared model to its digest, in the order of the indices. With ``memory`` the
+    questions have the mechanisms of the answers that are kept. The keys of models, groups, series, nodes, masked sums
+    and memory are added to ``crit``. A payload without questions and nodes and with an ε of
     0 ends the versions before it.
 
     Raises:
@@ -422,6 +444,7 @@ def build_payload(
     terms = {NODES_KEY: nodes, MASKED_KEY: masked}
     critical |= {key: stated.to_dict() for key, stated in terms.items() if stated is not None}
     critical |= shared_fields(shared)
+    critical |= {} if memory is None else {"memory": memory.fields(questions)}
     header = header._replace(crit=(*header.crit, *critical, *(["models"] if models else [])))
     payload = canonical.pack(
         {
@@ -489,6 +512,11 @@ def parse_campaign(payload: bytes) -> Campaign:
     time_precision = read_integer(body, "time_precision", 1, MAX_PERIOD_SECONDS, _REASON)
     if header.expires // time_precision >= _WORD:
         raise DocumentError(_REASON, "its last period does not fit into a report")
+    memory = None
+    if "memory" in body or "memory" in header.crit:
+        from protocol.documents.memory_terms import parse_memory  # imported here, since most devices never need it
+
+        memory, questions = parse_memory(body, header, questions, time_precision)
     return Campaign(
         id=sha256(payload).digest(),
         header=header,
@@ -512,6 +540,7 @@ def parse_campaign(payload: bytes) -> Campaign:
         nodes=nodes,
         masked=parse_masked(body, header, nodes, grouped, fit.family, epsilon_micro),
         shared=shared,
+        memory=memory,
     )
 
 

@@ -11,6 +11,7 @@ from aggregator.collectors.pair import private_box_key, role_in
 from aggregator.estimates.debias import debias
 from aggregator.reports.tally.tally import TallyBuilder
 from edge_sdk import Device, Policy
+from edge_sdk.answering import remembering
 from edge_sdk.answering.answer import answer
 from edge_sdk.classifier import Classifier
 from protocol import SCALE, canonical, mechanisms
@@ -310,8 +311,8 @@ def reports_of_record(campaign, models, secret, period, seeds, record, label):
     """What a device with this secret answers about a record.
 
     ``campaign`` is a campaign's payload, ``models`` are the payloads of the models that it evaluates, in its order.
-    ``seeds`` are those of the answers, in order. Values of the record are JSON's own; a key that is not there is
-    missing. What comes out: code and number (nil without one) of every observed feature, the class, and for every
+    ``seeds`` are those of the answers, in order; with memory those of a new kept answer and of its report. Values of
+    the record are JSON's own; a key that is not there is missing. What comes out: code and number (nil without one) of every observed feature, the class, and for every
     answer its question, the mechanism's input, and the bytes of the report.
     """
     found, key = parse_campaign(bytes.fromhex(campaign)), bytes.fromhex(secret)
@@ -321,18 +322,24 @@ def reports_of_record(campaign, models, secret, period, seeds, record, label):
     code = found.schema.label.code(label)
     classes = found.schema.label.classes
     predicted = [classes.index(class_of_record(model, record)) for model in models]
-    reports = answer(
-        found,
-        read,
-        code,
-        key,
-        period,
-        [bytes.fromhex(seed) for seed in seeds],
-        predicted.__getitem__ if models else None,
-    )
+    drawn = [bytes.fromhex(seed) for seed in seeds]
+    if found.memory is None:
+        reports = answer(found, read, code, key, period, drawn, predicted.__getitem__ if models else None)
+    else:
+        empty = SimpleNamespace(meta=lambda _: None, write_meta=lambda *_: None)
+        reports = [
+            remembering.report(
+                empty,
+                found,
+                key,
+                period,
+                lambda asked: asked.input_of(read, code, len(classes)),
+                lambda _: drawn.pop(0),
+            )
+        ]
     given = []
     for stratum, report in enumerate(reports):
-        number = found.assignment.question_for(report_id(key, found.id, period, stratum), stratum)
+        number = found.identify(key, period, stratum)[1]
         question = found.questions[number]
         which = predicted[question.subject.model or 0] if models else 0
         value = question.input_of(read, code, len(classes), which)

@@ -12,6 +12,7 @@ from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from protocol import SCALE, canonical, mechanisms
 from protocol.documents import model
 from protocol.documents.campaign import WHOLE, Series
+from protocol.documents.memory_terms import Memory
 from protocol.documents.payload import Header
 from protocol.features import Categorical, Numeric
 from protocol.schema import Component, Label, Projection, build_schema
@@ -65,13 +66,14 @@ def _bytes(*about):
 
 
 def _reports(cases, name, payload, *, models=(), secrets=(), some=None):
-    answers = canonical.unpack(payload)["answers"]
+    body = canonical.unpack(payload)
+    drawn = body["answers"] + ("memory" in body)
     for place, (record_name, (record, label, codes)) in enumerate(RECORDS.items()):
         if some is not None and place >= some and place % 4:
             continue
         secret = secrets[place % len(secrets)] if secrets else _bytes(name, record_name)
         period = (NOW // DAY) + place
-        seeds = [_bytes(name, record_name, index) for index in range(answers)]
+        seeds = [_bytes(name, record_name, index) for index in range(drawn)]
         inputs = {"campaign": cases.keep(f"campaign.{name}", payload)}
         inputs["models"] = [cases.keep(f"model.{_bytes(each).hex()[:8]}", each) for each in models]
         inputs |= {"secret": secret.hex(), "period": period, "seeds": [seed.hex() for seed in seeds]}
@@ -164,6 +166,9 @@ secret = bytes(range(0x20, 0x40))
 for name, low, high in (("in_its_share", 3 * WHOLE // 4, WHOLE), ("in_another_share", 0, WHOLE // 4)):
     payload = Publisher(schema=SCHEMA).campaign_payload(series=Series("pilot", NOW, low, high))
     _reports(cases, f"series_{name}", payload, secrets=(secret,), some=1)
+for mechanism in ("direct", "oue"):
+    payload = Publisher(schema=SCHEMA).campaign_payload(mechanism=mechanism, memory=Memory(2, 17, 500_000))
+    _reports(cases, f"memory_{mechanism}", payload, some=5)
 models = {"tables": _tables(SCHEMA), "normal": _normal(SCHEMA), "cut": _normal(SCHEMA, is_truncated=True)}
 
 publisher = Publisher(schema=SCHEMA)

@@ -209,6 +209,27 @@ def field_of(layout, width, question, value, seed):
     return raw + bytes(width - len(raw))
 
 
+def placed(identifier, ends):
+    """The id with its first four bytes in the interval of a question."""
+    low, high = ends
+    return (low + int.from_bytes(identifier[:4], "big") * (high - low) // 2**32).to_bytes(4, "big") + identifier[4:]
+
+
+def again(layout, question, keep, field, seed):
+    """The field of a report on a kept answer: one value kept with chance F/2^32, or each bit."""
+    if question["mechanism"]["name"] == "direct":
+        kept = {**question, "mechanism": {**question["mechanism"], "keep": keep}}
+        return field_of(layout, len(field), kept, int.from_bytes(field[:2], "big"), seed)
+    blocks = b"".join(
+        sha256(b"\x0fhearsay/1/fresh" + seed + index.to_bytes(4, "big")).digest() for index in range(len(field))
+    )
+    bits = int.from_bytes(field, "big")
+    for place in range(question["size"]):
+        if int.from_bytes(blocks[4 * place : 4 * place + 4], "big") >= keep:
+            bits ^= 1 << 8 * len(field) - 1 - place
+    return bits.to_bytes(len(field), "big")
+
+
 def head_of(layout, record_length):
     """The header of the msgpack value, and the length of the answer field."""
     for head_length in (2, 3, 4):
@@ -236,10 +257,16 @@ def answers(payload, secret, period, seeds, record, label, models):
     for index in range(body["answers"]):
         message = b"hearsay/1/id" + sha256(payload).digest() + period.to_bytes(4, "big") + index.to_bytes(2, "big")
         identifier = hmac.digest(secret, message, "sha256")[:8]
-        number = assigned(body["questions"], index, identifier)
+        fixed = identifier
+        if "memory" in body:
+            fixed = hmac.digest(secret, b"hearsay/1/memory" + sha256(payload).digest(), "sha256")
+        number = assigned(body["questions"], index, fixed)
         question = body["questions"][number]
         value = input_of(body, question, found, c, predicted)
         field = field_of(body["layout"], width, question, value, seeds[index])
+        if "memory" in body:
+            identifier = placed(identifier, [0, *(each["bound"] for each in body["questions"])][number:][:2])
+            field = again(body["layout"], question, body["memory"]["fresh"][number], field, seeds[1])
         fixed = identifier + period.to_bytes(4, "big") + number.to_bytes(2, "big")
         given.append({"question": number, "input": value, "report": (head + fixed + field).hex()})
     return {"codes": [code for code, _ in found], "numbers": [u for _, u in found], "class": c, "answers": given}

@@ -86,7 +86,9 @@ def _splits_anew() -> None:
         if not found.repeated:
             return found.reports
         reporting = self._reporting
-        making = AboutRecord(RECORD, "e", models=reporting.models, meanings=None, entropy=self._entropy)
+        making = AboutRecord(
+            RECORD, "e", models=reporting.models, meanings=None, entropy=self._entropy, state=self._state
+        )
         return b"".join(making.make(reporting.campaign(campaign_id), reporting.secret(), found.period))
 
     Device.report = report
