@@ -312,8 +312,8 @@ def reports_of_record(campaign, models, secret, period, seeds, record, label):
 
     ``campaign`` is a campaign's payload, ``models`` are the payloads of the models that it evaluates, in its order.
     ``seeds`` are those of the answers, in order; with memory those of a new kept answer and of its report. Values of
-    the record are JSON's own; a key that is not there is missing. What comes out: code and number (nil without one) of every observed feature, the class, and for every
-    answer its question, the mechanism's input, and the bytes of the report.
+    the record are JSON's own; a key that is not there is missing. What comes out: code and number (nil without one) of
+    every observed feature, the class, and for every answer its question, the mechanism's input, and the report's bytes.
     """
     found, key = parse_campaign(bytes.fromhex(campaign)), bytes.fromhex(secret)
     if found.series is not None and not found.series.has(key):
