@@ -10,10 +10,11 @@ from math import exp, log, pi
 from typing import TYPE_CHECKING
 
 from protocol import SCALE
-from protocol.documents.model import DiscreteModel, Normal, log_mass
+from protocol.documents.model import DiscreteModel, Normal, log_mass, log_sum
+from protocol.features import Joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from protocol.documents.model import Model
     from protocol.schema import Check
@@ -56,20 +57,27 @@ class Classifier:
     def scores(self, record: Mapping[str, object]) -> list[float]:
         """Return log(P(class) · P(record | class)) per class, in the order of ``classes``, up to a common constant.
 
-        A feature is left out if its value is missing or unknown to the model. A record that is no mapping raises
-        InputError ``record_invalid``.
+        A feature is left out if its value is missing or unknown to the model; of a joined feature, the missing members
+        are (:func:`log_sum`). A record that is no mapping raises InputError ``record_invalid``.
         """
         scores = list(self.model.log_prior)
-        for reading, (table, curves) in zip(self.model.schema.recognise(record), self._terms, strict=True):
+        for place, reading in enumerate(self.model.schema.recognise(record)):
+            table, curves = self._terms[place]
             if reading is None:
                 continue
             if curves is None:
-                row = table[reading[0]]
+                code = reading[0]
+                row = table[code] if code < len(table) else self._partly_known(place, code)
                 scores = [score + term for score, term in zip(scores, row, strict=True)]
             elif reading[1] is not None:
                 x = reading[1] / SCALE
                 scores = [score + a + b * (x - m) * (x - m) for score, (a, b, m) in zip(scores, curves, strict=True)]
         return scores
+
+    def _partly_known(self, place: int, code: int) -> Sequence[float]:
+        joined = self.model.schema.observed[place]
+        assert isinstance(joined, Joined)
+        return log_sum([self._terms[place][0][each] for each in joined.matching(code)])
 
     def predict(self, record: Mapping[str, object]) -> str:
         """Return the most probable class. If several are equally probable, return the first of them in ``classes``.

@@ -359,7 +359,7 @@ class Names:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._observed, self._ungrouped = schema.observed, schema.ungrouped
+        self._parts, self._single, self._ungrouped = schema.parts, schema.single, schema.ungrouped
         self._mentioned: set[tuple[str, int]] = set()
         self.footnotes: list[str] = []
         """Lines for the end: lists of names that many subjects share."""
@@ -373,7 +373,7 @@ class Names:
         return f"{quoted(text)} ({kind} {number + 1})"
 
     def _feature(self, number: int) -> str:
-        """Return the observed feature's name. A projection's component is marked, and a footnote lists its inputs."""
+        """Return the name of a feature of ``Schema.ungrouped``. A footnote lists the inputs of a projection."""
         observed = self._ungrouped[number]
         name = self._name("feature", number, observed.name)
         if not isinstance(observed, Component):
@@ -386,10 +386,8 @@ class Names:
         return f"{name} (a component)"
 
     def counted(self, number: int) -> str:
-        """Return the name of the observed feature with this index, with its groups of values if it has any."""
-        observed = self._observed[number]
-        groups = self._groups(number, observed) if isinstance(observed, Grouped) else ""
-        return f"{self._feature(number)}{groups}"
+        """Return the names of the features that the observed feature with this index joins, with groups of values."""
+        return " and ".join(f"{self._feature(index)}{self._groups(index)}" for index in self._parts[number])
 
     def _numbers(self) -> str:
         if ("numbers", 0) not in self._mentioned:
@@ -408,19 +406,22 @@ class Names:
             return f"{square}{self._numbers()}, together with its {label}"
         if feature is None:
             return f"its {label}"
-        name = self._feature(feature)
-        observed = self._observed[feature]
-        if isinstance(observed, Grouped):
-            return f"which group {name} is in{self._groups(feature, observed)}, together with its {label}"
+        if len(self._parts[feature]) > 1:
+            return f"the combination of {self.counted(feature)}, together with its {label}"
+        [index] = self._parts[feature]
+        name = self._feature(index)
+        if isinstance(self._single[index], Grouped):
+            return f"which group {name} is in{self._groups(index)}, together with its {label}"
         if kind == PRESENT:
             return f"whether {name} is known, together with its {label}"
         if kind == MOMENT and of_class is not None:
             return f"{square}{name} if its {label} is {self._class(of_class)}, else 0"
         return f"{square if kind == MOMENT else ''}{name} together with its {label}"
 
-    def _groups(self, number: int, grouped: Grouped) -> str:
-        """Return a feature's groups of values in words; "" if they were named before."""
-        if ("groups", number) in self._mentioned:
+    def _groups(self, number: int) -> str:
+        """Return a feature's groups of values in words; "" if it has none, or if they were named before."""
+        grouped = self._single[number]
+        if not isinstance(grouped, Grouped) or ("groups", number) in self._mentioned:
             return ""
         self._mentioned.add(("groups", number))
         members = grouped.members()

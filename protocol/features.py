@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from decimal import Decimal
-from itertools import pairwise
-from math import inf, isfinite, isnan
+from itertools import pairwise, product
+from math import inf, isfinite, isnan, prod
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -511,6 +511,62 @@ class Grouped:
     def labels(self) -> list[str]:
         """Return the name of every group, in order: ``{a, b}``, or the code's own name if the group has one code."""
         return [each[0] if len(each) == 1 else f"{{{', '.join(each)}}}" for each in self.members()]
+
+
+JOINED = " × "
+"""Stands between the names of joined features, and between those of their values."""
+
+
+class Joined:
+    """Several features that are asked about as one. It behaves like a category whose values are their combinations.
+
+    The combination of the codes a₁, …, aₘ of features with K₁, …, Kₘ codes has the code ((a₁·K₂ + a₂)·K₃ + a₃)…. Where
+    classification knows some of the codes only, the code is ``size`` plus the same number for K₁ + 1, …, Kₘ + 1 codes,
+    of which the last stands for an unknown one.
+
+    Attributes:
+        members: the features, in groups if they have groups.
+        name: the names of the members, as in ``buying × safety``.
+        size: number of combinations, K₁ ⋯ Kₘ.
+        missing_code: None; a missing value of a member is one of the member's own codes.
+    """
+
+    kind = "joined"
+    missing_code = None
+    __slots__ = ("members", "name", "size")
+
+    def __init__(self, members: Sequence[Any]) -> None:
+        """Join features, each with a name, a size and labels."""
+        self.members = tuple(members)
+        self.name = JOINED.join(member.name for member in members)
+        self.size: int = prod(member.size for member in members)
+
+    def code(self, codes: Sequence[int | None]) -> int | None:
+        """Return the code of a combination from a code or None for each member; None if none of them is known."""
+        if all(code is None for code in codes):
+            return None
+        more = int(None in codes)
+        found: int = 0
+        for code, member in zip(codes, self.members, strict=True):
+            found = found * (member.size + more) + (member.size if code is None else code)
+        return found + more * self.size
+
+    def matching(self, code: int) -> list[int]:
+        """Return the codes of all combinations that agree with what a code says, also one of a partly known value."""
+        if code < self.size:
+            return [code]
+        rest, known = code - self.size, []
+        for member in reversed(self.members):
+            rest, own = divmod(rest, member.size + 1)
+            known.append(range(member.size) if own == member.size else (own,))
+        found = [0]
+        for member, own_codes in zip(self.members, reversed(known), strict=True):
+            found = [before * member.size + own for before in found for own in own_codes]
+        return found
+
+    def labels(self) -> list[str]:
+        """Return the name of every combination, in order: the names of the members' values, as in ``low × high``."""
+        return [JOINED.join(names) for names in product(*(member.labels() for member in self.members))]
 
 
 def parse_feature(entry: dict[str, Any], reason: str) -> Feature:

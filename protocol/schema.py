@@ -23,7 +23,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from protocol import SCALE
 from protocol.documents.payload import read_field, read_integer, read_text, read_texts
 from protocol.errors import DocumentError, InputError
-from protocol.features import MAX_VALUES, Categorical, Feature, Grouped, Numeric, as_text, is_missing, parse_feature
+from protocol.features import (
+    MAX_VALUES,
+    Categorical,
+    Feature,
+    Grouped,
+    Joined,
+    Numeric,
+    as_text,
+    is_missing,
+    parse_feature,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -324,30 +334,33 @@ class Schema(NamedTuple):
     """Label, features and projection of a campaign.
 
     Questions and models are about the *observed* features: the features that are not projected, in order, and then the
-    components of the projection.
+    components of the projection. Two or three of them may be *joined*: observed as one feature, after all single ones.
 
     Attributes:
         features: all features that a device reads of a record.
         projection: the projection, or None if there is none.
-        groups: per observed feature the group of each of its codes, or None for a feature without groups; empty if no
-            feature has groups. The codes of one group are asked about as one.
+        groups: per feature of ``ungrouped`` the group of each of its codes, or None for a feature without groups; empty
+            if no feature has groups. The codes of one group are asked about as one.
+        asked_as: per observed feature the indices in ``ungrouped`` of what it is made of; empty if each feature of
+            ``ungrouped`` is observed, and nothing is joined (:attr:`parts`).
     """
 
     label: Label
     features: tuple[Feature, ...]
     projection: Projection | None = None
     groups: tuple[tuple[int, ...] | None, ...] = ()
+    asked_as: tuple[tuple[int, ...], ...] = ()
 
     @property
     def ungrouped(self) -> tuple[Feature | Component, ...]:
-        """The observed features with all their codes, as if there were no groups."""
+        """The observed features with all their codes, as if there were no groups and no joins."""
         if self.projection is None:
             return self.features
         return (*(self.features[index] for index in self.kept), *self.projection.components)
 
     @property
-    def observed(self) -> tuple[Feature | Component | Grouped, ...]:
-        """The observed features. A feature with groups is a :class:`Grouped`, whose codes are the groups."""
+    def single(self) -> tuple[Feature | Component | Grouped, ...]:
+        """The features of ``ungrouped``. A feature with groups is a :class:`Grouped`, whose codes are the groups."""
         if not self.groups:
             return self.ungrouped
         return tuple(
@@ -356,9 +369,37 @@ class Schema(NamedTuple):
         )
 
     @property
+    def parts(self) -> tuple[tuple[int, ...], ...]:
+        """Per observed feature the indices in ``ungrouped`` of what it is made of: one, or those of a join."""
+        return self.asked_as or tuple((index,) for index in range(len(self.ungrouped)))
+
+    @property
+    def joins(self) -> tuple[tuple[int, ...], ...]:
+        """The entries of ``parts`` with several indices."""
+        return tuple(part for part in self.asked_as if len(part) > 1)
+
+    @property
+    def observed(self) -> tuple[Feature | Component | Grouped | Joined, ...]:
+        """The observed features: some or all of ``single``, then a :class:`Joined` for each join."""
+        single = self.single
+        if not self.asked_as:
+            return single
+        return tuple(
+            single[part[0]] if len(part) == 1 else _joined(tuple(single[index] for index in part))
+            for part in self.asked_as
+        )
+
+    @property
     def numeric(self) -> tuple[int, ...]:
-        """Indices in ``observed`` of the numeric features and the components."""
-        return tuple(index for index, feature in enumerate(self.ungrouped) if not isinstance(feature, Categorical))
+        """Indices in ``observed`` of the numeric features and the components, without joins."""
+        single = self.ungrouped
+        if not self.asked_as:
+            return tuple(index for index, feature in enumerate(single) if not isinstance(feature, Categorical))
+        return tuple(
+            place
+            for place, part in enumerate(self.asked_as)
+            if len(part) == 1 and not isinstance(single[part[0]], Categorical)
+        )
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -382,6 +423,8 @@ class Schema(NamedTuple):
             readings = self._project(readings)
         if self.groups:
             readings = [_in_group(reading, groups) for reading, groups in zip(readings, self.groups, strict=True)]
+        if self.asked_as:
+            readings = [reading for reading in self._combined(readings) if reading is not None]  # every one has a code
         codes = tuple(code for code, _ in readings)
         return Observation(codes, tuple(number for _, number in readings), self.numeric)
 
@@ -447,10 +490,21 @@ class Schema(NamedTuple):
             outputs = self._outputs([None if reading is None else reading[1] for reading in known])
             parts = (None if n is None else (part.code_of(n), n) for part, n in outputs)
             known = [*(known[index] for index in self.kept), *parts]
-        if not self.groups:
-            return known
-        pairs = zip(known, self.groups, strict=True)
-        return [None if reading is None else _in_group(reading, groups) for reading, groups in pairs]
+        if self.groups:
+            pairs = zip(known, self.groups, strict=True)
+            known = [None if reading is None else _in_group(reading, groups) for reading, groups in pairs]
+        return self._combined(known) if self.asked_as else known
+
+    def _combined(self, single: Sequence[tuple[int, int | None] | None]) -> list[tuple[int, int | None] | None]:
+        """Turn readings of the features of ``single`` into readings of the observed features."""
+        found = []
+        for part, feature in zip(self.parts, self.observed, strict=True):
+            reading = single[part[0]]
+            if isinstance(feature, Joined):
+                code = feature.code([None if each is None else each[0] for each in (single[index] for index in part)])
+                reading = None if code is None else (code, None)
+            found.append(reading)
+        return found
 
 
 def _in_group(reading: tuple[int, int | None], groups: tuple[int, ...] | None) -> tuple[int, int | None]:
@@ -464,12 +518,15 @@ def _grouped(feature: Feature | Component, groups: tuple[int, ...]) -> Grouped:
     return Grouped(feature.name, feature.labels(), groups, missing_code(feature))
 
 
-def missing_code(feature: Feature | Component | Grouped) -> int | None:
+_joined = lru_cache(maxsize=4096)(Joined)
+
+
+def missing_code(feature: Feature | Component | Grouped | Joined) -> int | None:
     """Return the code that only missing values of ``feature`` have.
 
     The result is None if its values are never missing, or if missing values share a group with other values.
     """
-    if isinstance(feature, Grouped):
+    if isinstance(feature, (Grouped, Joined)):
         return feature.missing_code
     if not may_be_missing(feature):
         return None

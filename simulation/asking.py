@@ -17,7 +17,7 @@ import pandas as pd
 from aggregator.common.arrays import Integers
 from aggregator.estimates.joining import of_features
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.encoding import EncodedFrame, in_groups, label_codes, observe, recognise
+from aggregator.models.encoding import EncodedFrame, combined, label_codes, observe, recognise
 from aggregator.models.scoring import Model
 from aggregator.operations.models import together
 from aggregator.planning.feature_selection.from_answers import Refinement, first_step, refine, sign_candidates
@@ -80,20 +80,17 @@ class Crowd(NamedTuple):
 
     def asked(self, schema: Schema, rows: Integers) -> EncodedFrame:
         """Return the codes and numbers that the people ``rows``, (n,) int64, report by a campaign's schema."""
-        columns = self._columns(schema)
-        codes = in_groups(self.reported.codes[:, columns], schema)
-        return EncodedFrame(codes[rows], self.reported.numbers[:, columns][rows])
+        return self._observed(self.reported, schema, rows)
 
     def predicted(self, model: Model) -> Integers:
         """Return the class that a model predicts for each of the people: shape (people,) int64."""
-        columns = self._columns(model.schema)
-        return np.asarray(
-            model.scores_of(EncodedFrame(self.scored.codes[:, columns], self.scored.numbers[:, columns])).argmax(axis=1)
-        )
+        return np.asarray(model.scores_of(self._observed(self.scored, model.schema)).argmax(axis=1))
 
-    def _columns(self, schema: Schema) -> list[int]:
+    def _observed(self, encoded: EncodedFrame, schema: Schema, rows: Integers | slice = slice(None)) -> EncodedFrame:
         names = [feature.name for feature in self.schema.observed]
-        return [names.index(feature.name) for feature in schema.ungrouped]
+        columns = [names.index(feature.name) for feature in schema.ungrouped]
+        found = combined(EncodedFrame(encoded.codes[:, columns], encoded.numbers[:, columns]), schema)
+        return EncodedFrame(found.codes[rows], found.numbers[rows])
 
 
 class Counted(NamedTuple):

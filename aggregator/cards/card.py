@@ -21,7 +21,7 @@ from aggregator.publishing.models import model_card
 from protocol import canonical
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
-from protocol.features import Feature, Grouped, Numeric
+from protocol.features import Feature, Grouped, Joined, Numeric
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, PRESENT
 from protocol.schema import Component, Schema
 
@@ -135,11 +135,7 @@ def _odds(loss: float) -> str:
 
 def _asked(statistics: Statistics) -> dict[str, Any]:
     schema = statistics.schema
-    groups = schema.groups or (None,) * len(schema.observed)
-    asked = {
-        feature.name: _in_words(feature, grouped, index in schema.numeric)
-        for index, (feature, grouped) in enumerate(zip(schema.observed, groups, strict=True))
-    }
+    asked = {feature.name: _in_words(feature, index in schema.numeric) for index, feature in enumerate(schema.observed)}
     found: dict[str, Any] = {"asked": _first(asked)}
     stated = [source.campaign.stated for source in statistics.sources if source.campaign is not None]
     if len(asked) > MOST_FEATURES:
@@ -157,11 +153,13 @@ def _unasked(stated: Sequence[Schema], schema: Schema) -> list[str]:
     return [name for name in names if name not in asked]
 
 
-def _in_words(feature: Feature | Component | Grouped, groups: Sequence[int] | None, is_number: bool) -> str:  # noqa: FBT001 - private
+def _in_words(feature: Feature | Component | Grouped | Joined, is_number: bool) -> str:  # noqa: FBT001 - private
     if is_number:
         return "a number"
-    if isinstance(feature, Grouped) or groups is not None:
-        return f"{len(set(groups)) if groups is not None else feature.size} groups of values"
+    if isinstance(feature, Joined):
+        return f"{feature.size} combinations"
+    if isinstance(feature, Grouped):
+        return f"{feature.size} groups of values"
     return f"{feature.size} bins" if isinstance(feature, Numeric) else f"{feature.size} values"
 
 

@@ -20,7 +20,7 @@ from aggregator.estimates.intervals import Interval
 from aggregator.estimates.question_estimate import QuestionEstimate, Right, Sample, SampleWeight
 from aggregator.estimates.source import campaign_of
 from aggregator.estimates.statistics import Statistics
-from protocol.documents.asked import restricted
+from protocol.documents.asked import restricted, with_joins
 from protocol.documents.campaign import EVALUATION, Campaign, Fit
 from protocol.documents.payload import quoted
 from protocol.errors import InputError
@@ -100,9 +100,11 @@ def of_one_series(parts: Sequence[Statistics]) -> bool:
 def _aligned(parts: Sequence[Statistics]) -> tuple[Schema, list[Statistics]]:
     """Return the schema of all features that any of the statistics is about, and the statistics on that schema."""
     groups: dict[str, tuple[int, ...] | None] = {}
+    asked: set[tuple[str, ...]] = set()
     for part in parts:
-        own = part.schema.groups or (None,) * len(part.schema.observed)
-        for feature, group in zip(part.schema.observed, own, strict=True):
+        single = part.schema.ungrouped
+        asked |= {tuple(single[index].name for index in each) for each in part.schema.parts}
+        for feature, group in zip(single, part.schema.groups or (None,) * len(single), strict=True):
             if groups.setdefault(feature.name, group) != group:
                 raise InputError(
                     "groups_differ",
@@ -113,7 +115,10 @@ def _aligned(parts: Sequence[Statistics]) -> tuple[Schema, list[Statistics]]:
     names = [feature.name for feature in stated.observed]
     grouped = tuple(groups.get(name) for name in names)
     whole = stated._replace(groups=grouped if any(group is not None for group in grouped) else ())
-    schema = restricted(whole, [place for place, name in enumerate(names) if name in groups])
+    whole = with_joins(whole, sorted(tuple(map(names.index, each)) for each in asked if len(each) > 1))
+    schema = restricted(
+        whole, [place for place, part in enumerate(whole.parts) if tuple(names[index] for index in part) in asked]
+    )
     places = {feature.name: place for place, feature in enumerate(schema.observed)}
     return schema, [_about(part, schema, places) for part in parts]
 

@@ -19,6 +19,7 @@ from aggregator.estimates.debias import Z95
 from aggregator.estimates.ratios import Ratio
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.scoring import Model
+from protocol.documents.asked import groupings
 from protocol.errors import InputError
 from protocol.questions import CELL, MOMENT, Subject
 from protocol.schema import Schema
@@ -111,34 +112,44 @@ def _check_same(old: Schema, new: Schema) -> None:
 
 def _described(schema: Schema) -> tuple[Any, dict[str, Any]]:
     """Return the label, and every observed feature by name, as values that ``==`` compares."""
-    found: dict[str, Any] = {schema.features[index].name: schema.features[index].to_dict() for index in schema.kept}
+    found: list[Any] = [schema.features[index].to_dict() for index in schema.kept]
     projection = schema.projection
     if projection is not None:
         inputs = [schema.features[index].to_dict() for index in projection.inputs]
         for part, row, offset in zip(projection.components, projection.matrix, projection.offsets, strict=True):
-            found[part.name] = (part.to_dict(), row, offset, projection.shift, inputs)
-    return schema.label.to_dict(), found
+            found.append((part.to_dict(), row, offset, projection.shift, inputs))
+    observed = zip(schema.observed, schema.parts, strict=True)
+    return schema.label.to_dict(), {feature.name: [found[index] for index in part] for feature, part in observed}
 
 
-def _common_groups(old: Statistics | None, new: Statistics | None) -> dict[str, tuple[int, ...]]:
-    """Return feature → group of each of its codes, for features that both statistics have in the same groups."""
-    found = [
-        {feature.name: groups for feature, groups in zip(one.schema.observed, one.schema.groups, strict=False)}
-        for one in (old, new)
-        if one is not None
-    ]
-    if len(found) < 2:
+class _Coarse(NamedTuple):
+    """The group of every code of a feature, and the names of the groups' parameters."""
+
+    groups: tuple[int, ...]
+    names: list[str]
+
+
+def _common_groups(old: Statistics | None, new: Statistics | None) -> dict[str, _Coarse]:
+    """Return feature → its groups, for observed features that both statistics have in the same groups."""
+    if old is None or new is None:
         return {}
-    return {name: groups for name, groups in found[0].items() if groups is not None and found[1].get(name) == groups}
+    (first, schema), (second, _) = ((dict(_grouped(one.schema)), one.schema) for one in (old, new))
+    found = {}
+    for place, feature in enumerate(schema.observed):
+        groups = first[feature.name]
+        if groups is not None and second.get(feature.name) == groups:
+            subject = Subject(CELL, place, feature.size * len(schema.label.classes))
+            found[feature.name] = _Coarse(groups, parameter_names(subject, schema))
+    return found
 
 
-def _parameters(
-    model: Model, features: Collection[str], groups: Mapping[str, tuple[int, ...]]
-) -> Iterator[tuple[str, float]]:
-    """Yield name and value of every parameter. ``groups``: feature → group of each code; grouped values are added."""
-    classes = len(model.classes)
-    placed = tuple(groups.get(feature.name) for feature in model.schema.observed)
-    schema = model.schema._replace(groups=placed) if any(placed) else model.schema
+def _grouped(schema: Schema) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+    return zip((feature.name for feature in schema.observed), groupings(schema), strict=True)
+
+
+def _parameters(model: Model, features: Collection[str], coarse: Mapping[str, _Coarse]) -> Iterator[tuple[str, float]]:
+    """Yield name and value of every parameter. ``coarse``: feature → its groups, whose values are added."""
+    classes, schema = len(model.classes), model.schema
     yield from _named(Subject(PRIOR, None, classes), np.exp(model.log_prior).tolist(), schema)
     for index, (term, feature) in enumerate(zip(model.terms, schema.observed, strict=True)):
         if feature.name not in features:
@@ -147,10 +158,13 @@ def _parameters(
             yield from _named(Subject(MOMENT, index, classes, 1), term[0].tolist(), schema)
             continue
         table = np.exp(term)
-        if feature.name in groups:
-            table = np.zeros((feature.size, classes))
-            np.add.at(table, list(groups[feature.name]), np.exp(term))
-        yield from _named(Subject(CELL, index, table.size), table.ravel().tolist(), schema)
+        if feature.name in coarse:
+            groups, names = coarse[feature.name]
+            table = np.zeros((max(groups) + 1, classes))
+            np.add.at(table, list(groups), np.exp(term))
+            yield from zip(names, table.ravel().tolist(), strict=True)
+        else:
+            yield from _named(Subject(CELL, index, table.size), table.ravel().tolist(), schema)
 
 
 def _named(subject: Subject, values: Sequence[float], schema: Schema) -> Iterator[tuple[str, float]]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Integers
 from protocol import SCALE
 from protocol.errors import InputError
-from protocol.features import TIE, Feature, Numeric, as_number, is_missing, parse_bound
+from protocol.features import TIE, Feature, Joined, Numeric, as_number, is_missing, parse_bound
 from protocol.schema import Label, Projection, Schema
 
 MISSING = -1
@@ -104,10 +104,10 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> EncodedFrame:
-    """Return the observed features: those not projected, then components; codes become groups. ``missing``: code."""
+    """Return the observed features: those not projected, then components, in groups and joined. ``missing``: code."""
     projection = schema.projection
     if projection is None:
-        return EncodedFrame(in_groups(encoded.codes, schema), encoded.numbers)
+        return combined(encoded, schema)
     codes, numbers = encoded
     inputs = numbers[:, projection.inputs]
     complete = (inputs != NO_NUMBER).all(axis=1)
@@ -118,8 +118,8 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
         part_codes[~complete, index] = part.size - 1 if missing is None else missing
     outputs[~complete] = NO_NUMBER
     kept = list(schema.kept)
-    observed = np.hstack([codes[:, kept], part_codes])
-    return EncodedFrame(in_groups(observed, schema), np.hstack([numbers[:, kept], outputs]))
+    single = EncodedFrame(np.hstack([codes[:, kept], part_codes]), np.hstack([numbers[:, kept], outputs]))
+    return combined(single, schema)
 
 
 def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
@@ -130,15 +130,39 @@ def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
     return np.asarray(np.clip(outputs, *bounds), np.int64)
 
 
-def in_groups(codes: Integers, schema: Schema) -> Integers:
-    """Return codes of the observed features; for a feature whose values are in groups, the group replaces the code."""
-    if not schema.groups:
-        return codes
-    found = codes.copy()
-    for index, groups in enumerate(schema.groups):
-        if groups is not None:
-            found[:, index] = np.where(codes[:, index] == MISSING, MISSING, np.array(groups)[codes[:, index]])
-    return found
+def combined(single: EncodedFrame, schema: Schema) -> EncodedFrame:
+    """Return the observed features, from those of ``schema.ungrouped``: groups replace codes, joined ones are one.
+
+    The codes of joined features are those of :meth:`protocol.features.Joined.code`, and their numbers
+    :data:`NO_NUMBER`.
+    """
+    codes, numbers = single
+    if schema.groups:
+        codes = codes.copy()
+        for index, groups in enumerate(schema.groups):
+            if groups is not None:
+                codes[:, index] = np.where(codes[:, index] == MISSING, MISSING, np.array(groups)[codes[:, index]])
+    if not schema.asked_as:
+        return EncodedFrame(codes, numbers)
+    columns = [
+        _joined_codes(codes[:, part], feature) if isinstance(feature, Joined) else codes[:, part[0]]
+        for part, feature in zip(schema.parts, schema.observed, strict=True)
+    ]
+    alone = [part[0] for part in schema.parts if len(part) == 1]
+    none = np.full((len(codes), len(schema.joins)), NO_NUMBER)
+    return EncodedFrame(np.column_stack(columns), np.hstack([numbers[:, alone], none]))
+
+
+def _joined_codes(codes: Integers, joined: Joined) -> Integers:
+    """Return the codes of a joined feature, (rows,) int64, from those of its members, (rows, members)."""
+    sizes = np.array([member.size for member in joined.members])
+    missing = codes == MISSING
+    whole, partly = np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)
+    for place, size in enumerate(sizes.tolist()):
+        whole = whole * size + codes[:, place]
+        partly = partly * (size + 1) + np.where(missing[:, place], size, codes[:, place])
+    known = np.where(missing.any(axis=1), joined.size + partly, whole)
+    return np.where(missing.all(axis=1), MISSING, known)
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Integers:

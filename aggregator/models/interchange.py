@@ -18,7 +18,7 @@ from aggregator.models.scoring import Model
 from protocol import SCALE
 from protocol.documents.model import Model as ModelDocument
 from protocol.errors import InputError
-from protocol.features import Categorical, Numeric, as_number, as_text
+from protocol.features import Categorical, Joined, Numeric, as_number, as_text
 from protocol.schema import Projection
 
 FORMAT = 1
@@ -36,11 +36,13 @@ def to_json(model: Model) -> dict[str, Any]:
         a normal:  −½ ln(2πσ²) − (u/S − μ)²/(2σ²), with μ = mean[c], σ² = variance[c], S = scale, u the scaled number
         a truncated-normal:  as a normal, minus ln Z, Z = ½ erf((1 − μ)/√(2σ²)) + ½ erf((1 + μ)/√(2σ²))
 
-    ``terms`` has first the features outside the projection, then its components. The text holds the parameters exactly.
+    ``terms`` has first the features outside the projection, then its components, then joined features: ``joins`` names
+    what they join, and docs/formats.md, section 5, has the code. If some members are missing, the term is the logarithm
+    of the sum over all codes that agree with the others. The text holds the parameters exactly.
     """
     schema = model.schema
     terms = [
-        {"feature": feature.name, **_term_json(term, is_truncated=model.is_truncated)}
+        {"feature": feature.name, **_joins(feature), **_term_json(term, is_truncated=model.is_truncated)}
         for feature, term in zip(schema.observed, model.terms, strict=True)
     ]
     return {
@@ -53,6 +55,10 @@ def to_json(model: Model) -> dict[str, Any]:
         "log_prior": model.log_prior.tolist(),
         "terms": terms,
     }
+
+
+def _joins(feature: object) -> dict[str, Any]:
+    return {"joins": [member.name for member in feature.members]} if isinstance(feature, Joined) else {}
 
 
 def _origin(document: ModelDocument) -> dict[str, Any]:
@@ -89,8 +95,8 @@ def to_sklearn(model: Model) -> Any:
     feature: texts as the schema lists them, integers or booleans for categories. A prediction leaves out an empty cell,
     but a model of normal distributions needs all numbers. It can differ from :meth:`Model.predict` if two classes have
     equal scores, or a number is as close to the limit between two scaled integers as doubles are. Raises InputError:
-    ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has tables and normal distributions,
-    or truncated normal distributions, or a feature's bounds are too close for floats.
+    ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has joined features, tables and
+    normal distributions, or truncated normal distributions, or a feature's bounds are too close for floats.
     """
     try:
         from sklearn.naive_bayes import CategoricalNB, GaussianNB
@@ -106,6 +112,8 @@ def to_sklearn(model: Model) -> Any:
         raise InputError(
             "not_exportable", "scikit-learn has no Naive Bayes of truncated normal distributions; export it to json"
         )
+    if model.schema.joins:
+        raise InputError("not_exportable", "scikit-learn has no Naive Bayes of joined features; export it to json")
     encode = _encoder(model, as_codes=not any(normals))
     order = [model.classes.index(name) for name in model.classes_]
     estimator = GaussianNB() if any(normals) else CategoricalNB()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aggregator.common.arrays import Integers
 from aggregator.common.tables import MISSING_TOKENS, is_absent, numbers_of, shorten, typed
-from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame, in_groups, label_codes, observe, recognise
+from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame, combined, label_codes, observe, recognise
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric, as_number
@@ -141,5 +141,5 @@ def assumed(schema: Schema, effect: float, rng: np.random.Generator, records: in
         else:
             numbers[:, index] = np.rint(np.clip(latent / _DEVIATIONS, -1, 1) * SCALE).astype(np.int64)
             codes[:, index] = np.searchsorted(np.array(feature.edges), numbers[:, index], side="right")
-    encoded = EncodedFrame(in_groups(codes, schema), numbers)
+    encoded = combined(EncodedFrame(codes, numbers), schema)
     return Population(encoded, labels, encoded, labels)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from aggregator.common.arrays import Floats
+from aggregator.common.arrays import Floats, Integers
 from aggregator.common.files import read_file
 from aggregator.common.notebooks import facts, table
 from aggregator.common.tables import MISSING_TOKENS, read_table, typed, unlike_schema
@@ -26,10 +26,19 @@ from aggregator.models.fitting import fit
 from aggregator.models.foresight import Foresight
 from protocol import SCALE
 from protocol.documents.envelope import SIZE_LIMITS
-from protocol.documents.model import TRUNCATED_GAUSSIAN, UNDERSTOOD, DiscreteModel, Normal, log_mass, parse_model
+from protocol.documents.model import (
+    TRUNCATED_GAUSSIAN,
+    UNDERSTOOD,
+    DiscreteModel,
+    Normal,
+    log_mass,
+    log_sum,
+    parse_model,
+)
 from protocol.documents.model import Model as ModelDocument
 from protocol.documents.trust import pin, verify
 from protocol.errors import InputError
+from protocol.features import Joined
 from protocol.schema import Schema
 
 LINE, PREDICTED = "line", "predicted"
@@ -152,7 +161,7 @@ class Model:
                     constant = constant - np.array([log_mass(*pair) for pair in zip(mean, variance, strict=True)])
                 total[present] = total[present] + constant + -0.5 / variance * x * x
             else:
-                total[present] += term[encoded.codes[present, index]]
+                total[present] += _rows(term, self.schema.observed[index], encoded.codes[present, index])
         return total
 
     def check(self, frame: pd.DataFrame) -> list[str]:
@@ -208,6 +217,18 @@ class Model:
             raise InputError("no_labels", "no row has one of the model's classes as its label")
         predicted = self.scores(frame).argmax(axis=1)
         return float((predicted == truth)[labelled].mean())
+
+
+def _rows(table: Floats, feature: object, codes: Integers) -> Floats:
+    """Return the rows of a table, (values, k), for codes, (rows,) int64, also of partly known joined features."""
+    partly = codes >= len(table)
+    if not isinstance(feature, Joined) or not partly.any():
+        return table[codes]
+    found = table[np.where(partly, 0, codes)]
+    distinct, places = np.unique(codes[partly], return_inverse=True)
+    summed = [log_sum(table[feature.matching(code)].tolist()) for code in distinct.tolist()]
+    found[partly] = np.array(summed)[places]
+    return found
 
 
 def model_of(statistics: Statistics, postprocess: str) -> Model:

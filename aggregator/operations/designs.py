@@ -26,6 +26,7 @@ from aggregator.publishing.ask_table import resolve
 from aggregator.publishing.naming import opened
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.workspace import Workspace
+from protocol.documents.asked import plain
 from protocol.epsilon import check_answer_micro, micro_epsilon, pico_delta
 from protocol.errors import InputError
 from protocol.schema import Schema
@@ -67,7 +68,7 @@ def design(
     table = read_table(Path(pilot)) if isinstance(pilot, str | Path) else pilot
     records = check_pilot(table, file.schema, missing)
     found = from_pilot.design(records, file, fleet.epsilon_micro, devices, seed=seed, judge=judge, noise=fleet.noise)
-    decision = of_design(found, file.schema._replace(groups=()), fleet.epsilon_micro, devices, seed)
+    decision = of_design(found, plain(file.schema), fleet.epsilon_micro, devices, seed)
     return found._replace(file=found.file._replace(decision=decision))
 
 

@@ -178,7 +178,7 @@ def _decision(schema: SchemaFile | str | Path, found: StoreSubject) -> Decision:
     for campaign in found.campaigns:
         label = campaign.schema.label
         same = (label.name, label.classes) == (file.schema.label.name, file.schema.label.classes)
-        if not same or not names.issuperset(feature.name for feature in campaign.schema.observed):
+        if not same or not names.issuperset(feature.name for feature in campaign.schema.features):
             raise InputError(
                 "schema_differs",
                 f"campaign {quoted(campaign.header.name)} is not made from this schema file: it has another label or "

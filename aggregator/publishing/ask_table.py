@@ -7,6 +7,11 @@
     bins = [2, 1, 1]                      # of a number: how many adjacent bins each group has, in order
     share = 3                             # is asked three times as often as a feature without share
 
+    [ask."cap × ring"]                    # two or three features asked about as one: their combinations of values
+    [ask.cap]
+    groups = [["x", "y"]]
+    share = 0                             # says the groups of cap, which is asked about in the join alone
+
 In a group, ``(missing)`` and ``(other)`` name these codes, unless a listed value has that text. Source: decision 62.
 """
 
@@ -17,10 +22,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from protocol.documents.asked import canonical_groups, restricted, ungroupable
+from protocol.documents.asked import canonical_groups, restricted, ungroupable, unjoinable, with_joins
 from protocol.documents.payload import quoted
 from protocol.errors import InputError
-from protocol.features import Categorical, Feature, as_text
+from protocol.features import JOINED, Categorical, Feature, as_text
 from protocol.schema import Component, Schema
 
 MOST_SHARE = 10**6
@@ -33,7 +38,7 @@ class AskedFeature(NamedTuple):
 
     ``groups``: the values of each group, of a category; ``bins``: number of adjacent bins in each group, of a number;
     empty if every value or bin is asked about by itself. ``share``: weight of its questions, 1 … 10⁶; that of the class
-    alone has 1.
+    alone has 1; 0 for a feature that only joins ask about.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
@@ -42,14 +47,14 @@ class AskedFeature(NamedTuple):
 
 
 Ask = Mapping[str, AskedFeature]
-"""Feature → how it is asked about. Empty: all features, every value by itself."""
+"""Feature, or names of joined features with ``×`` between them → how it is asked about. Empty: all features, alone."""
 
 
 class AskedSchema(NamedTuple):
     """A schema with what a campaign asks about.
 
-    ``stated``: all features, with groups of values, as the campaign's file states them. ``shares``: index of every
-    asked feature in ``stated.observed`` → weight of its questions.
+    ``stated``: all features, with groups of values and joins, as the campaign's file states them. ``shares``: index of
+    every asked feature in ``stated.observed`` → weight of its questions.
     """
 
     stated: Schema
@@ -57,7 +62,7 @@ class AskedSchema(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """The schema of the statistics: the asked features alone, with their groups of values."""
+        """The schema of the statistics: the asked features alone, with their groups of values and joins."""
         return restricted(self.stated, self.shares)
 
 
@@ -82,8 +87,8 @@ def _parse_feature(name: str, entry: object) -> AskedFeature:
         raise InputError("schema_invalid", f"{where}: bins is a list of positive whole numbers")
     if groups and bins:
         raise InputError("schema_invalid", f"{where}: groups is for a category and bins for a number; give one")
-    if type(share) is not int or not 1 <= share <= MOST_SHARE:
-        raise InputError("schema_invalid", f"{where}: share is a whole number from 1 to {MOST_SHARE}")
+    if type(share) is not int or not 0 <= share <= MOST_SHARE:
+        raise InputError("schema_invalid", f"{where}: share is a whole number from 0 to {MOST_SHARE}")
     named = tuple(tuple(text for text in group if text is not None) for group in texts)
     return AskedFeature(named, tuple(bins), share)
 
@@ -120,24 +125,46 @@ def listed(names: Iterable[str]) -> str:
 def resolve(schema: Schema, ask: Ask) -> AskedSchema:
     """Find the features, components of the projection and codes that ``ask`` names in a schema, and return them.
 
-    An empty ``ask`` asks about all features, with the schema's own groups.
+    An empty ``ask`` asks about all features, with the schema's own groups and joins.
 
     Raises InputError ``ask_invalid``: a name is not one of the observed features, a group names a value that the
     feature does not list or a value twice, ``bins`` do not add up, all values are in one group, or every group has one
-    value.
+    value; features can not be joined (:func:`protocol.documents.asked.unjoinable`), a join states groups, or only a
+    feature in no join has the share 0.
     """
-    observed = schema.ungrouped
+    single = schema.ungrouped
     if not ask:
-        return AskedSchema(schema, dict.fromkeys(range(len(observed)), 1))
-    places = {feature.name: place for place, feature in enumerate(observed)}
-    groups: list[tuple[int, ...] | None] = [None] * len(observed)
+        return AskedSchema(schema, dict.fromkeys(range(len(schema.observed)), 1))
+    groups: list[tuple[int, ...] | None] = [None] * len(single)
+    shares: dict[tuple[int, ...], int] = {}
     for name, one in ask.items():
-        if name not in places:
-            raise InputError("ask_invalid", _unknown(name, schema, list(places)))
-        groups[places[name]] = _groups(observed[places[name]], one)
-    shares = {place: ask[feature.name].share for place, feature in enumerate(observed) if feature.name in ask}
+        part = _part(name, schema)
+        if part in shares:
+            raise InputError("ask_invalid", f"{quoted(name)} is named twice")
+        shares[part] = one.share
+        if len(part) == 1:
+            groups[part[0]] = _groups(single[part[0]], one)
+        elif one.groups or one.bins:
+            raise InputError("ask_invalid", f"{quoted(name)} is a join; give groups and bins of its members, share 0")
+    joins = sorted(part for part in shares if len(part) > 1)
     stated = schema._replace(groups=tuple(groups) if any(groups) else ())
-    return AskedSchema(stated, shares)
+    members = {index for join in joins for index in join}
+    unread = [part for part, share in shares.items() if not share and (len(part) > 1 or part[0] not in members)]
+    problem = unjoinable(stated, joins) or ("a feature of share 0 is in no join" if unread else "")
+    if problem:
+        raise InputError("ask_invalid", problem)
+    stated = with_joins(stated, joins)
+    return AskedSchema(stated, {place: shares[part] for place, part in enumerate(stated.parts) if shares.get(part)})
+
+
+def _part(name: str, schema: Schema) -> tuple[int, ...]:
+    """Return the indices in ``schema.ungrouped`` of the features that ``name`` means: one, or those of a join."""
+    places = {feature.name: place for place, feature in enumerate(schema.ungrouped)}
+    names = [name] if name in places else name.split(JOINED)
+    for each in names:
+        if each not in places:
+            raise InputError("ask_invalid", _unknown(each, schema, list(places)))
+    return tuple(sorted(places[each] for each in names))
 
 
 def _unknown(name: str, schema: Schema, known: Sequence[str]) -> str:

@@ -208,6 +208,8 @@ def build_campaign(
     else:
         asked = resolve(schema, parameters.ask)
         stated, features, questions = asked.stated, asked.schema.features, _questions(parameters, asked)
+    if stated.asked_as and not questions:
+        raise InputError("ask_invalid", "only devices that answer with noise are asked about joined features")
     series = parameters.series
     return campaign.build_payload(
         header_for(parameters.name, version, now, parameters.lifetime_seconds),
@@ -330,6 +332,8 @@ def campaign_subjects(
     if family == GAUSSIAN and not class_question:
         raise InputError("not_fittable", "a Gaussian campaign needs the question about the class alone")
     if family == GAUSSIAN:
+        if schema.asked_as:
+            raise InputError("ask_invalid", "a Gaussian campaign joins no features; ask about each alone")
         if any(schema.groups and schema.groups[place] is not None for place in schema.numeric):
             raise InputError("ask_invalid", "a Gaussian campaign asks about numbers, not about bins; leave bins out")
         return gaussian_subjects(schema, form_of(mechanism, approach))

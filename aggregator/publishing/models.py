@@ -23,6 +23,7 @@ from aggregator.publishing.naming import SignedDocument
 from aggregator.publishing.signatures import header_for
 from aggregator.publishing.workspace import Workspace
 from protocol import VERSION
+from protocol.documents.asked import groupings
 from protocol.documents.campaign import EVALUATION
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import (
@@ -33,8 +34,9 @@ from protocol.documents.model import (
     Normal,
     build_payload,
 )
-from protocol.documents.payload import DAY_SECONDS
+from protocol.documents.payload import DAY_SECONDS, quoted
 from protocol.errors import InputError
+from protocol.schema import Schema
 
 DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
 
@@ -101,6 +103,7 @@ def publish_model(
     statistics.check_publishable()
     if statistics.fit.family == EVALUATION:
         raise InputError("not_fittable", "the campaign evaluates a model and makes none; see hearsay evaluate")
+    check_parted(statistics.schema)
     if not statistics.schema.observed:
         raise InputError("not_fittable", "the campaign asks about no feature, so there is nothing to predict from")
     origin = newest_origin(statistics.sources)
@@ -140,7 +143,7 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
     A group's probability is divided equally among its values. ``common``: the fields of all models: header, campaign,
     schema, statistics_id, previous, card. Raises InputError ``postprocess_unknown``, ``not_fittable``.
     """
-    groups = statistics.schema.groups or (None,) * len(statistics.schema.observed)
+    groups = groupings(statistics.schema)
     log_prior, parameters = fit(statistics, postprocess)
     if statistics.fit.family in NORMAL_FAMILIES:
         terms = tuple(
@@ -153,6 +156,18 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
         return GaussianModel(log_prior=tuple(log_prior.tolist()), terms=terms, is_truncated=is_truncated, **common)
     tables = tuple(_rows(expanded(np.asarray(table), group)) for table, group in zip(parameters, groups, strict=True))
     return DiscreteModel(log_prior=tuple(log_prior.tolist()), log_likelihood=tables, **common)
+
+
+def check_parted(schema: Schema) -> None:
+    """Raise ``not_fittable`` if a feature is in two of the observed ones: a model would count it twice."""
+    members = [index for part in schema.parts for index in part]
+    twice = [index for index in members if members.count(index) > 1] if schema.asked_as else []
+    if twice:
+        raise InputError(
+            "not_fittable",
+            f"{quoted(schema.ungrouped[twice[0]].name)} was asked about in several ways, alone or joined, and a model "
+            "would count it twice; name those to use: --features",
+        )
 
 
 def _named(origin: Origin) -> str:

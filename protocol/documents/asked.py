@@ -1,31 +1,38 @@
-"""What a campaign asks: its questions, the features that they are about, groups, models, and limits of ε.
+"""What a campaign asks: its questions, the features that they are about, groups, joins, models, and limits of ε.
 
-A campaign states all features that a device observes. Its questions may be about some of them, and about *groups* of
-value codes that count as one; a device reads no others. The checks of ε do not trust the publisher: they recompute
-every integer of the mechanisms, and the exact privacy loss. Source: docs/formats.md, section 5.
+A campaign states all features that a device observes. Its questions may be about some of them, about *groups* of value
+codes that count as one, and about *joins*: combinations of two or three features. A device reads no others. The checks
+of ε do not trust the publisher: they recompute every integer of the mechanisms, and the exact privacy loss.
+Source: docs/formats.md, section 5.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain, pairwise, product
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import mechanisms
 from protocol.documents.payload import is_text, read_field, read_integer, read_text
 from protocol.epsilon import MAX_ANSWER_MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
 from protocol.errors import DocumentError, InputError
-from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, PRESENT, RIGHT, Question, Subject, unfit
+from protocol.features import MAX_VALUES, Joined
+from protocol.questions import CELL, MAX_QUESTIONS, MOMENT, MOMENTS, OUTCOME, PRESENT, RIGHT, Question, Subject, unfit
 from protocol.schema import Projection, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from protocol.documents.payload import Header
     from protocol.features import Feature, Grouped
     from protocol.schema import Component
 
 GROUPS = "groups"
-"""Key of a campaign's payload, and the entry of ``crit`` that belongs to it."""
+JOINS = "joins"
+"""Keys of a campaign's payload, and the entries of ``crit`` that belong to them. A model has :data:`JOINS` too."""
+MOST_JOINED = 3
+"""Most features of one join."""
 
 
 _REASON = "invalid_campaign"
@@ -36,10 +43,10 @@ def restricted(schema: Schema, places: Collection[int]) -> Schema:
 
     All inputs of the projection are kept if one of its components is, and none otherwise.
     """
-    count = len(schema.observed)
-    if len(places) == count:
+    parts, count = schema.parts, len(schema.ungrouped)
+    if len(places) == len(parts):
         return schema
-    wanted, unprojected = frozenset(places), schema.kept
+    wanted, unprojected = frozenset(index for place in places for index in parts[place]), schema.kept
     kept = [index for place, index in enumerate(unprojected) if place in wanted]
     rows = [place - len(unprojected) for place in range(len(unprojected), count) if place in wanted]
     whole = schema.projection
@@ -57,14 +64,17 @@ def restricted(schema: Schema, places: Collection[int]) -> Schema:
         )
     groups = tuple(group for place, group in enumerate(schema.groups) if place in wanted)
     groups = groups if any(group is not None for group in groups) else ()
-    return Schema(schema.label, tuple(schema.features[index] for index in features), projection, groups)
+    order = {index: place for place, index in enumerate(sorted(wanted))}
+    made = tuple(tuple(order[index] for index in parts[place]) for place in sorted(places))
+    asked_as = made if any(len(part) > 1 for part in made) else ()
+    return Schema(schema.label, tuple(schema.features[index] for index in features), projection, groups, asked_as)
 
 
 def asked_of(stated: Schema, questions: Sequence[Question]) -> tuple[Schema, tuple[Question, ...]]:
     """Return the schema of the features that ``questions`` are about, and the questions with indices in that schema.
 
     A question about the moments of all numbers is about all numeric features. ``stated`` is the schema that the
-    campaign states, with its groups; the questions are not those of an evaluation.
+    campaign states, with its groups and joins; the questions are not those of an evaluation.
     """
     places = {question.feature for question in questions if question.feature is not None}
     if any(question.kind == MOMENTS for question in questions):
@@ -116,15 +126,75 @@ def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: s
     return stated._replace(groups=tuple(found))
 
 
-def check_groups_asked(stated: Schema, questions: Sequence[Question | Subject], reason: str) -> None:
-    """Refuse, with ``reason``, groups of a feature that no question and no released vector is about."""
-    if stated.groups:
-        asked = {question.feature for question in questions if question.kind == CELL}
-        if any(groups is not None and place not in asked for place, groups in enumerate(stated.groups)):
+def with_joins(schema: Schema, joins: Iterable[tuple[int, ...]]) -> Schema:
+    """Return a schema, perhaps with groups, in which all features of ``ungrouped`` and these joins are observed."""
+    found = tuple(joins)
+    return schema._replace(asked_as=(*((index,) for index in range(len(schema.ungrouped))), *found) if found else ())
+
+
+def without_members(schema: Schema) -> Schema:
+    """Return a schema in which the features that are joined are not observed alone, as a model reads them."""
+    members = frozenset(chain.from_iterable(schema.joins))
+    return restricted(
+        schema, [place for place, part in enumerate(schema.parts) if len(part) > 1 or part[0] not in members]
+    )
+
+
+def parse_joins(body: dict[str, Any], header: Header, stated: Schema, reason: str) -> Schema:
+    """Return the stated schema, perhaps with groups, with the joins of a campaign's or model's payload.
+
+    Raises:
+        DocumentError: with ``reason``: ``joins`` is a key without being in ``crit``, or the reverse; or its entries
+            are not as docs/formats.md states.
+    """
+    if (JOINS in body) != (JOINS in header.crit):
+        raise DocumentError(reason, "'joins' must be a key and in 'crit', or neither")
+    if JOINS not in body:
+        return stated
+    entries = read_field(body, JOINS, list, reason)
+    if not 1 <= len(entries) <= MAX_QUESTIONS or not all(isinstance(entry, list) for entry in entries):
+        raise DocumentError(reason, f"'joins' has not 1 to {MAX_QUESTIONS} entries, or one of them is no list")
+    problem = unjoinable(stated, entries)
+    if problem:
+        raise DocumentError(reason, problem)
+    return with_joins(stated, map(tuple, entries))
+
+
+def unjoinable(stated: Schema, joins: Sequence[Sequence[object]]) -> str:
+    """Return why ``joins`` can not be the joins of a schema, as a sentence, or the empty text if they can.
+
+    Each has two or three rising indices in ``Schema.ungrouped``; the joins are distinct and in rising order; the
+    combinations of all values (without groups, as a model has them), times the classes, are at most 65536; and no name
+    of an observed feature is that of another.
+    """
+    single, classes = stated.ungrouped, len(stated.label.classes)
+    found: list[tuple[int, ...]] = []
+    for join in joins:
+        indices = tuple(index for index in join if type(index) is int and 0 <= index < len(single))
+        if not 2 <= len(indices) == len(join) <= MOST_JOINED or any(a >= b for a, b in pairwise(indices)):
+            return f"a join is not of two to {MOST_JOINED} of the features, in their order"
+        if found and indices <= found[-1]:
+            return "its joins are not in rising order, or one is there twice"
+        if classes * prod(single[index].size for index in indices) > MAX_VALUES:
+            return "a join has too many combinations of values for one question"
+        found.append(indices)
+    names = [feature.name for feature in with_joins(stated, found).observed]
+    return "" if len(set(names)) == len(names) else "a join has the name of another feature"
+
+
+def check_asked(stated: Schema, questions: Sequence[Question | Subject], reason: str) -> None:
+    """Refuse, with ``reason``, groups of a feature, or a join, that no question and no released vector is about."""
+    if stated.groups or stated.asked_as:
+        places = {question.feature for question in questions if question.kind == CELL}
+        asked = [part for place, part in enumerate(stated.parts) if place in places]
+        read = frozenset(chain.from_iterable(asked))
+        if any(groups is not None and index not in read for index, groups in enumerate(stated.groups)):
             raise DocumentError(reason, "it groups the values of a feature whose values it does not ask about")
+        if not set(stated.joins).issubset(asked):
+            raise DocumentError(reason, "it joins features that it does not ask about together")
 
 
-def ungroupable(feature: Feature | Component | Grouped, groups: Sequence[object]) -> str:
+def ungroupable(feature: Feature | Component | Grouped | Joined, groups: Sequence[object]) -> str:
     """Return why ``groups`` are no groups of the feature's codes, as a sentence, or the empty text if they are.
 
     The groups are numbered in the order of their first codes, so that the same groups have one form. There are at least
@@ -140,6 +210,26 @@ def ungroupable(feature: Feature | Component | Grouped, groups: Sequence[object]
     if not 1 <= highest < feature.size - 1:
         return f"feature '{feature.name}' has only one group, or each code is a group of its own"
     return ""
+
+
+def plain(schema: Schema) -> Schema:
+    """Return a schema with its features as they are stated, without groups and joins."""
+    return schema._replace(groups=(), asked_as=())
+
+
+def groupings(schema: Schema) -> tuple[tuple[int, ...] | None, ...]:
+    """Return, per observed feature, its code for each code without groups; None where no values are in groups."""
+    found: list[tuple[int, ...] | None] = []
+    groups, single = schema.groups or (None,) * len(schema.ungrouped), schema.ungrouped
+    for part, feature in zip(schema.parts, schema.observed, strict=True):
+        own = [groups[index] or range(single[index].size) for index in part]
+        if all(groups[index] is None for index in part):
+            found.append(None)
+        elif isinstance(feature, Joined):
+            found.append(tuple(code for each in product(*own) if (code := feature.code(each)) is not None))
+        else:
+            found.append(tuple(own[0]))
+    return tuple(found)
 
 
 def canonical_groups(groups: Sequence[int]) -> tuple[int, ...]:
@@ -325,7 +415,7 @@ class _Parts(NamedTuple):
     """What readers of questions must know: number of classes, observed features, indices of numeric features."""
 
     classes: int
-    observed: tuple[Feature | Component | Grouped, ...]
+    observed: tuple[Feature | Component | Grouped | Joined, ...]
     numeric: frozenset[int]
 
 

@@ -15,16 +15,18 @@ from protocol import canonical
 from protocol.batches.report import SHARED, Layout, checked_layout, layout_for, report_id
 from protocol.documents.asked import (
     GROUPS,
+    JOINS,
     NamedModels,
     asked_of,
+    check_asked,
     check_compared,
     check_ended,
     check_epsilon,
-    check_groups_asked,
     check_strata,
     groups_to_list,
     named_fields,
     parse_groups,
+    parse_joins,
     parse_questions,
     privacy_loss,
     read_named,
@@ -228,6 +230,7 @@ UNDERSTOOD = frozenset(
         "features",
         "fit",
         GROUPS,
+        JOINS,
         "label",
         "layout",
         "masked",
@@ -281,8 +284,9 @@ class Campaign(NamedTuple):
         purpose, contact: why the data are collected, and by whom, in words.
         time_precision: length of a period in seconds; a device answers at most once per period.
         min_batch_size: smallest number of reports from which the aggregator publishes.
-        schema: label and the features that the questions are about, with the groups of their values.
-        stated: label and all features that the document states, without groups.
+        schema: label and the features that the questions are about, with the groups of their values and the
+            joins.
+        stated: label and all features that the document states, without groups and joins.
         questions: all questions, in order of strata. Their features are indices in ``schema.observed``.
         assignment, layout: which question each report id answers; the shape of the reports.
         answers, epsilon_micro: number of answers, and total ε in millionths, per device and period; 0 after its end.
@@ -426,11 +430,11 @@ def build_payload(
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. The aggregator runs this.
 
     The arguments are the attributes of :class:`Campaign` of the same names, with three exceptions. ``schema`` is all
-    that the document states, with the groups. The features of ``questions`` are indices in ``schema.observed``.
+    that the document states, with groups and joins. The features of ``questions`` are indices in ``schema.observed``.
     ``models`` maps the name of each compared model to its digest, in the order of the indices. With ``memory`` the
-    questions have the mechanisms of the answers that are kept. The keys of models, groups, series, nodes, masked sums
-    and memory are added to ``crit``. A payload without questions and nodes and with an ε of
-    0 ends the versions before it.
+    questions have the mechanisms of the answers that are kept. The keys of models, groups, joins, series, nodes, masked
+    sums and memory are added to ``crit``. A payload without questions and nodes and with an ε of 0 ends the versions
+    before it.
 
     Raises:
         InputError: ``layout_invalid``: the answers do not fit into one report layout; ``not_canonical``: a value has no
@@ -441,6 +445,7 @@ def build_payload(
     layout = _layout_of(questions, shared, shared_subjects(schema, fit.family, named))
     critical: dict[str, Any] = {} if series is None else {"series": series.to_dict()}
     critical |= {GROUPS: groups_to_list(schema)} if schema.groups else {}
+    critical |= {JOINS: [list(join) for join in schema.joins]} if schema.joins else {}
     terms = {NODES_KEY: nodes, MASKED_KEY: masked}
     critical |= {key: stated.to_dict() for key, stated in terms.items() if stated is not None}
     critical |= shared_fields(shared)
@@ -484,7 +489,7 @@ def parse_campaign(payload: bytes) -> Campaign:
     """
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)
-    grouped = parse_groups(body, header, schema, _REASON)
+    grouped = parse_joins(body, header, parse_groups(body, header, schema, _REASON), _REASON)
     fit = _parse_fit(body)
     answers = read_integer(body, "answers", 0, 65535, _REASON)
     epsilon_micro = read_integer(body, "epsilon_micro", 0, 65535 * MAX_ANSWER_MICRO, _REASON)
@@ -495,7 +500,9 @@ def parse_campaign(payload: bytes) -> Campaign:
     shared = parse_shared(body, header, blocks, fit.family, epsilon_micro)
     if nodes is None:
         asked_about = stated_questions if shared is None else blocks
-        check_groups_asked(grouped, asked_about, _REASON)
+        check_asked(grouped, asked_about, _REASON)
+    if grouped.joins and (fit.family != DISCRETE or nodes is not None or shared is not None):
+        raise DocumentError(_REASON, "it joins features, but is no discrete campaign whose devices answer with noise")
     whole = fit.family == EVALUATION or not stated_questions
     asked, questions = (schema, stated_questions) if whole else asked_of(grouped, stated_questions)
     if nodes is not None or shared is not None:

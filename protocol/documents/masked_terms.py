@@ -12,7 +12,7 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import SCALE
-from protocol.documents.asked import check_groups_asked
+from protocol.documents.asked import check_asked
 from protocol.documents.payload import read_field, read_integer, read_text
 from protocol.epsilon import MICRO, PrivacyLoss
 from protocol.errors import DocumentError, InputError
@@ -109,7 +109,7 @@ def _released(schema: Schema, family: str) -> list[Subject]:
         problem = error.detail
     if problem:
         raise DocumentError(_REASON, problem)
-    check_groups_asked(schema, subjects, _REASON)
+    check_asked(schema, subjects, _REASON)
     if sum(subject.size for subject in subjects) > MAX_NUMBERS:
         raise DocumentError(_REASON, f"a summary would hold more than {MAX_NUMBERS} numbers")
     return subjects

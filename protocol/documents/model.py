@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sys
 from array import array
-from math import erf, isfinite, log, sqrt
+from math import erf, exp, isfinite, log, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
-from protocol.documents.asked import MAX_MODELS
+from protocol.documents.asked import JOINS, MAX_MODELS, parse_joins, without_members
 from protocol.documents.payload import HEADER_KEYS, Header, quoted, read_field, read_payload, read_text
 from protocol.errors import DocumentError, InputError
 from protocol.schema import Schema, parse_schema
@@ -37,6 +37,7 @@ UNDERSTOOD = frozenset(
         "card",
         "family",
         "features",
+        JOINS,
         "label",
         "parameters",
         "previous",
@@ -65,13 +66,26 @@ def log_mass(mean: float, variance: float) -> float:
     return log(erf((1 - mean) / scale) / 2 + erf((1 + mean) / scale) / 2)
 
 
+def log_sum(rows: Sequence[Sequence[float]]) -> list[float]:
+    """Return ln Σ exp(r) over the entries r of each column of ``rows``, which are logarithms of probabilities.
+
+    Device and aggregator so score a joined feature of which a record has some of the values only: the sum is over all
+    combinations that agree with the record (:meth:`protocol.features.Joined.matching`).
+    """
+    found = []
+    for column in zip(*rows, strict=True):
+        most = max(column)
+        found.append(most + log(sum(exp(each - most) for each in column)))
+    return found
+
+
 class DiscreteModel(NamedTuple):
     """A discrete Naive Bayes model with k classes whose values were checked.
 
     Attributes:
         header: name, version and dates.
         campaign: id of the campaign whose reports the model was made from.
-        schema: label and features, as in that campaign.
+        schema: label and features, as in that campaign, without groups.
         log_prior: shape (k,), log P(class).
         log_likelihood: per observed feature a table of shape (value codes, k): log P(code | class).
         statistics_id: SHA-256 of the bytes of the counts (tally) that the model was made from.
@@ -158,9 +172,11 @@ def build_payload(model: Model) -> bytes:
     """
     family, parameters = _parameters(model)
     schema = model.schema
+    joins = {JOINS: [list(join) for join in schema.joins]} if schema.joins else {}
     payload = canonical.pack(
         {
-            **model.header.to_dict(),
+            **model.header._replace(crit=(*model.header.crit, *joins)).to_dict(),
+            **joins,
             "campaign": model.campaign,
             "family": family,
             "label": schema.label.to_dict(),
@@ -202,10 +218,13 @@ def parse_model(payload: bytes) -> Model:
         DocumentError: ``malformed``: the payload or its header can not be read; ``invalid_model``: any other value.
     """
     body, header = read_payload(payload)
-    schema = parse_schema(body, _REASON)
+    schema = without_members(parse_joins(body, header, parse_schema(body, _REASON), _REASON))
+    joined = [index for join in schema.joins for index in join]
     family = read_text(body, "family", _REASON)
     if family not in ("discrete", "gaussian", TRUNCATED_GAUSSIAN):
         raise DocumentError(_REASON, "its family is not one that this software knows")
+    if schema.joins and (family != "discrete" or len(set(joined)) < len(joined)):
+        raise DocumentError(_REASON, "it joins features, but is not discrete, or joins one feature twice")
     parameters = read_field(body, "parameters", dict, _REASON)
     prior = read_float_array(parameters.get("log_prior"), [len(schema.label.classes)])
     common = {

@@ -348,7 +348,7 @@ def test_what_does_not_fit_the_schema_is_refused(schema, name, ask, says):
 
 
 WRONG = ["values = []", "groups = ['a']", "groups = [[]]", "groups = [[1.5]]", "bins = [0, 1]", "bins = [true]"]
-WRONG += ["bins = [1]\ngroups = [['a']]", "share = 0", "share = 1000001", "share = 1.5"]
+WRONG += ["bins = [1]\ngroups = [['a']]", "share = -1", "share = 1000001", "share = 1.5"]
 
 
 @pytest.mark.parametrize(

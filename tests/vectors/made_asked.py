@@ -1,4 +1,4 @@
-"""Vectors of campaigns that ask about some of the stated features, and about values in groups."""
+"""Vectors of campaigns that ask about some of the stated features, about values in groups, and about joins."""
 
 from support.publisher import DAY, NOW
 
@@ -86,6 +86,50 @@ cases.add("the_size_of_all_codes_beside_groups", grouped([good], 4), reason=INVA
 cases.add("the_size_of_groups_without_groups", campaign(BODY, questions=_bounded(_in_groups(2))), reason=INVALID)
 ended = campaign(BODY, questions=[], answers=0, epsilon_micro=0, groups=[good], crit=["groups"])
 cases.add("groups_in_a_campaign_that_has_ended", ended, reason=INVALID)
+
+
+def joined(joins, *, feature=2, codes=8, **changes):
+    """A campaign with the key ``joins``, in ``crit``, and a question about a join of so many combinations."""
+    size = 2 * codes
+    about = {**ODOR, "feature": feature, "size": size}
+    about["mechanism"] = mechanisms.from_micro("direct", 1_000_000, size).to_dict()
+    return campaign(BODY, **{"joins": joins, "crit": ["joins"], "questions": _bounded(CLASS, about), **changes})
+
+
+cases.add("a_join", joined([[0, 1]]))
+in_both = {"groups": [good], "crit": ["groups", "joins"]}
+cases.add("a_join_of_a_feature_in_groups", joined([[0, 1]], codes=4, **in_both))
+for name, joins in {
+    "a_join_of_one_feature": [[0]],
+    "a_join_of_a_feature_with_itself": [[0, 0]],
+    "a_join_in_another_order": [[1, 0]],
+    "a_join_of_an_absent_feature": [[0, 2]],
+    "a_join_of_feature_minus_1": [[-1, 0]],
+    "a_join_by_names": [["odor", "width"]],
+    "a_join_of_true": [[False, True]],
+    "a_join_twice": [[0, 1], [0, 1]],
+    "a_join_that_is_a_map": [{"0": 1}],
+    "joins_are_bare_indices": [0, 1],
+    "joins_are_empty": [],
+    "joins_are_nil": None,
+}.items():
+    cases.add(name, joined(joins), reason=INVALID)
+cases.add("a_join_beyond_the_stated", joined([[0, 1]], feature=3), reason=INVALID)
+cases.add("a_join_of_another_size", joined([[0, 1]], codes=7), reason=INVALID)
+cases.add("a_join_that_is_not_asked_about", joined([[0, 1]], questions=_bounded(CLASS, ODOR)), reason=INVALID)
+cases.add("joins_without_crit", joined([[0, 1]], crit=[]), reason=INVALID)
+cases.add("crit_without_joins", campaign(BODY, crit=["joins"]), reason=INVALID)
+odors = [str(number) for number in range(200)]
+wide = [{**each, "name": name, "values": odors} for each, name in zip([BODY["features"][0]] * 2, "ab", strict=True)]
+of_wide = [{"feature": place, "group_of": [0] + [1] * 200} for place in (0, 1)]
+too_wide = joined([[0, 1]], codes=4, features=wide, **{**in_both, "groups": of_wide})
+cases.add("a_join_of_too_many_combinations_without_groups", too_wide, reason=INVALID)
+alike = [*BODY["features"], {**BODY["features"][0], "name": "odor × width"}]
+namesake = joined([[0, 1]], feature=3, features=alike)
+cases.add("a_join_with_the_name_of_a_feature", namesake, reason=INVALID)
+floor = {"family": "gaussian", "postprocess": "simplex", "variance_floor_micro": 1}
+cases.add("joins_in_a_gaussian_campaign", joined([[0, 1]], fit=floor), reason=INVALID)
+
 cases.add("groups_and_a_key_of_later_software", grouped([good], crit=["groups", "zz"]), reason="unknown_crit")
 
 for name, questions, features, refused in (

@@ -51,6 +51,22 @@ for name, changes in {
     add(name, BODY, reason=INVALID, **changes)
 add("previous_is_a_digest", BODY, previous=bytes(32))
 
+of_two = changed(parameters, log_likelihood=[float_array([-2.0] * 16, [8, 2])])
+joins = {"joins": [[0, 1]], "crit": ["joins"], "parameters": of_two}
+add("a_join", BODY, **joins)
+for name, changes in {
+    "a_join_without_its_table": {"parameters": parameters},
+    "joins_without_crit": {"crit": []},
+    "crit_without_joins": {"joins": ...},
+    "a_join_in_another_order": {"joins": [[1, 0]]},
+    "a_join_in_a_gaussian_model": {"family": "gaussian"},
+}.items():
+    add(name, BODY, reason=INVALID, **{**joins, **changes})
+third = [*BODY["features"], {**BODY["features"][0], "name": "cap"}]
+twice = changed(parameters, log_likelihood=[float_array([-2.0] * 16, [8, 2])] * 2)
+add("a_feature_in_two_joins", BODY, reason=INVALID, **{**joins, "joins": [[0, 1], [1, 2]], "features": third,
+                                                       "parameters": twice})  # fmt: skip
+
 mean, variance = float_array([-1, 0.5], [2]), float_array([0.25, 0.01], [2])
 table = float_array([-0.5, -1.5, -1, -0.25], [2, 2])
 good = {"log_prior": BODY["parameters"]["log_prior"], "log_likelihood": [None, table]}

@@ -10,11 +10,13 @@ from support.publisher import DAY, NOW, Publisher
 
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from protocol import SCALE, canonical, mechanisms
-from protocol.documents import model
+from protocol.documents import campaign, model
+from protocol.documents.asked import with_joins, without_members
 from protocol.documents.campaign import WHOLE, Series
 from protocol.documents.memory_terms import Memory
 from protocol.documents.payload import Header
 from protocol.features import Categorical, Numeric
+from protocol.questions import build_questions, discrete_subjects
 from protocol.schema import Component, Label, Projection, build_schema
 from vectors import records_from_text
 from vectors.makers import Collection
@@ -83,7 +85,10 @@ def _reports(cases, name, payload, *, models=(), secrets=(), some=None):
         except records_from_text.RefusedError as refused:
             inputs["reason"] = str(refused)
         else:
-            if canonical.unpack(payload)["features"] == [each.to_dict() for each in FEATURES] and name != "groups":
+            if canonical.unpack(payload)["features"] == [each.to_dict() for each in FEATURES] and name not in (
+                "groups",
+                "joins",
+            ):
                 assert found["codes"] == codes, record_name
             inputs["expect"] = found
         cases.case(f"{name}_{record_name}", "reports_of_record", spec="formats 5", **inputs)
@@ -115,6 +120,16 @@ def _grouped():
         for each in body["questions"]
     ]
     return canonical.pack(body)
+
+
+def _joined():
+    joins = with_joins(SCHEMA._replace(groups=((0, 1, 1, 0, 2, 1), None, None, None)), [(0, 2), (1, 2, 3)])
+    subjects = [one for one in discrete_subjects(joins) if one.feature in (None, 0, 4, 5)]
+    questions = build_questions(subjects, 2, lambda one: mechanisms.from_micro("oue", 750_000, one.size))
+    return campaign.build_payload(
+        Header("joined", 1, NOW, NOW, NOW + 30 * DAY), joins, questions, epsilon_micro=1_500_000, purpose="p",
+        contact="c", time_precision=DAY, min_batch_size=1, fit=campaign.Fit("discrete", "posterior"),
+    )  # fmt: skip
 
 
 def _numbers(about, count, least, most):
@@ -160,6 +175,7 @@ for mechanism, approach in GAUSSIAN:
     _reports(cases, f"gaussian_{name}", _gaussian(SCHEMA, mechanism, approach), some=4)
     _reports(cases, f"gaussian_projected_{name}", _gaussian(PROJECTED, mechanism, approach), some=3)
 _reports(cases, "groups", _grouped())
+_reports(cases, "joins", _joined())
 _reports(cases, "refused", _campaign(STRICT, "direct", 3))
 
 secret = bytes(range(0x20, 0x40))
@@ -182,6 +198,8 @@ _reports(cases, "right", compared, models=order)
 for name, payload in {
     **models,
     "of_components": _tables(PROJECTED),
+    "of_joins": _tables(without_members(with_joins(SCHEMA, [(0, 2), (1, 3)]))),
+    "of_one_join": _tables(without_members(with_joins(SCHEMA, [(0, 1, 3)]))),
     "normal_of_components": _normal(PROJECTED),
 }.items():
     for record_name, (record, _label, _codes) in RECORDS.items():

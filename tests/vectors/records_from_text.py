@@ -8,7 +8,8 @@ import re
 import struct
 from fractions import Fraction
 from hashlib import sha256
-from math import erf, floor, inf, isinf, isnan, log, pi, prod, sqrt
+from itertools import product
+from math import erf, exp, floor, inf, isinf, isnan, log, pi, prod, sqrt
 
 import msgpack
 
@@ -135,7 +136,33 @@ def observation(body, record):
     for entry in body.get("groups", []):
         code, u = found[entry["feature"]]
         found[entry["feature"]] = (entry["group_of"][code], u)
+    return with_joins(body, found) if "joins" in body else found
+
+
+def sizes(body):
+    """The number of codes of every observed feature, before groups and joins."""
+    found = []
+    for feature in body["features"]:
+        listed = feature["values"] if feature["kind"] == "categorical" else [*feature["edges"], "one more"]
+        found.append(len(listed) + (feature["substitute"] is None) + (feature["unlisted"] == "other"))
     return found
+
+
+def joined(codes, counts):
+    """(a₁·K₂ + a₂)·K₃ + a₃ for the codes a and the numbers of codes K."""
+    code = 0
+    for own, count in zip(codes, counts, strict=True):
+        code = code * count + own
+    return code
+
+
+def with_joins(body, found):
+    """The readings of the features that the questions are about: single ones, then joins."""
+    counts = sizes(body)
+    for entry in body.get("groups", []):
+        counts[entry["feature"]] = max(entry["group_of"]) + 1
+    more = [(joined([found[i][0] for i in join], [counts[i] for i in join]), None) for join in body["joins"]]
+    return found + more
 
 
 def class_of(label, value):
@@ -269,6 +296,8 @@ def answers(payload, secret, period, seeds, record, label, models):
             field = again(body["layout"], question, body["memory"]["fresh"][number], field, seeds[1])
         fixed = identifier + period.to_bytes(4, "big") + number.to_bytes(2, "big")
         given.append({"question": number, "input": value, "report": (head + fixed + field).hex()})
+    if "joins" in body:
+        found = [found[place] for place in sorted({each["feature"] for each in body["questions"] if "feature" in each})]
     return {"codes": [code for code, _ in found], "numbers": [u for _, u in found], "class": c, "answers": given}
 
 
@@ -281,7 +310,20 @@ def scores(payload, record):
     parameters, k = body["parameters"], len(body["label"]["classes"])
     found = observed(body, [known(feature, record.get(feature["name"])) for feature in body["features"]])
     totals = list(array(parameters["log_prior"]))
-    for place, each in enumerate(found):
+    joins = body.get("joins", [])
+    alone = [each for place, each in enumerate(found) if not any(place in join for join in joins)]
+    for join, table in zip(joins, parameters["log_likelihood"][len(alone) :], strict=True):
+        counts, rows = [sizes(body)[place] for place in join], array(table)
+        own = [None if found[place] is None else found[place][0] for place in join]
+        agreeing = [
+            rows[joined(codes, counts)]
+            for codes in product(*map(range, counts))
+            if all(known in (None, code) for known, code in zip(own, codes, strict=True))
+        ]
+        if own.count(None) < len(own):
+            summed = [log(sum(exp(row[c]) for row in agreeing)) for c in range(k)]
+            totals = [total + term for total, term in zip(totals, summed, strict=True)]
+    for place, each in enumerate(alone):
         if each is None:
             continue
         code, u = each

@@ -19,6 +19,7 @@ from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import listed
 from aggregator.publishing.decisions import decision_text
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema, toml_array, toml_text
+from protocol.documents.asked import plain
 from protocol.documents.campaign import PilotCost
 from protocol.epsilon import format_micro, format_pico, micro_epsilon, pico_delta
 from protocol.schema import Schema
@@ -121,7 +122,7 @@ def next_text(found: Refinement, name: str, stated: Schema, pilots: tuple[PilotC
     head = [f"# {found.step.kind}: {found.step.why}"]
     head += [] if share is None else [f"# --series {quote(found.series)} --share {share.shown}"]
     if found.ask:
-        file = SchemaFile(name, stated._replace(groups=()), found.ask, pilots, found.decision)
+        file = SchemaFile(name, plain(stated), found.ask, pilots, found.decision)
         return "\n".join(head) + "\n\n" + schema_text(file)
     lines = [*head, "", f"step = {toml_text(found.step.kind)}", f"series = {toml_text(found.series)}"]
     if share is not None:

@@ -89,7 +89,7 @@ def campaign(
     about. Devices do not read the others, and the model is of the asked ones. The table may also put values into
     groups, which are asked about as one (values that no group names are the last group), and give shares: [ask.odor]
     with groups = [["a", "l"], ["n"]] and share = 2; of a number bins = [2, 1, 1] says how many adjacent bins each
-    group has.
+    group has. Two or three features with " × " between their names are asked about as one: --ask "odor × ring,cap".
 
     Nodes that hold many records have campaigns of their own: hearsay nodes campaign.
 
@@ -173,7 +173,7 @@ def _facts(signed: SignedCampaign, planned: Planned, output: Path) -> list[Fact]
     made = signed.campaign
     facts = {
         **signed_facts(made, output),
-        "asked": f"{len(made.schema.observed)} of {len(made.stated.observed)} features",
+        "asked": f"{len(made.schema.ungrouped)} of {len(made.stated.observed)} features",
         "questions": len(made.questions),
         "answers_per_device": made.answers,
         "epsilon_total": format_micro(made.epsilon_micro),

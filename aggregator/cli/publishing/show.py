@@ -30,7 +30,7 @@ from protocol.documents.payload import Header, quoted, read_payload
 from protocol.documents.shared_terms import ROLES
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import DocumentError, InputError
-from protocol.features import Grouped, Numeric
+from protocol.features import Grouped, Joined, Numeric
 from protocol.nodes.summary import parse_node_list
 from protocol.schema import Schema
 from protocol.words import to_words
@@ -216,13 +216,21 @@ def _asked(found: Campaign) -> dict[str, object]:
     names = {feature.name for feature in found.schema.features}
     rest = ", ".join(feature.name for feature in found.stated.features if feature.name not in names)
     about: dict[str, object] = {"not asked": rest} if rest else {}
-    grouped = (feature for feature in found.schema.observed if isinstance(feature, Grouped))
+    about |= _joined(found.schema)
+    grouped = (feature for feature in found.schema.single if isinstance(feature, Grouped))
     return about | {f"groups of {feature.name}": " / ".join(feature.labels()) for feature in grouped}
+
+
+def _joined(schema: Schema) -> dict[str, object]:
+    """Return the features that are asked about, or tabulated, as one; empty if there are none."""
+    names = [feature.name for feature in schema.observed if isinstance(feature, Joined)]
+    return {"joined": "; ".join(names)} if names else {}
 
 
 def _model(found: model.Model) -> list[Fact]:
     return [
         said("label", f"{found.schema.label.name}: {', '.join(found.schema.label.classes)}"),
+        *(said(name, value) for name, value in _joined(found.schema).items()),
         said("campaign", found.campaign.hex()),
         said("statistics", found.statistics_id.hex()),
         said("replaces", found.previous.hex() if found.previous else "nothing"),

@@ -17,7 +17,7 @@ from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.payload import read_payload
 from protocol.epsilon import format_micro
-from protocol.features import Grouped
+from protocol.features import Grouped, Joined
 
 ANCHOR = "asked"
 HEADING = "What was asked, and at which cost"
@@ -65,11 +65,13 @@ def of_card(card: Mapping[str, object]) -> Section:
 
 
 def _left_out(campaign: Campaign) -> dict[str, object]:
-    """Return the features that the campaign states and does not ask about, and groups of values."""
+    """Return the features that the campaign states and does not ask about, joins, and groups of values."""
     names = {feature.name for feature in campaign.schema.features}
     rest = ", ".join(feature.name for feature in campaign.stated.features if feature.name not in names)
     found: dict[str, object] = {"not asked": rest} if rest else {}
-    grouped = [feature for feature in campaign.schema.observed if isinstance(feature, Grouped)]
+    joined = [feature.name for feature in campaign.schema.observed if isinstance(feature, Joined)]
+    found |= {"joined": "; ".join(joined)} if joined else {}
+    grouped = [feature for feature in campaign.schema.single if isinstance(feature, Grouped)]
     return found | {f"groups of {feature.name}": " / ".join(feature.labels()) for feature in grouped[:_MOST]}
 
 

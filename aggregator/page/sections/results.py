@@ -21,7 +21,7 @@ from aggregator.page.blocks import MOST_CELL, Block, Chart, Section, Table, clip
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import interval, mapping
 from protocol.documents.model import DiscreteModel, Normal
-from protocol.features import Feature, Grouped, Numeric
+from protocol.features import Feature, Grouped, Joined, Numeric
 from protocol.questions import MOMENT, MOMENTS, SQUARE, Subject
 from protocol.schema import Component, Schema
 
@@ -252,7 +252,7 @@ def _of_table(name: str, labels: Sequence[str], term: Sequence[Sequence[float]],
     return _Drawn(name, tuple(bars), 0.0, 1.0, ("parameter", "published"), rows)
 
 
-def _of_normal(feature: Feature | Component | Grouped, term: Normal, classes: Sequence[str]) -> _Drawn:
+def _of_normal(feature: Feature | Component | Grouped | Joined, term: Normal, classes: Sequence[str]) -> _Drawn:
     """Return the table of a model's mean and standard deviation of one number by class, in the number's own units."""
     low, high = _ends(feature)
     means = [_in_units(feature, mean) for mean in term.mean]

@@ -34,6 +34,7 @@ from aggregator.planning.feature_selection.forward_selection import (
 from aggregator.publishing.ask_table import Ask, AskedFeature
 from aggregator.publishing.decisions import bounded
 from aggregator.publishing.schemas.schema_file import SchemaFile
+from protocol.documents.asked import plain
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.features import Categorical, Feature, Grouped, Numeric
@@ -155,7 +156,7 @@ def design(
         judge: whether accuracies are measured. It takes most of the time.
         noise: of the two collectors, if they share the answers; its ε counts. None for answers with their own noise.
     """
-    schema = file.schema._replace(groups=())
+    schema = plain(file.schema)
     if schema.projection is not None:
         raise InputError("schema_invalid", "a projection is fitted on the pilot already; design a schema without one")
     check_columns(pilot, schema)

@@ -51,6 +51,7 @@ from aggregator.planning.feature_selection.from_pilot import (
     with_features,
 )
 from aggregator.publishing.schemas.schema_file import SchemaFile
+from protocol.documents.asked import plain
 from protocol.documents.campaign import DISCRETE, PilotCost
 from protocol.epsilon import MICRO, check_answer_micro, format_micro
 from protocol.errors import InputError
@@ -161,7 +162,7 @@ def choose(population: Population, parts: Integers, file: SchemaFile, terms: Des
     :data:`COMPARED` or :data:`MEASURED` by a keyed hash of the record alone. ``seed``: 32 secret bytes, used for this
     design alone. Raises as :func:`cost_of_design`.
     """
-    schema = file.schema._replace(groups=())
+    schema = plain(file.schema)
     cost_of_design(schema, terms)
     stream, rate = Stream(seed, TAG), Fraction(terms.part_micro, MICRO)
     made_of, (codes, numbers) = parts == MADE, population.reported
@@ -197,7 +198,7 @@ def design_records(
     ``budget_exceeded``.
     """
     budget.check_adjacency(terms.adjacency)
-    schema = file.schema._replace(groups=())
+    schema = plain(file.schema)
     cost = cost_of_design(schema, terms)
     population = Population.of_frame(read_pilot(table, schema, missing), schema)
     query = f"features for {terms.devices} devices at ε = {format_micro(terms.answer_micro)}"

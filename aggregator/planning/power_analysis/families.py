@@ -13,6 +13,7 @@ from aggregator.planning.power_analysis.study import NO_SHARES
 from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.mechanisms.choice import AUTO, is_numeric
 from aggregator.publishing.schemas.schema_file import SchemaFile
+from protocol.documents.asked import plain
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import InputError
 from protocol.schema import Schema
@@ -21,14 +22,14 @@ from protocol.schema import Schema
 def only_family(schema: Schema, family: str, mechanism: str, *, class_question: bool = True) -> str | None:
     """Return the only possible family, which is ``family`` unless that is ``auto``; None if both are possible.
 
-    A mechanism belongs to one family. Without numeric features or the question about the class alone, only discrete
-    campaigns are possible.
+    A mechanism belongs to one family. With joined features, and without numeric ones or the question about the class
+    alone, only discrete campaigns are possible.
     """
     if family != AUTO:
         return family
     if mechanism != AUTO:
         return GAUSSIAN if is_numeric(mechanism) else DISCRETE
-    return None if schema.numeric and class_question else DISCRETE
+    return None if schema.numeric and class_question and not schema.asked_as else DISCRETE
 
 
 def best_of_families(
@@ -57,7 +58,7 @@ def best_of_families(
         )
     if devices is None:
         raise InputError("plan_invalid", "family auto compares accuracies: say --devices, and --pilot if there is one")
-    file = SchemaFile("", schema._replace(groups=()), ask) if ask else schema
+    file = SchemaFile("", plain(schema), ask) if ask else schema
     return plan(file, devices=devices, coding=coding, **options)
 
 

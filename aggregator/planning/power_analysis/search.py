@@ -160,7 +160,7 @@ def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
         if study.shares:
             raise InputError("plan_invalid", "shares in [ask] are about features, and a projection has components")
         return [(family, None, scope.coding) for family in families]
-    if scope.coding != AUTO or schema.projection is not None or schema.groups:
+    if scope.coding != AUTO or schema.projection is not None or schema.groups or schema.asked_as:
         return found
     numbers = sum(isinstance(feature, Numeric) for feature in schema.features)
     if DISCRETE in families and numbers:
@@ -190,6 +190,7 @@ def _families(study: Study, scope: Scope) -> list[str]:
         families = [fitting]
     refusals = [
         (study.schema.numeric, "no_numbers", "a Gaussian model needs a numeric feature; this schema has none"),
+        (not study.schema.asked_as, "ask_invalid", "a Gaussian campaign joins no features"),
         (study.class_question, "not_fittable", "a Gaussian campaign needs the question about the class alone"),
     ]
     for is_fitting, reason, sentence in refusals:

@@ -19,6 +19,7 @@ from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.choice import AUTO
 from aggregator.publishing.schemas.schema_file import equal_width_edges
+from protocol.documents.asked import plain
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.shared_terms import shared_subjects
 from protocol.epsilon import format_pico
@@ -108,7 +109,7 @@ class Design(NamedTuple):
             terms = shared_terms(made_up_pair(), blocks, epsilon_micro, delta=delta, noise=noise.noise)
             parameters = parameters._replace(shared=terms, ask=NO_SHARES)
             return parse_campaign(build_campaign(schema, parameters, 1, _NOW))
-        stated = schema._replace(groups=()) if shares else schema
+        stated = plain(schema) if shares else schema
         return parse_campaign(build_campaign(stated, parameters, 1, _NOW))
 
 
