@@ -314,6 +314,7 @@ def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> Que
         right=mix.right([one.right for one in parts]),
         kurtosis=_kurtosis(parts, mix.factors),
         noisy_n=None if all(one.noisy_n is None for one in parts) else sum(one.stated_n for one in parts),
+        parts=tuple(each for one in parts for each in one.parts or (one,)),
     )
     return made.with_intervals() if all(one.has_interval for one in parts) else made.without_interval()
 

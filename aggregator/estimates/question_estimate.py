@@ -102,6 +102,7 @@ class QuestionEstimate:
         has_interval: False if no interval may be stated (:meth:`without_interval`); then no interval has finite ends,
             and the variances are estimates for fits only.
         noisy_n: None if n is known. Else the noisy number of records from which n was made; it may be below 1.
+        parts: the estimates of the joined sources that have answers; empty for one source.
     """
 
     subject: Subject
@@ -124,6 +125,7 @@ class QuestionEstimate:
     kurtosis: float = 0.0
     has_interval: bool = True
     noisy_n: int | None = None
+    parts: tuple[QuestionEstimate, ...] = ()
 
     def without_interval(self) -> QuestionEstimate:
         """Return the same estimates without intervals, for errors whose distribution is not known."""

@@ -5,6 +5,7 @@ A cell of a table is one pair of a value and a class. Source: docs/math.md, sect
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from aggregator.estimates.statistics import Statistics
 from protocol.errors import InputError
 from protocol.questions import CELL
 
+_LEAST = 1e-12
+"""Added to variances of shares, since a share without noise that is 0 has the variance 0."""
 HALF = 0.5
 """Number of reports that add-half smoothing adds to every cell, so that no probability is zero."""
 
@@ -35,7 +38,8 @@ class JointTable(NamedTuple):
 
     ``estimate``: shape (values, k) float64, n times the share of value a and class c, in row a, column c. ``at_zero``,
     ``at_one``: noise variance if no device, or every device, holds the cell's value and class. ``scatter``: sampling
-    variance in multiples of f(1 − f), f the cell's true share. All are in reports, of which there are ``n``.
+    variance in multiples of f(1 − f), f the cell's true share. All are in reports, of which there are ``n``. ``parts``:
+    the tables of the joined sources; empty for one source.
     """
 
     estimate: Floats
@@ -43,6 +47,7 @@ class JointTable(NamedTuple):
     at_zero: float
     at_one: float
     scatter: float
+    parts: tuple[JointTable, ...] = ()
 
     @property
     def share(self) -> Floats:
@@ -54,20 +59,44 @@ class JointTable(NamedTuple):
 
             Var = [φ₀ + f(φ₁ − φ₀) + σ f(1 − f)]/n²
 
-        f: the true share; φ₀, φ₁, σ: ``at_zero``, ``at_one`` and ``scatter``. n must be at least 1.
+        f: the true share; φ₀, φ₁, σ: ``at_zero``, ``at_one`` and ``scatter``. n must be at least 1. Of several sources
+        it is the variance of :meth:`weighted` at f.
         """
         f = np.clip(share, 0, 1)
+        if self.parts:
+            return np.asarray(1 / np.sum([1 / (part.variance(f) + _LEAST) for part in self.parts], axis=0), np.float64)
         total = self.at_zero + f * (self.at_one - self.at_zero) + self.scatter * f * (1 - f)
         return np.asarray(total / self.n**2, np.float64)
+
+    def weighted(self, share: Floats) -> JointTable:
+        """Return the table with each cell's sources weighted for that cell; unchanged for one source.
+
+            Σ_j s_j/V_j(f) / Σ_j 1/V_j(f)
+
+        s_j, V_j: the source's estimated share and its variance; f: ``share``, (values, k), a guess of the true shares.
+        Records without noise so count for more in rare cells, where an answer's noise is many times its sampling error.
+        The guess depends on answers, so the result has a small bias; post-processings alone use it. Decision 115.
+        """
+        if not self.parts:
+            return self
+        weights = [1 / (part.variance(share) + _LEAST) for part in self.parts]
+        summed = sum(weight * part.share for weight, part in zip(weights, self.parts, strict=True))
+        return self._replace(estimate=np.asarray(self.n * summed / sum(weights), np.float64))
 
 
 def joint_table(statistics: Statistics, feature: int) -> JointTable:
     """Return one feature's joint table, summed over all questions about it; ``not_fittable`` if there is none."""
     found = _about(statistics, CELL, feature)
-    classes = len(statistics.schema.label.classes)
+    table = _table(found, len(statistics.schema.label.classes))
+    parts = [_table([part], table.estimate.shape[1]) for item in found for part in item.parts or (item,) if part.n]
+    return table._replace(parts=tuple(parts)) if any(item.parts for item in found) else table
+
+
+def _table(found: Sequence[QuestionEstimate], classes: int) -> JointTable:
+    """Return the joint table that questions about one feature's values give together."""
     at_zero, at_one = np.sum([_noise(item) for item in found], axis=0).tolist()
     return JointTable(
-        estimate_of(statistics, CELL, feature).reshape(-1, classes),
+        np.asarray(np.sum([item.estimate for item in found], axis=0), np.float64).reshape(-1, classes),
         sum(item.n for item in found),
         at_zero,
         at_one,

@@ -155,10 +155,23 @@ class _Cells(NamedTuple):
         )
         return np.split(rows.mean, np.cumsum(values)[:-1])
 
+    def first(self, centre: Floats) -> list[Floats]:
+        """Return a first guess of the shares of every table's cells, (values, k) each; ``centre``: prior means."""
+        share = np.concatenate([joint.share for joint in self.joints], axis=None)
+        found = self.split(posterior(share, np.repeat(self.guesses, self.sizes), centre, 1.0).mean)
+        return [mean.reshape(joint.estimate.shape) for mean, joint in zip(found, self.joints, strict=True)]
+
+    def weighted(self, centre: Floats) -> _Cells:
+        """Return the tables with the joined sources weighted cell by cell; unchanged if no table joins sources."""
+        if not any(joint.parts for joint in self.joints):
+            return self
+        found = zip(self.joints, self.first(centre), strict=True)
+        return _Cells.of([joint.weighted(mean) for joint, mean in found])
+
     def under_each_shape(self, centre: Floats) -> list[tuple[Floats, Floats]]:
         """Return per table posterior means and log densities under each of :data:`SHAPES`; ``centre``: prior means."""
         share = np.concatenate([joint.share for joint in self.joints], axis=None)
-        first = self.split(posterior(share, np.repeat(self.guesses, self.sizes), centre, 1.0).mean)
+        first = [mean.ravel() for mean in self.first(centre)]
         variance = np.concatenate([joint.variance(mean) for joint, mean in zip(self.joints, first, strict=True)])
         found = [posterior(share, variance, centre, shape) for shape in SHAPES]
         means = self.split(np.array([one.mean for one in found]))
@@ -171,10 +184,12 @@ def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floa
         return []
     cells = _Cells.of(joints)
     margins = cells.margins(len(prior))
+    cells = cells.weighted(_centre(margins, prior))
+    joints, margins = cells.joints, cells.margins(len(prior))
     told = association(joints, margins, prior)
     if told.nats - CLEAR * told.sd >= -float(prior @ np.log(prior)):
         caution = caution._replace(reports=0.0)
-    centre = np.concatenate([_independent(margin, prior) for margin in margins], axis=None)
+    centre = _centre(margins, prior)
     found = []
     for joint, (means, evidence) in zip(joints, cells.under_each_shape(centre), strict=True):
         weights = evidence_weights(evidence.sum(axis=1) + np.log(shape_weight))
@@ -185,6 +200,11 @@ def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floa
             doubt = min(1.0, float(weights[_NEAR:].sum() / shape_weight[_NEAR:].sum()))
             found.append(_towards_independence(mean, prior, joint.n, doubt * caution.reports * joint.estimate.size))
     return found
+
+
+def _centre(margins: Sequence[Floats], prior: Floats) -> Floats:
+    """Return the prior means of the cells of all tables: the shares of features that are independent of the class."""
+    return np.concatenate([_independent(margin, prior) for margin in margins], axis=None)
 
 
 def _towards_independence(table: Floats, prior: Floats, n: int, imagined: float) -> Floats:
