@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aggregator.collectors.collector import CollectorFolder
     from aggregator.common.tables import read_table
     from aggregator.curator.budget import BudgetFile
+    from aggregator.curator.counting import count_records
     from aggregator.curator.fitting import fit_records
     from aggregator.estimates.joining import join
     from aggregator.models.comparison import compare
@@ -56,6 +57,7 @@ __all__ = [
     "change_root",
     "compare",
     "count",
+    "count_records",
     "create_workspace",
     "design",
     "design_records",
@@ -105,6 +107,7 @@ _HOMES = {
     "aggregator.common.tables": ("read_table",),
     "aggregator.curator.binning": ("bin_records",),
     "aggregator.curator.budget": ("BudgetFile",),
+    "aggregator.curator.counting": ("count_records",),
     "aggregator.curator.fitting": ("fit_records",),
     "aggregator.curator.projecting": ("project_records",),
     "aggregator.estimates.joining": ("join",),

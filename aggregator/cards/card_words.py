@@ -30,7 +30,8 @@ SECTIONS: Final = {
         "budget": "budget", "pilots": "private pilots", "costs": "costs",
     },
     "What was counted": {
-        "reports": "reports", "answers": "answers about", "nodes": "nodes", "summaries": "summaries",
+        "reports": "reports", "records": "records in the clear",
+        "answers": "answers about", "nodes": "nodes", "summaries": "summaries",
         "node_list": "list of nodes", "periods": "periods", "rejected": "set aside", "unproven": "from damaged files",
         "proven_only": "undamaged files only", "smallest_set": "smallest set of parties", "least_set": "least set",
     },
@@ -41,6 +42,7 @@ SECTIONS: Final = {
         "largest_class": "largest class",
         "largest_class_low": "largest class, at least",
         "largest_class_high": "largest class, at most", "beats_largest_class": "better than the largest class",
+        "homogeneity": "test of one population",
         "class_intervals": "classes, 95 %", "interval_widths": "widths of intervals", "intervals": "intervals are of",
         "influence": "bits about the class", "influence_noise": "bits of noise alone, at most",
     },

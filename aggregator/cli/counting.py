@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
     from aggregator.operations.models import JoinedStatistics
     from aggregator.operations.report_store import Store
+    from aggregator.publishing.workspace import Workspace
     from aggregator.reports.fleet import Roster
 
 
@@ -101,18 +102,29 @@ def _counted(path: Path, selection: Selection, rosters: Sequence[Roster]) -> tup
         return found, store.campaign_bytes
 
 
-def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[JoinedStatistics, list[bytes]]:
-    """Count the selected stores, and join the statistics of several. Return them with every campaign's file."""
-    from aggregator.operations.models import together
+def count_stores(
+    selection: Selection,
+    postprocess: str | None = None,
+    *,
+    workspace: Workspace | Path | None = None,
+    trust: Path | None = None,
+) -> tuple[JoinedStatistics, list[bytes]]:
+    """Count the selected stores, and join them with each other and with the selected counts of records.
+
+    ``workspace``, ``trust``: whose key must have signed the counts. Return them with every campaign's file.
+    """
+    from aggregator.operations.models import counts_of, together
 
     counted = count_each(selection)
+    files = [raw for _, raw in counted]
+    records = counts_of(selection.counts, files, weight=selection.weight, workspace=workspace, trust=trust)
     found = together(
-        [statistics for statistics, _ in counted],
+        [*(statistics for statistics, _ in counted), *records],
         one_population=selection.one_population,
         disjoint=selection.disjoint,
         postprocess=postprocess,
     )
-    return found, [raw for _, raw in counted]
+    return found, files
 
 
 def losses(statistics: Statistics) -> list[str]:

@@ -153,6 +153,13 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
     return found
 
 
+def campaign_document(given: Path, signer: Workspace) -> Campaign:
+    """Read a campaign that a workspace has signed: a file, or a name or id."""
+    from aggregator.publishing.naming import check_campaign
+
+    return parse_campaign(read_envelope(check_campaign(given, workspace=signer), "campaign").payload)
+
+
 def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
     """Read fleet lists that have one passphrase; without a passphrase file the user is asked for it once."""
     if not lists:

@@ -164,7 +164,8 @@ class Selection(NamedTuple):
 
     ``one_population`` and ``disjoint`` are the analyst's declarations: all stores are of one population; no device is
     in two. ``periods``: None for all; ``memory``: in bytes, None for the store's limit; ``cluster``: an address;
-    ``robust``: text of a rule for summaries, None for plain addition; ``lists``: fleet lists.
+    ``robust``: text of a rule for summaries, None for plain addition; ``lists``: fleet lists; ``counts``: files of
+    counts of records, with the share of trust ``weight``.
     """
 
     stores: tuple[Path, ...]
@@ -176,6 +177,8 @@ class Selection(NamedTuple):
     cluster: str | None = None
     robust: str | None = None
     lists: tuple[Path, ...] = ()
+    counts: tuple[Path, ...] = ()
+    weight: float = 1.0
 
 
 def selected(*, required: bool = False) -> Decorator:
@@ -194,8 +197,12 @@ def selected(*, required: bool = False) -> Decorator:
         @wraps(command)
         def checked(*args: Any, **given: Any) -> Any:
             found = Selection(**{name: given.pop(name) for name in Selection._fields if name in given})
-            if (found.one_population or found.disjoint) and len(found.stores) < 2:
-                raise wrong_usage("--one-population and --disjoint are about several stores")
+            if (found.one_population or found.disjoint) and len(found.stores) + len(found.counts) < 2:
+                raise wrong_usage("--one-population and --disjoint are about several stores, or about --counts")
+            if found.counts and not found.stores:
+                raise wrong_usage("--counts are joined with the reports of a --store")
+            if found.weight != 1 and not found.counts:
+                raise wrong_usage("--weight is the share of trust in the records of --counts")
             return command(*args, selection=found, **given)
 
         return checked
@@ -329,6 +336,25 @@ def signers(of: str) -> Decorator:
         click.option("--trust", type=PATH, help=f"Trust root that must have signed the {of}."),
         click.option("--workspace", type=PATH, help="Workspace with that trust root."),
     )
+
+
+counted_records = together(
+    click.option(
+        "--counts",
+        type=PATH,
+        multiple=True,
+        metavar="FILE.hsu",
+        help="Counts of records (hearsay count) to join; repeatable.",
+    ),
+    click.option(
+        "--weight",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=1.0,
+        show_default=True,
+        help="Share of trust in these records: n of them count as WEIGHT times n.",
+    ),
+)
+"""``counts``: files of counts of records; ``weight``: the share of trust in them."""
 
 
 def memory(default: str | None = None) -> Decorator:

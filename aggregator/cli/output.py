@@ -36,6 +36,7 @@ KINDS = {
     "keys": "key book",
     "release": "release of a masked sum",
     "total": "total of shared answers",
+    "counts": "counts of records",
 }
 """Role of an envelope → kind of file, where people call it otherwise."""
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "fleet": "aggregator.cli.reports.fleet:fleet",
     "budget": "aggregator.cli.curator.budget:budget",
     "fit": "aggregator.cli.curator.fit:fit",
+    "count": "aggregator.cli.curator.count:count",
     "merge": "aggregator.cli.reports.merge:merge",
     "ingest": "aggregator.cli.reports.ingest:ingest",
     "quarantine": "aggregator.cli.reports.quarantine:quarantine",

@@ -63,13 +63,18 @@ class Homogeneity(NamedTuple):
         """Return the numbers of sources and of compared numbers, the p-value (null if none), and the verdict."""
         return {"sources": self.sources, "compared": len(self.compared), "p": self.chance, "differs": self.differs}
 
-    def __str__(self) -> str:
-        """Return the result as one sentence; if the sources differ, also the numbers with the smallest p-values."""
+    @property
+    def verdict(self) -> str:
+        """The result as one sentence."""
         if self.chance is None:
             return f"homogeneity of {self.sources} sources: not tested, no number can be compared in two of them"
         verdict = "they are not samples of one population" if self.differs else "no sign of different populations"
         found = f"{len(self.compared)} numbers compared, p = {self.chance:.2g}"
-        lines = [f"homogeneity of {self.sources} sources: {found}; {verdict}"]
+        return f"homogeneity of {self.sources} sources: {found}; {verdict}"
+
+    def __str__(self) -> str:
+        """Return :attr:`verdict`; if the sources differ, also the numbers with the smallest p-values."""
+        lines = [self.verdict]
         for one in self.compared[: _SHOWN if self.differs else 0]:
             shares = ", ".join(f"{share:z.3f}" for share in one.estimates)
             lines.append(f"  {one.question}: {one.cell}: {shares} (alone p = {one.chance:.2g})")

@@ -87,8 +87,8 @@ def join(
             asked.setdefault(subject, []).append(joined_question(questions, disjoint=False))
     found = tuple(joined_question(each, disjoint=disjoint) for each in asked.values())
     sources = tuple(source for part in parts for source in part.sources)
-    statistics = Statistics(schema, fits[0] if fit is None else fit, found, sources)
-    return Join(statistics, homogeneity(list(asked.values()), schema, len(parts)))
+    tested = homogeneity(list(asked.values()), schema, len(parts))
+    return Join(Statistics(schema, fits[0] if fit is None else fit, found, sources, tested), tested)
 
 
 def of_one_series(parts: Sequence[Statistics]) -> bool:
@@ -138,7 +138,8 @@ def _about(part: Statistics, schema: Schema, places: Mapping[str, int]) -> Stati
 def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
     if len(parts) < 2:
         raise InputError("argument_invalid", f"a join has at least two parts, not {len(parts)}")
-    campaigns = [campaign_of(source) for part in parts for source in part.sources]
+    sources = [source for part in parts for source in part.sources]
+    campaigns = [source.campaign for source in sources if source.campaign is not None] or [campaign_of(sources[0])]
     widest = _widest(parts)
     if not all(_fits(campaign, widest) for campaign in campaigns):
         raise InputError(
@@ -151,15 +152,18 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
             "sources are joined if they are of one series, or if the analyst declares them samples of one population: "
             "--one-population (one_population=True)",
         )
-    if len({campaign.id for campaign in campaigns}) < len(campaigns):
+    marks = [mark for source in sources for mark in source.marks]
+    if len(set(marks)) < len(marks):
         raise InputError(
             "source_repeated",
-            "a campaign's reports are counted in one store, which takes none twice; ingest them there",
+            "a campaign's reports are counted in one store, which takes none twice; ingest them there. Records are "
+            "counted in one file, and files of different records have different names",
         )
     evaluated = [
         part.fit.family == EVALUATION and source.campaign and source.campaign.evaluated
         for part in parts
         for source in part.sources
+        if source.campaign is not None
     ]
     if len(set(evaluated)) > 1:
         raise InputError("not_joinable", "the campaigns evaluate different models, or one of them none")
@@ -168,7 +172,8 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
 def _widest(parts: Sequence[Statistics]) -> Schema:
     """Return the stated schema of that campaign which has the most observed features; of several, of the first."""
     return max(
-        (campaign_of(source).stated for part in parts for source in part.sources), key=lambda one: len(one.observed)
+        (each.campaign.stated for part in parts for each in part.sources if each.campaign is not None),
+        key=lambda one: len(one.observed),
     )
 
 

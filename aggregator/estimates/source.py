@@ -35,7 +35,7 @@ def newest_origin(sources: Sequence[Source]) -> Origin:
 
 def newest_campaign(sources: Sequence[Source]) -> Campaign:
     """Return the campaign issued last, of several the one of the largest id. Raises ``no_campaign``."""
-    campaigns = [campaign_of(source) for source in sources]
+    campaigns = [each.campaign for each in sources if each.campaign is not None] or [campaign_of(sources[0])]
     return max(campaigns, key=lambda campaign: (campaign.header.issued_at, campaign.id))
 
 
@@ -72,14 +72,16 @@ def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
 class Source(ABC):
     """Base class: where statistics come from, with the counts and facts that commands print and models state.
 
-    ``campaign``: None for a curator's records; ``batch_of``: what :attr:`batch` counts, in the plural; ``rejected``:
-    reason → number of contributions that were not counted; ``list_bytes``: the signed list of nodes, or None.
+    ``campaign``: None for records in the clear; ``batch_of``: what :attr:`batch` counts, in the plural; ``rejected``:
+    reason → number of contributions that were not counted; ``list_bytes``, ``counts_bytes``: the signed list of nodes,
+    or the signed counts of records, or None.
     """
 
     batch_of: ClassVar[str] = "reports"
     campaign: Campaign | None
     rejected: Mapping[str, int]
     list_bytes: bytes | None = None
+    counts_bytes: bytes | None = None
 
     @property
     def origin(self) -> Origin:
@@ -94,6 +96,11 @@ class Source(ABC):
             header.issued_at,
             campaign.min_batch_size,
         )
+
+    @property
+    def marks(self) -> tuple[object, ...]:
+        """What no two joined sources may share, since they would count somebody twice: the origin's id, and more."""
+        return (self.origin.id,)
 
     @property
     @abstractmethod

@@ -36,6 +36,8 @@ from protocol.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
+    from aggregator.estimates.homogeneity import Homogeneity
+
 
 JOINED_ID = b"hearsay joined statistics v1"
 
@@ -46,12 +48,14 @@ class Statistics:
 
     ``fit`` is how a model is made from the estimates. ``questions``: one estimate per question, for one source in the
     order of the campaign's questions. ``sources``: one, or several joined ones (``aggregator.estimates.joining``).
+    ``homogeneity``: the test whether joined sources are samples of one population; None for one source.
     """
 
     schema: Schema
     fit: Fit
     questions: tuple[QuestionEstimate, ...]
     sources: tuple[Source, ...]
+    homogeneity: Homogeneity | None = None
 
     def __repr__(self) -> str:
         label = self.schema.label.name

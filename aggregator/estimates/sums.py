@@ -202,6 +202,7 @@ def of_sums(
     concentration: float | None = None,
     *,
     is_counted: bool,
+    records: int | None = None,
 ) -> Statistics:
     """Return statistics from noisy sums over n records. Run by a curator and by the aggregator of nodes' summaries.
 
@@ -215,8 +216,9 @@ def of_sums(
             every record was added once: c = 1/n.
         is_counted: True if n is public; False if n comes from the sum of the noisy class counts, which is
             ``source.stated_reports``.
+        records: n, if the sums were scaled to fewer records than the source has. None for ``source.reports``.
     """
-    n, classes = source.reports, len(schema.label.classes)
+    n, classes = records or source.reports, len(schema.label.classes)
     concentration = 1 / n if concentration is None else concentration
     samples = [Sample(0, place, n, concentration) for place in range(len(sums))]
     votes = [_votes(one, sample, n, classes, is_counted) for one, sample in zip(sums, samples, strict=True)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from aggregator.collectors.statistics import of_models
 from aggregator.collectors.totals import TOTALS, TotalsIngest, TotalStore, ingest_totals, is_total_store
 from aggregator.common.files import read_file
 from aggregator.common.periods import parse_span
+from aggregator.curator.counting import open_counts, untrusting
 from aggregator.estimates.homogeneity import Homogeneity
 from aggregator.estimates.joining import join
 from aggregator.estimates.source import newest_campaign
@@ -169,10 +171,35 @@ class JoinedStatistics(NamedTuple):
     homogeneity: Homogeneity | None
 
 
+def counts_of(
+    given: Sequence[bytes | str | Path],
+    campaigns: Sequence[bytes],
+    *,
+    weight: float = 1.0,
+    workspace: Workspace | str | Path | None = None,
+    trust: bytes | str | Path | None = None,
+    now: int | None = None,
+) -> list[Statistics]:
+    """Return the statistics of signed counts of records (``hearsay count``), for :func:`together`.
+
+    ``campaigns``: the campaign files of the stores. The other arguments and the errors are those of
+    :func:`aggregator.curator.counting.open_counts`.
+    """
+    if not given:
+        return []
+    parsed = [parse_campaign(read_envelope(raw, "campaign").payload) for raw in campaigns]
+    signer = None if workspace is None else opened(workspace)
+    root = read_file(trust, SIZE_LIMITS["root"]) if isinstance(trust, str | Path) else trust
+    keys: dict[str, Any] = {"workspace": signer, "trust": root, "weight": weight}
+    return [open_counts(each, parsed, present(now), **keys) for each in given]
+
+
 def together(
     parts: Sequence[Statistics], *, one_population: bool = False, disjoint: bool = False, postprocess: str | None = None
 ) -> JoinedStatistics:
-    """Join the statistics of several stores as those of one population. Those of one store are returned unchanged.
+    """Join the statistics of several stores, and of counts of records, as those of one population.
+
+    Those of one store are returned unchanged. The test of one population takes all records, whatever their weight.
 
     ``one_population``, ``disjoint``: the analyst's declarations about several stores. ``postprocess``: by default that
     of the campaign issued last. Raises the errors of :func:`aggregator.estimates.joining.join`.
@@ -182,7 +209,12 @@ def together(
     sources = [source for part in parts for source in part.sources]
     if postprocess is None and sources:
         postprocess = newest_campaign(sources).fit.postprocess
-    return JoinedStatistics(*join(parts, one_population=one_population, disjoint=disjoint, postprocess=postprocess))
+    declared: dict[str, Any] = {"one_population": one_population, "disjoint": disjoint, "postprocess": postprocess}
+    found, whole = join(parts, **declared), [untrusting(part) for part in parts]
+    if all(one is other for one, other in zip(parts, whole, strict=True)):
+        return JoinedStatistics(*found)
+    tested = join(whole, **declared).homogeneity
+    return JoinedStatistics(replace(found.statistics, homogeneity=tested), tested)
 
 
 def sign_model(
@@ -225,13 +257,16 @@ def make_model(
     one_population: bool = False,
     disjoint: bool = False,
     robust: str | None = None,
+    counts: Sequence[bytes | str | Path] = (),
+    weight: float = 1.0,
     **options: Any,
 ) -> SignedModel:
     """``hearsay publish``: count reports of a store, then fit, sign and record a model.
 
     ``store``: an open store or its folder; or several, whose statistics are joined. ``robust``: a robust rule for those
-    stores that have summaries of nodes; None for plain addition. The other arguments and all errors are those of
-    :func:`count`, :func:`together` and :func:`sign_model` (``options``).
+    stores that have summaries of nodes; None for plain addition. ``counts``: signed counts of records, joined with the
+    share of trust ``weight``. The other arguments and all errors are those of :func:`count`, :func:`counts_of`,
+    :func:`together` and :func:`sign_model` (``options``).
     """
     given = [store] if isinstance(store, AnyStore) else list(store)
     kept = [open_any(each) for each in given]
@@ -241,10 +276,12 @@ def make_model(
         count(each, periods, proven_only=proven_only, robust=robust if isinstance(each, EnvelopeStore) else None)
         for each in kept
     ]
+    signer, raws = opened(workspace), [each.campaign_bytes for each in kept]
+    parts += counts_of(counts, raws, weight=weight, workspace=signer, now=options.get("now"))
     statistics = together(
         parts, one_population=one_population, disjoint=disjoint, postprocess=options.get("postprocess")
     ).statistics
-    return sign_model(workspace, statistics, [each.campaign_bytes for each in kept], **options)
+    return sign_model(signer, statistics, raws, **options)
 
 
 def evaluate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.models.foresight import foresee
 from aggregator.nodes.store.status import status as node_status
 from aggregator.operations.campaigns import present
-from aggregator.operations.models import AnyStore, OpenStore
+from aggregator.operations.models import AnyStore, OpenStore, counts_of
 from aggregator.operations.report_store import Store
 from aggregator.operations.status import status as store_status
 from aggregator.page import subject as subjects
@@ -61,6 +62,8 @@ def report(
     periods: str | None = None,
     one_population: bool = False,
     disjoint: bool = False,
+    counts: Sequence[bytes | str | Path] = (),
+    weight: float = 1.0,
     now: int | None = None,
 ) -> Report:
     """``hearsay report``: describe stores, or a model, on one HTML page. Run by analysts and privacy officers.
@@ -79,6 +82,7 @@ def report(
             takes the decision that the workspace kept. A model's decision is in its card.
         periods: the periods to count, such as ``2026-11-01..2026-11-30``; None for all. Only for stores.
         one_population, disjoint: the analyst's declarations: all stores are of one population; no device is in two.
+        counts, weight: signed counts of records that are joined with the stores, and the share of trust in them.
         now: the present, in seconds since 1970; None asks the clock.
     """
     clock = present(now)
@@ -86,9 +90,10 @@ def report(
     signer, root = subjects.trusted(workspace, trust)
     is_verified = signer is not None or root is not None
     if len(listed) == 1 and not subjects.is_store(listed[0]):
-        if periods is not None or schema is not None:
+        if periods is not None or schema is not None or counts:
             raise InputError(
-                "not_reportable", "periods and a schema are for a store's reports, and this page is about a model"
+                "not_reportable",
+                "periods, counts and a schema are for a store's reports, and this page is about a model",
             )
         model = subjects.open_model(str(listed[0]), signer, root, clock)
         measured = subjects.open_evaluations(evaluation, model, workspace=signer, trust=root)
@@ -96,7 +101,13 @@ def report(
     if not listed or not all(map(subjects.is_store, listed)):
         raise InputError("not_reportable", "a page is about stores or about one model; give folders, or one .hsm file")
     found = subjects.open_stores(
-        listed, periods, workspace=signer, trust=root, one_population=one_population, disjoint=disjoint
+        listed,
+        periods,
+        workspace=signer,
+        trust=root,
+        one_population=one_population,
+        disjoint=disjoint,
+        counts=partial(counts_of, counts, weight=weight, workspace=signer, trust=root, now=clock),
     )
     measured = subjects.open_evaluations(evaluation, found, workspace=signer, trust=root)
     decision = {} if schema is None else _decision(schema, found)
@@ -118,7 +129,7 @@ def _of_stores(
     sections = [
         about.of_stores(found),
         asked.of_campaigns(list(zip(found.campaigns, raws, sheets, strict=True))),
-        counts.of_stores(list(zip(found.stores, counted, strict=True))),
+        counts.of_stores(list(zip(found.stores, counted, strict=True)), subjects.records_of(found)),
     ]
     own = subjects.measured_of(found)
     if own:

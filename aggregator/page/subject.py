@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -76,10 +76,12 @@ def open_stores(
     trust: bytes | None,
     one_population: bool,
     disjoint: bool,
+    counts: Callable[[Sequence[bytes]], Sequence[Statistics]],
 ) -> StoreSubject:
     """Open stores, check their campaigns' signatures if ``workspace`` or ``trust`` is given, and count their reports.
 
-    The arguments are those of :func:`aggregator.report`. Raises the errors of opening, counting and joining, and
+    The arguments are those of :func:`aggregator.report`; ``counts`` opens the counts of records, given the campaigns'
+    files. Raises the errors of opening, counting and joining, and
     DocumentError if the root does not accept a campaign.
     """
     stores = tuple(open_any(each) for each in given)
@@ -87,6 +89,7 @@ def open_stores(
         check_campaign(store.campaign_bytes, workspace=workspace, trust=trust)
     try:
         parts = [count(store, periods) for store in stores]
+        parts += counts([store.campaign_bytes for store in stores])
         found = together(parts, one_population=one_population, disjoint=disjoint).statistics
         found.check_publishable()
     except PolicyError as error:
@@ -94,6 +97,12 @@ def open_stores(
     if not found.reports:
         return StoreSubject(stores, None, "there are no reports yet", periods)
     return StoreSubject(stores, found, "", periods)
+
+
+def records_of(subject: StoreSubject) -> list[str]:
+    """Return a sentence for each counts of records in the statistics, as a model's card has it."""
+    sources = () if subject.statistics is None else subject.statistics.sources
+    return [str(line) for source in sources for line in source.card().get("records", ())]
 
 
 def open_model(given: str | Path, workspace: Workspace | None, trust: bytes | None, now: int) -> ModelSubject:

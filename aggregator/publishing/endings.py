@@ -29,17 +29,24 @@ RENEWABLE = ("root", "nodes", "campaign")
 """Roles of documents that are renewed, in this order. Models are not renewed, but fitted again from newer reports."""
 PAST_SECONDS = 30 * DAY_SECONDS
 """How long after it expired a document is still listed, in seconds. Later it counts as over."""
-_KINDS = {"root": "the trust root", "nodes": "the node list", "campaign": "the campaign", "model": "the model"}
+_KINDS = {
+    "root": "the trust root",
+    "nodes": "the node list",
+    "campaign": "the campaign",
+    "model": "the model",
+    "counts": "the counts",
+}
 _MEANING = {
     "root": "without a newer one devices accept no document any more; hearsay renew signs it",
     "nodes": "without a newer version no summary counts any more; hearsay renew signs it",
     "campaign": "without a newer version devices answer it no more; hearsay renew signs it, if it is to go on",
     "model": "devices then classify with it, and say that it is old; publish one from newer reports",
+    "counts": "no further model is made from these records; hearsay count makes new ones, if their people still agree",
 }
 
 
 class Ending(NamedTuple):
-    """A document that has expired or is about to; ``role`` is root, nodes, campaign or model."""
+    """A document that has expired or is about to; ``role`` is root, nodes, campaign, model or counts."""
 
     role: str
     name: str

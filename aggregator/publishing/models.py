@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.estimates.source import Origin, campaign_of, joined_card, newest_origin
+from aggregator.estimates.source import Origin, joined_card, newest_origin
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.fitting import NORMAL_FAMILIES, NormalParameters, fit
 from aggregator.models.foresight import Foresight, foresee
@@ -132,7 +132,9 @@ def _check_asked(workspace: Workspace, statistics: Statistics, files: Sequence[b
     for source in statistics.sources:
         if source.list_bytes is not None:
             workspace.check_signed(source.list_bytes, "nodes")
-    asked = {campaign_of(source).id for source in statistics.sources}
+        if source.counts_bytes is not None:
+            workspace.check_signed(source.counts_bytes, "counts")
+    asked = {source.campaign.id for source in statistics.sources if source.campaign is not None}
     if {sha256(read_envelope(file, "campaign").payload).digest() for file in files} != asked:
         raise InputError("other_campaign", "the statistics are of another campaign than the file; give that one's file")
 
@@ -196,7 +198,11 @@ def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
     """Return facts about how a model was made, by name, without floats; of joined statistics also ``campaigns``."""
     origin = newest_origin(statistics.sources)
     sources = statistics.sources
-    several = {"campaigns": [_named(source.origin) for source in sources]} if len(sources) > 1 else {}
+    several: dict[str, Any] = {}
+    if len(sources) > 1:
+        several["campaigns"] = [_named(source.origin) for source in sources if source.campaign is not None]
+    if statistics.homogeneity is not None:
+        several["homogeneity"] = statistics.homogeneity.verdict
     return {
         **(joined_card(sources) if several else sources[0].card()),
         **several,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from protocol import canonical
-from protocol.documents import campaign, model, trust
+from protocol.documents import campaign, counts, model, trust
 from protocol.documents.envelope import (
     KEYID_BYTES,
     MAX_SIGNATURES,
@@ -62,12 +62,14 @@ UNDERSTOOD = {
     "campaign": campaign.UNDERSTOOD,
     "model": model.UNDERSTOOD,
     "nodes": node_list.UNDERSTOOD,
+    "counts": counts.UNDERSTOOD,
 }
 """Role of a document → the names in ``crit`` that this software understands."""
 _PARSERS: dict[str, Callable[[bytes], object]] = {
     "campaign": campaign.parse_campaign,
     "model": model.parse_model,
     "nodes": node_list.parse_node_list,
+    "counts": counts.parse_counts,
 }
 DOCUMENTS = frozenset(UNDERSTOOD)
 """Roles of the documents that a trust root's keys sign, and of the root itself."""
@@ -230,13 +232,13 @@ def signed_list(root_bytes: bytes, raw: bytes) -> node_list.NodeList:
 
 
 def check_signatures(root_bytes: bytes, raw: bytes, role: str) -> None:
-    """Raise DocumentError unless a root's campaign keys signed a campaign or node list, as ``role`` says."""
-    (signed_campaign if role == "campaign" else signed_list)(root_bytes, raw)
+    """Raise DocumentError unless a root's keys signed the document of this role, and it can be parsed."""
+    _PARSERS[role](_signed(root_bytes, raw, role, f"the {role}"))
 
 
 def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> bytes:
     envelope = read_envelope(raw, role)
-    found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles["campaign"])
+    found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles[SIGNERS[role]])
     if not found.complete:
         raise DocumentError(
             "bad_signature", f"{len(found.signers)} of the {found.needed} needed signatures hold, of {what}"

@@ -116,6 +116,8 @@ def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]],
     files: dict[str, tuple[str, bytes]] = {}
     lacking, unnamable = [], []
     for newest in latest_of_each(history):
+        if newest.role not in FOLDERS:  # counts of records are for models, and devices do not fetch them
+            continue
         place = file_name(newest.role, newest.name)
         if len(Path(place).name) > MAX_FILE_NAME:
             unnamable.append(newest.name)

@@ -41,7 +41,7 @@ from aggregator.publishing.signatures import (
     to_bytes,
 )
 from protocol import canonical
-from protocol.documents import campaign, trust
+from protocol.documents import campaign, counts, trust
 from protocol.documents.envelope import (
     KEY_BYTES,
     PAYLOAD_TYPES,
@@ -122,7 +122,7 @@ def latest_of_each(items: list[Published]) -> list[Published]:
 
 
 ROOT_LIFETIME_SECONDS = 3650 * DAY_SECONDS
-EXTENSIONS = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hsl"}
+EXTENSIONS = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hsl", "counts": ".hsu"}
 _SEPARATE = ("local", "federated", "distributed", "central")
 """Kinds of trust of models that come from one source."""
 _FOLDERS = ("published", "roots", "pending")
@@ -200,7 +200,7 @@ class Workspace(NamedTuple):
         return named
 
     def standing(self, role: str, raw: bytes) -> Signatures:
-        """Return the valid signatures of a campaign, model or node list under the root in force."""
+        """Return the valid signatures of a document under the root in force."""
         return standing(read_envelope(raw, role), self.root.roles[SIGNERS[role]])
 
     def publish(
@@ -220,7 +220,7 @@ class Workspace(NamedTuple):
         :meth:`judge` refuses the payload; nothing is recorded then.
 
         Args:
-            role: ``campaign``, ``model``, or ``nodes`` for a node list, which the campaign keys sign.
+            role: one of :data:`protocol.documents.envelope.SIGNERS`, but not ``root``.
             name: name of the document. Its version is one more than the last version of this role and name.
             payload_for: makes the payload from the version and the digest of the version before, None for the first.
             rehearse: write nothing. A caller who can sign only once finds errors so before.
@@ -252,6 +252,8 @@ class Workspace(NamedTuple):
             check_complete(campaign.parse_campaign(payload).questions)
         elif role == "nodes":
             node_list.parse_node_list(payload)
+        elif role == "counts":
+            counts.parse_counts(payload)
         state = trust.pin(self.root_bytes, now)
         temporary = SigningKey.from_seed(bytes(KEY_BYTES))
         roles = {**state.root.roles, SIGNERS[role]: trust.Role(frozenset([temporary.public]), 1)}
@@ -259,7 +261,7 @@ class Workspace(NamedTuple):
         return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [temporary]), role, now, UNDERSTOOD[role])
 
     def check_signed(self, raw: bytes, role: str = "campaign") -> None:
-        """Refuse a campaign or node list that is not in the history and lacks signatures for the root in force.
+        """Refuse a document that is not in the history and lacks signatures for the root in force.
 
         A document in the history is accepted even if its keys have been replaced since. Dates are not checked. Raises
         the errors of :func:`check_signatures`.

@@ -36,12 +36,13 @@ PAYLOAD_TYPES = {
     "keys": "application/vnd.hearsay.keys.v1+msgpack",
     "release": "application/vnd.hearsay.release.v1+msgpack",
     "total": "application/vnd.hearsay.total.v1+msgpack",
+    "counts": "application/vnd.hearsay.counts.v1+msgpack",
 }
 """Role of a document → its payload type. The role determines whose keys must sign. ``root``, ``campaign``, ``model``:
-the keys of the same role in the trust root. ``nodes`` (the list of nodes): the keys of the role ``campaign``. ``node``
-(a node's summary) and ``masked`` (a node's encrypted sums): the node's own key. ``keys`` (the key book) and
-``release``: the key of the dealer that the campaign names. ``total`` (of shared answers): the key of the leading
-collector that the campaign names."""
+the keys of the same role in the trust root. ``nodes`` (the list of nodes): the keys of the role ``campaign``.
+``counts`` (of a pilot's records): the keys of the role ``model``. ``node`` (a node's summary) and ``masked`` (a node's
+encrypted sums): the node's own key. ``keys`` (the key book) and ``release``: the key of the dealer that the campaign
+names. ``total`` (of shared answers): the key of the leading collector that the campaign names."""
 
 SIZE_LIMITS = {
     "root": 64 << 10,
@@ -53,10 +54,11 @@ SIZE_LIMITS = {
     "keys": 64 << 20,
     "release": 16 << 20,
     "total": 1 << 20,
+    "counts": 4 << 20,
 }
 """Role → largest size of a file in bytes, for ``node`` and ``masked`` of one envelope. It is checked before parsing."""
 
-SIGNERS = {"root": "root", "campaign": "campaign", "model": "model", "nodes": "campaign"}
+SIGNERS = {"root": "root", "campaign": "campaign", "model": "model", "nodes": "campaign", "counts": "model"}
 """Role of a document → role of the trust root whose keys must sign it."""
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 @options.life(365, "model")
 @options.counted
 @options.robust
+@options.counted_records
 @options.passphrase
 @options.force
 @options.json
@@ -73,6 +74,9 @@ def publish(
     the sums of one node (krum), and prints what that costs where no node lies. No interval and no expected accuracy is
     stated then: what lying nodes did is not known.
 
+    --counts joins a pilot's records (hearsay count), under the same declaration; --weight is the share of trust in
+    them. The card says whose records are in the model, and what the test of one population found.
+
     A device keeps the newest version of a model only, so a new version ends the evaluation of an earlier one there.
     A warning names such evaluation campaigns that still run.
 
@@ -97,7 +101,7 @@ def publish(
     signer = signer_of(workspace)
     facts: list[Fact] = []
     if selection.stores and output is not None:
-        counted, raw_campaigns = count_stores(selection, postprocess)
+        counted, raw_campaigns = count_stores(selection, postprocess, workspace=signer)
         for loss in losses(counted.statistics):
             note(loss)
         statistics = _of_named(counted.statistics, features)
@@ -164,6 +168,7 @@ def _publish_model(
         Fact("name", made.header.name),
         Fact("version", made.header.version),
         Fact("reports", card["reports"]),
+        *([Fact("records", card["records"], "; ".join(card["records"]))] if "records" in card else []),
         Fact("periods", card["periods"], _dated(card["periods"], statistics)),
         Fact("epsilon_total", card["epsilon_total"]),
         *([Fact("adjacency", card["adjacency"])] if "adjacency" in card else []),

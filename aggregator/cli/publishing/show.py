@@ -23,7 +23,7 @@ from aggregator.publishing.series import shown_share
 from aggregator.publishing.signatures import UNSIGNED
 from aggregator.reports.decoding.content import Content
 from protocol.batches import batch
-from protocol.documents import campaign, model, trust
+from protocol.documents import campaign, counts, model, trust
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import Envelope, keyid, read_envelope, role_of
 from protocol.documents.payload import Header, quoted, read_payload
@@ -43,7 +43,7 @@ MAX_DAMAGE = 100
 
 
 def document(envelope: Envelope, role: str) -> Facts:
-    """Describe a signed root, campaign, model or node list without a check; the facts say if devices refuse it."""
+    """Describe a document that keys of a root sign, without a check; the facts say if devices refuse it."""
     body, header = read_payload(envelope.payload)
     digest = sha256(envelope.payload).digest()
     signers = [pair[0].hex() for pair in envelope.signatures if pair != UNSIGNED]
@@ -66,6 +66,8 @@ def document(envelope: Envelope, role: str) -> Facts:
             facts.append(said("nodes", len(nodes)))
             rows = [(hint.hex(), public.hex()) for hint, public in sorted(nodes.items())]
             parts = [Facts("", table=Table(("node", "public key"), rows))] if rows else []
+        elif role == "counts":
+            facts += _counts(counts.parse_counts(envelope.payload))
         else:
             fitted = model.parse_model(envelope.payload)
             facts += _model(fitted)
@@ -225,6 +227,18 @@ def _joined(schema: Schema) -> dict[str, object]:
     """Return the features that are asked about, or tabulated, as one; empty if there are none."""
     names = [feature.name for feature in schema.observed if isinstance(feature, Joined)]
     return {"joined": "; ".join(names)} if names else {}
+
+
+def _counts(found: counts.Counts) -> list[Fact]:
+    noise = found.noise
+    paid = "none" if noise is None else f"ε = {format_micro(noise.epsilon_micro)}, {noise.adjacency}, {noise.budget}"
+    return [
+        said("campaign", found.campaign.hex()),
+        said("records", found.records),
+        said("consent", found.consent or "not needed"),
+        said("noise", paid),
+        said("numbers", sum(map(len, found.vectors))),
+    ]
 
 
 def _model(found: model.Model) -> list[Fact]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 @options.counted
 @options.robust
 @options.roster
+@options.counted_records
+@options.signers("counts of records")
 @options.json
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def estimate(selection: Selection, *, as_csv: bool) -> None:
+def estimate(selection: Selection, trust: Path | None, workspace: Path | None, *, as_csv: bool) -> None:
     """Show unbiased counts of reports with standard deviations and 95 % intervals.
 
     Estimates are not post-processed and may be negative. Each has two intervals: one for these devices, weighted by
@@ -43,7 +46,8 @@ def estimate(selection: Selection, *, as_csv: bool) -> None:
     a rule that bounds what lying nodes can do. No interval is then stated: what lying nodes did is not known.
 
     Several stores add up if their campaigns state one schema, also where they ask about different features of it. A
-    test compares what two of them were asked about; it refuses nothing.
+    test compares what two of them were asked about; it refuses nothing. So do counts of records (--counts), which a key
+    of --workspace or --trust must have signed.
 
     \b
     Example:
@@ -57,7 +61,9 @@ def estimate(selection: Selection, *, as_csv: bool) -> None:
 
     if as_json() and as_csv:
         raise wrong_usage("give --json or --csv, not both")
-    (statistics, homogeneity), _ = count_stores(selection)
+    if bool(selection.counts) != (trust is not None or workspace is not None):
+        raise wrong_usage("--counts go with --workspace or --trust, whose key must have signed them")
+    (statistics, homogeneity), _ = count_stores(selection, workspace=workspace, trust=trust)
     if statistics.reports:
         # Without reports this check is skipped: its error would hide the numbers of rejected reports, which tell why no
         # report is counted.
@@ -92,7 +98,8 @@ def _facts(statistics: Statistics) -> dict[str, object]:
         for name, number in source.facts().items():
             found[name] = found.get(name, 0) + number
     named = {
-        f"of them for {quoted(source.origin.name)}, version {source.origin.version}": source.stated_reports
+        f"of them {'records of' if source.counts_bytes else 'for'} {quoted(source.origin.name)}, "
+        f"version {source.origin.version}": source.stated_reports
         for source in statistics.sources
     }
     return {**named, **found}

@@ -23,6 +23,7 @@ from aggregator.cli.output import check_files, forced, say, warn, working
 @click.option("--periods", metavar="A..B", help="Of a store: only these periods or days, both ends included, UTC.")
 @click.option("--one-population", is_flag=True, help="Declare that all stores are of samples of one population.")
 @click.option("--disjoint", is_flag=True, help="Declare that no device answered in two of the stores.")
+@options.counted_records
 @options.output
 @options.force
 @options.json

@@ -30,9 +30,9 @@ _IN_CARD = "What was counted"
 AnyStatus = Status | NodeStatus | TotalsStatus
 
 
-def of_stores(found: Sequence[tuple[OpenStore, AnyStatus]]) -> Section:
-    """Return the section about stores, each with its status."""
-    blocks: list[Block] = []
+def of_stores(found: Sequence[tuple[OpenStore, AnyStatus]], records: Sequence[str] = ()) -> Section:
+    """Return the section about stores, each with its status; ``records``: what counts of records are joined."""
+    blocks: list[Block] = [paragraph(f"Records in the clear, joined with the answers: {each}.") for each in records]
     for store, status in found:
         if isinstance(status, TotalsStatus):
             blocks += _of_totals(status)
