@@ -148,6 +148,7 @@ def _counting(world):
     hearsay("status", *store)
     hearsay("estimate", *store)
     hearsay("export", *store, "--format", "csv", "-o", "e.csv")
+    hearsay("count", "pilot.csv", "--campaign", "c.hsc", *WORK, "--consent", "they agreed", "-o", "pilot.hsu")
     hearsay("publish", *store, *WORK, "-o", "m.hsm")
     hearsay("publish", *store, *WORK, "-o", "m2.hsm")
     hearsay("show", "m.hsm")
