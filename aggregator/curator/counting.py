@@ -1,7 +1,7 @@
 """Counts of a pilot's or a curator's records for one campaign, which a model then takes with the devices' answers.
 
 Out: a signed document without a record in it, with exact counts under a line of consent, or with noise paid from a
-budget; and its statistics. Source: docs/formats.md, section 5 (counts); docs/math.md, section 1; decision 115.
+budget; and its statistics. Source: docs/formats.md, section 5 (counts); docs/math.md, section 1; decision 118.
 """
 
 from __future__ import annotations

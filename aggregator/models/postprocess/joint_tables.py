@@ -75,7 +75,7 @@ class JointTable(NamedTuple):
 
         s_j, V_j: the source's estimated share and its variance; f: ``share``, (values, k), a guess of the true shares.
         Records without noise so count for more in rare cells, where an answer's noise is many times its sampling error.
-        The guess depends on answers, so the result has a small bias; post-processings alone use it. Decision 115.
+        The guess depends on answers, so the result has a small bias; post-processings alone use it. Decision 118.
         """
         if not self.parts:
             return self
