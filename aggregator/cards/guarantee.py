@@ -13,6 +13,7 @@ from math import ceil
 from typing import Any, NamedTuple, Protocol
 
 from aggregator.cards.manipulation import LIARS, Bound, manipulation, moved_share, node_claims
+from aggregator.cards.patterns import patterns_of
 from aggregator.cards.set_bits import LYING_SHARE, power
 from aggregator.cards.shuffling import Amplified, amplified
 from aggregator.common.facts import Fact, Facts, Table, said, stated
@@ -28,6 +29,7 @@ from aggregator.nodes.campaigns.sheet import (
 from aggregator.nodes.statistics.masked import largest_claim
 from aggregator.publishing.privacy import PrivacySheet, periods, privacy_sheet, rounded_up
 from protocol import epsilon as allowance
+from protocol.documents.asked import privacy_loss
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import RECORD
@@ -36,7 +38,7 @@ from protocol.epsilon import MICRO, PICO, format_micro
 from protocol.errors import InputError
 from protocol.masked.costs import cost, least_parties, masked_terms_of
 from protocol.mechanisms import BITS, SINGLE
-from protocol.questions import ADD_REMOVE, CHANGE
+from protocol.questions import ADD_REMOVE, CHANGE, Question
 from protocol.schema import refusing
 
 MOST_DEVICES = 10**15
@@ -163,8 +165,10 @@ class Central(NamedTuple):
     """Privacy of the shuffled reports of one period, against those who read nothing else.
 
     ``obstacles`` says in words why no central ε is stated; then ``epsilon`` and ``bounds`` are None. ``local`` is the
-    exact privacy loss of one device; ``by_stratum``: ``epsilon`` is the sum over a device's r answers, each shuffled by
-    itself at δ/r.
+    exact privacy loss of one device. ``epsilon`` is the smaller one of ``decomposition``, from the laws of the
+    mechanisms, and ``clones``, from ``local`` alone. Each is the smaller one of two: of all answers of a device
+    together, whose ``bounds`` are given, and the sum over its r answers, each shuffled by itself at δ/r.
+    ``by_stratum``: ``epsilon`` is such a sum.
     """
 
     obstacles: tuple[str, ...]
@@ -172,6 +176,8 @@ class Central(NamedTuple):
     delta: float
     local: float
     epsilon: float | None = None
+    decomposition: float | None = None
+    clones: float | None = None
     by_stratum: bool = False
     bounds: Amplified | None = None
 
@@ -185,8 +191,10 @@ class Central(NamedTuple):
             "delta": self.delta,
             "local_epsilon": self.local,
             "epsilon": self.epsilon,
+            "decomposition": self.decomposition,
+            "clones": self.clones,
             "by_stratum": self.by_stratum,
-            "numeric": None if bounds is None else bounds.numeric,
+            "numeric": None if bounds is None else bounds.clones,
             "closed_form": None if bounds is None else bounds.closed_form,
             "closed_form_as_printed": None if bounds is None else bounds.printed,
         }
@@ -195,16 +203,18 @@ class Central(NamedTuple):
         """Return what is known about shuffled reports, as facts for people."""
         if self.bounds is None:
             return [said("central ε after shuffling", "not stated:")]
-        bounds, way = self.bounds, "numeric bound"
+        bounds, way = self.bounds, "from the laws of its mechanisms"
         if self.by_stratum:
-            way = f"sum of the strata, each at δ/r; all answers of a device together: {bounds.numeric:.4g}"
-        elif self.epsilon != bounds.numeric:
-            way = "closed form"
+            told = min(bounds.decomposed, bounds.general)
+            way = f"sum of the strata, each at δ/r; all answers of a device together: {told:.4g}"
+        elif self.epsilon != bounds.decomposed:
+            way = "numeric bound" if self.epsilon == bounds.clones else "closed form"
         found = [
             said(
                 f"central ε after shuffling, δ = {self.delta:g}",
                 f"{self.epsilon:.4g} ({way}), {self.devices} devices, local ε {self.local:.4g}",
-            )
+            ),
+            said("from the local ε alone", f"{self.clones:.4g} (bound of clones, which holds for every mechanism)"),
         ]
         if bounds.closed_form is not None and bounds.printed is not None:
             label = "closed form, all answers" if self.by_stratum else "closed form"
@@ -330,24 +340,24 @@ def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta:
         obstacles.append("the number of devices in a period is not stated; give --devices")
     if obstacles or devices is None:
         return Central(tuple(obstacles), devices, delta, local)
-    together = amplified(local, devices, delta)
-    epsilon = _smaller(together)
-    strata: dict[int, float] = {}
-    for question, loss in zip(privacy.questions, privacy.losses, strict=True):
-        strata[question.stratum] = max(strata.get(question.stratum, 0.0), float(loss))
-    apart = epsilon
-    if len(strata) > 1:
-        known = {loss: _smaller(amplified(loss, devices, delta / len(strata))) for loss in set(strata.values())}
-        apart = sum(known[loss] for loss in strata.values())
-    least = min(epsilon, apart)
+    strata: dict[int, list[Question]] = {}
+    for question in found.questions:
+        strata.setdefault(question.stratum, []).append(question)
+    laws = [patterns_of(stratum) for stratum in strata.values()]
+    together = amplified(local, devices, delta, laws[0] if len(laws) == 1 else ())
+    decomposition, clones = together.decomposed, together.general
+    if len(laws) > 1:
+        losses = (float(privacy_loss(tuple(stratum))) for stratum in strata.values())
+        each = list(zip(losses, laws, strict=True))
+        known = {law: amplified(law[0], devices, delta / len(laws), law[1]) for law in set(each)}
+        decomposition = min(decomposition, sum(known[law].decomposed for law in each))
+        clones = min(clones, sum(known[law].general for law in each))
+    least = min(clones, decomposition)
     if least > _GAIN * local:
         few = f"devices are too few ({devices}) to hide one another at a local ε of {local:.4g} and δ = {delta:g}"
         return Central((few,), devices, delta, local)
-    return Central((), devices, delta, local, least, apart < epsilon, together)
-
-
-def _smaller(found: Amplified) -> float:
-    return found.numeric if found.closed_form is None else min(found.numeric, found.closed_form)
+    by_stratum = least < min(together.decomposed, together.general)
+    return Central((), devices, delta, local, least, decomposition, clones, by_stratum, together)
 
 
 def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:

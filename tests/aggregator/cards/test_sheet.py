@@ -20,7 +20,8 @@ from aggregator.cards import shuffling
 from aggregator.cards.binomial import least_likely, log_probability, most_likely, upper_tail
 from aggregator.cards.guarantee import guarantee_sheet, node_guarantee, spending
 from aggregator.cards.manipulation import TableClaim, moved_share
-from aggregator.cards.shuffling import Clones, amplified, closed_forms, numeric
+from aggregator.cards.patterns import patterns
+from aggregator.cards.shuffling import Mixed, amplified, closed_forms, decomposed, numeric, of_clones
 from aggregator.estimates.class_shares import class_shares
 from aggregator.models.postprocess.noisy_sums import floored_tables
 from aggregator.nodes.statistics.federation import federated
@@ -30,6 +31,7 @@ from protocol.documents.campaign import build_payload, parse_campaign
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.features import Categorical
+from protocol.mechanisms import from_epsilon
 from protocol.nodes.terms import NodeTerms, ranges, released_vectors
 from protocol.questions import MOMENT
 from protocol.schema import Label, build_schema
@@ -52,12 +54,13 @@ def test_a_central_epsilon_is_stated_only_for_shuffled_reports_of_enough_devices
     assert "too few" in few.obstacles[0]
     many = guarantee_sheet(payload(), devices=10_000, shuffled=True).central
     assert many.obstacles == ()
-    assert 0 < many.epsilon == many.bounds.numeric < 0.1
+    assert 0 < many.epsilon == many.bounds.decomposed < many.clones == many.bounds.clones < 0.1
     refusing = guarantee_sheet(payload(schema=REFUSING), devices=10_000, shuffled=True).central
     assert "refuse" in refusing.obstacles[0]
     central = guarantee_sheet(payload("direct", 4_000_000, 2), devices=20_000, shuffled=True).central
     assert central.by_stratum
-    assert central.epsilon < central.bounds.numeric < central.local
+    assert central.epsilon < central.bounds.decomposed < central.bounds.clones < central.local
+    assert central.epsilon == central.decomposition < central.clones
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,10 @@ def test_the_command_prints_the_sheet_and_the_same_as_json(tmp_path):
         return run("guarantee", tmp_path / "c.hsc", "--shuffled", *arguments).stdout
 
     printed = page("--devices", 5000)
-    assert re.search(r"^central ε after shuffling, δ = 1e-06 .*\(numeric bound\)", printed, re.MULTILINE)
+    assert re.search(
+        r"^central ε after shuffling, δ = 1e-06 .*\(from the laws of its mechanisms\)", printed, re.MULTILINE
+    )
+    assert re.search(r"^from the local ε alone .*\(bound of clones", printed, re.MULTILINE)
     assert re.search(r"^central ε .*\(closed form\)", page("--devices", 10**14), re.MULTILINE)
     assert "δ is not below 1/N" in page("--devices", 5000, "--delta", 0.001)
     assert "δ is not below 1/N" not in printed
@@ -218,13 +224,14 @@ def test_arguments_out_of_range_are_refused(changes):
 def test_the_figures_of_a_hundred_thousand_reports():
     """The authors' program brackets the numeric bound by 0.1676 and 0.1728."""
     found = amplified(4.0, 100_000, 1e-6)
-    assert 0.1676 <= found.numeric <= 0.1728
+    assert 0.1676 <= found.clones <= 0.1728
+    assert found.decomposed < found.clones
     assert f"{found.printed:.4f} {found.closed_form:.4f}" == "0.5346 0.5378"
     least = 16 * log(4 / 1e-6) * exp(1.0)
     assert closed_forms(1.0, int(least) - 1, 1e-6) == (None, None)
     found, printed = closed_forms(1.0, int(least) + 2, 1e-6)
     assert printed < found
-    assert amplified(1.0, int(least) + 2, 1e-6).numeric < printed
+    assert amplified(1.0, int(least) + 2, 1e-6).general < printed
 
 
 def whole_divergence(local, reports, epsilon):
@@ -241,21 +248,89 @@ def whole_divergence(local, reports, epsilon):
 
 @pytest.mark.parametrize(("local", "reports"), [(0.5, 2), (1.0, 30), (2.0, 100), (4.0, 120), (3.0, 1)])
 def test_delta_is_an_upper_bound_of_the_exact_sum_and_near_it(local, reports):
-    clones = Clones(local, reports)
+    clones = Mixed(of_clones(local), reports)
     for part in (0, 0.05, 0.3, 0.9):
         exact = whole_divergence(local, reports, part * local)
         assert exact * (1 - 1e-9) <= clones.delta(part * local) <= exact * 1.02 + 1e-12
     assert clones.delta(local) == 0
 
 
+def shuffled_laws(mechanism, reports):
+    """The exact law of the sorted answers of ``reports`` devices, for every multiset of the others' inputs.
+
+    Yields, for each multiset, input of one more device → array of the probabilities of all sorted answers.
+    """
+    laws = [mechanism.distribution(value) for value in range(mechanism.size)]
+    rows = np.array([[float(law[answer]) for answer in laws[0]] for law in laws])
+    answers = range(rows.shape[1])
+    places = [
+        {found: place for place, found in enumerate(itertools.combinations_with_replacement(answers, n))}
+        for n in range(reports + 1)
+    ]
+
+    def with_one_more(law, n, row):
+        found = np.zeros(len(places[n + 1]))
+        for multiset, place in places[n].items():
+            for answer in answers:
+                found[places[n + 1][tuple(sorted((*multiset, answer)))]] += law[place] * row[answer]
+        return found
+
+    def walk(law, n, least):
+        if n == reports - 1:
+            yield [with_one_more(law, n, row) for row in rows]
+            return
+        for value in range(least, len(rows)):
+            yield from walk(with_one_more(law, n, rows[value]), n + 1, value)
+
+    return walk(np.ones(1), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "reports"),
+    [("direct", 2, 6), ("direct", 3, 5), ("direct", 4, 4), ("oue", 2, 5), ("oue", 3, 3), ("sue", 2, 4), ("the", 2, 4)],
+)
+@pytest.mark.parametrize("epsilon", [0.5, 2])
+def test_delta_of_a_mechanism_is_never_below_that_of_all_its_shuffled_answers(name, size, reports, epsilon):
+    """Over all inputs of the other devices, and both of the one. A blanket of a tenth too much promises too much."""
+    mechanism = from_epsilon(name, epsilon, size)
+    local, law = float(mechanism.privacy_loss()), decomposed(patterns(mechanism))
+    wrong = Mixed(law._replace(high=law.high / 1.1, low=law.low / 1.1, share=law.share * 1.1), reports)
+    mixed, clones = Mixed(law, reports), Mixed(of_clones(local), reports)
+    every, is_wrong = list(shuffled_laws(mechanism, reports)), False
+    for part in (0, 0.1, 0.3, 0.6, 0.9):
+        grown = exp(part * local)
+        exact = max(
+            float(np.maximum(one - grown * other, 0).sum())
+            for laws in every
+            for one, other in itertools.permutations(laws, 2)
+        )
+        assert exact * (1 - 1e-9) <= mixed.delta(part * local) <= clones.delta(part * local) * (1 + 1e-6)
+        assert part > 0 or mixed.delta(0) <= 1.06 * exact
+        is_wrong |= wrong.delta(part * local) < exact * (1 - 1e-9)
+    assert is_wrong or (name, size) != ("direct", 2)
+
+
+def test_the_laws_of_mechanisms_promise_more_than_clones_and_never_less():
+    """And more for more reports, a smaller ε₀ and a larger δ."""
+    for name, size in (("direct", 20), ("oue", 8), ("laplace", 1)):
+        small, large = (from_epsilon(name, epsilon, size) for epsilon in ("0.5", 4))
+        order = [(large, 300, 1e-6), (large, 20_000, 1e-6), (small, 20_000, 1e-6), (small, 20_000, 1e-5)]
+        found = [amplified(float(one.privacy_loss()), n, delta, patterns(one)) for one, n, delta in order]
+        bounds = [one.decomposed for one in found]
+        assert bounds == sorted(bounds, reverse=True)
+        assert all(one.decomposed <= one.clones for one in found)
+        assert found[1].decomposed < 0.9 * found[1].clones
+
+
 def test_more_reports_and_a_larger_delta_give_a_smaller_epsilon_and_coarse_groups_a_larger_one(monkeypatch):
-    found = [numeric(1.0, n, 1e-6) for n in (10, 1000, 5000)]
+    law = of_clones(1.0)
+    found = [numeric(law, 1.0, n, 1e-6) for n in (10, 1000, 5000)]
     assert found == sorted(found, reverse=True)
     assert found[0] <= 1.0
-    assert numeric(1.0, 1000, 1e-3) < found[1]
-    fine = numeric(2.0, 5000, 1e-6)
+    assert numeric(law, 1.0, 1000, 1e-3) < found[1]
+    fine = numeric(of_clones(2.0), 2.0, 5000, 1e-6)
     monkeypatch.setattr(shuffling, "_GROUPS", 12)
-    assert fine < numeric(2.0, 5000, 1e-6) < 2.0
+    assert fine < numeric(of_clones(2.0), 2.0, 5000, 1e-6) < 2.0
 
 
 @pytest.mark.parametrize("wrong", [(0.0, 9, 0.1), (float("inf"), 9, 0.1), (1.0, 0, 0.1), (1.0, 9, 0.0), (1.0, 9, 1.0)])
