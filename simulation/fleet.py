@@ -27,15 +27,16 @@ from aggregator.collectors.verification import (
 )
 from aggregator.common.arrays import Integers
 from aggregator.models.encoding import EncodedFrame
-from aggregator.publishing.mechanisms.draws import draw, inputs_of
+from aggregator.publishing.mechanisms.draws import Bools, draw, draw_again, inputs_of
 from edge_sdk import Device, Policy
 from edge_sdk.arguments import system_entropy
 from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import ID_BYTES, Layout, encode_report, report_id
 from protocol.documents.campaign import Campaign
+from protocol.documents.memory_terms import Remembered
 from protocol.documents.shared_terms import HELPER, LEADER
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, Mechanism
-from protocol.questions import Subject
+from protocol.questions import Question, Subject
 from protocol.schema import Schema
 from protocol.shared.circuits import Blocks
 from protocol.shared.prio3 import PROOFS, PROVER, Shards
@@ -106,6 +107,7 @@ def vector_reports(
     period: int,
     rng: np.random.Generator,
     predicted: Sequence[Predictor] = (),
+    kept: KeptAnswers | None = None,
 ) -> NDArray[np.uint8]:
     """Draw all reports of a fleet of N people in one period.
 
@@ -117,15 +119,18 @@ def vector_reports(
         predicted: for each model that the campaign evaluates, in the campaign's order, a function from indices of M
             people, (M,) int64, to the class codes that the model predicts for these people, (M,) int64. Empty for
             campaigns that evaluate none. A function is only called for people who are asked about its model.
+        kept: of a campaign with memory, what the devices keep, which changes; None for devices that keep nothing yet.
 
     Returns:
         (N·r, L) uint8, one report per row; the answers of person i are rows i·r … i·r + r − 1.
     """
     people = len(labels)
     fleet = _Fleet(encoded, labels, tuple(predicted))
+    if kept is None and campaign.memory is not None:
+        kept = KeptAnswers(people, rng)
     records = np.empty((people, campaign.answers, campaign.layout.record_length), np.uint8)
     for stratum in range(campaign.answers):
-        records[:, stratum] = _stratum(campaign, stratum, fleet, period, rng)
+        records[:, stratum] = _stratum(campaign, stratum, fleet, period, rng, kept)
     return records.reshape(people * campaign.answers, campaign.layout.record_length)
 
 
@@ -211,8 +216,35 @@ class _Fleet(NamedTuple):
         return inputs_of(schema, subject, encoded, self.labels[rows], predicted)
 
 
+class KeptAnswers:
+    """What N simulated devices of a campaign with memory keep: each its question, and its noisy answer of a stretch."""
+
+    def __init__(self, people: int, rng: np.random.Generator) -> None:
+        """Draw for each of N = ``people`` devices the number that assigns its question."""
+        self.places = rng.integers(0, 1 << 32, people, np.uint64)
+        self._answers: dict[int, tuple[int, Integers | Bools]] = {}
+
+    def again(
+        self, campaign: Campaign, number: int, period: int, inputs_of: Callable[[], Integers], rng: np.random.Generator
+    ) -> Integers | Bools:
+        """Draw a period's answers to question ``number``, and before that, in a new stretch, the kept answers."""
+        mechanism, memory = campaign.questions[number].mechanism, campaign.memory
+        assert isinstance(mechanism, Remembered)
+        assert memory is not None
+        stretch = memory.number(period)
+        found = self._answers.get(number)
+        if found is None or found[0] < stretch:
+            found = self._answers[number] = stretch, draw(mechanism.permanent, inputs_of(), rng)
+        return draw_again(mechanism, found[1], rng)
+
+
 def _stratum(
-    campaign: Campaign, stratum: int, fleet: _Fleet, period: int, rng: np.random.Generator
+    campaign: Campaign,
+    stratum: int,
+    fleet: _Fleet,
+    period: int,
+    rng: np.random.Generator,
+    kept: KeptAnswers | None,
 ) -> NDArray[np.uint8]:
     """Draw one report per person for one stratum (group of questions): (N, L) uint8."""
     layout, people = campaign.layout, len(fleet.labels)
@@ -222,7 +254,8 @@ def _stratum(
     identifiers = rng.integers(0, 256, (people, ID_BYTES), np.uint8)
     rows[:, prefix : prefix + 8] = identifiers
     rows[:, prefix + 8 : prefix + 12] = np.frombuffer(period.to_bytes(4, "big"), np.uint8)
-    places = identifiers[:, :4].copy().view(">u4").ravel()
+    drawn = identifiers[:, :4].copy().view(">u4").ravel()
+    places = drawn if kept is None else kept.places
     for number, question in enumerate(campaign.questions):
         if question.stratum != stratum:
             continue
@@ -231,17 +264,23 @@ def _stratum(
         if not asked.size:
             continue
         rows[asked, prefix + 12 : prefix + 14] = np.frombuffer(number.to_bytes(2, "big"), np.uint8)
-        inputs = fleet.inputs(campaign.schema, question.subject, asked)
-        answers = _answer_bytes(question.mechanism, inputs, layout, rng)
+
+        def inputs(question: Question = question, asked: Integers = asked) -> Integers:
+            return fleet.inputs(campaign.schema, question.subject, asked)
+
+        if kept is None:
+            given = draw(question.mechanism, inputs(), rng)
+        else:
+            given = kept.again(campaign, number, period, inputs, rng)
+            within = low + (drawn[asked].astype(np.uint64) * np.uint64(high - low) >> np.uint64(32))
+            rows[asked, prefix : prefix + 4] = within.astype(">u4").view(np.uint8).reshape(-1, 4)
+        answers = _answer_bytes(question.mechanism, given, layout)
         rows[asked, prefix + 14 : prefix + 14 + answers.shape[1]] = answers
     return rows
 
 
-def _answer_bytes(
-    mechanism: Mechanism, inputs: Integers, layout: Layout, rng: np.random.Generator
-) -> NDArray[np.uint8]:
-    """Draw and encode the answers of N people to one question: (N, bytes of the mechanism's answer) uint8."""
-    answers = draw(mechanism, inputs, rng)
+def _answer_bytes(mechanism: Mechanism, answers: Integers | Bools, layout: Layout) -> NDArray[np.uint8]:
+    """Encode the answers of N people to one question: (N, bytes of the mechanism's answer) uint8."""
     if mechanism.layout == BITS:
         return np.packbits(answers, axis=1)
     width = ">i4" if mechanism.layout == INTEGERS else _single(layout)

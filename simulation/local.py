@@ -37,7 +37,7 @@ from protocol.epsilon import MAX_ANSWER_MICRO, MICRO
 from protocol.errors import InputError
 from protocol.schema import Schema
 from simulation.design import Design
-from simulation.fleet import Predictor, device_reports, vector_reports, write_batches
+from simulation.fleet import KeptAnswers, Predictor, device_reports, vector_reports, write_batches
 from simulation.settings import Settings
 from simulation.trust import Lab, Part, Signed, Trial, Trust, accuracies, rejections, trial_of
 
@@ -161,13 +161,14 @@ def vector_batch(
     period: int,
     rng: np.random.Generator,
     predicted: Sequence[Predictor] = (),
+    kept: KeptAnswers | None = None,
 ) -> tuple[bytes, memoryview, bytes]:
     """Draw the reports of a fleet as one batch. Return the three parts of its file: header, reports, trailer.
 
-    ``period`` is the number of the period of all answers, and ``rng`` draws ids and noise. The other arguments are
-    those of :func:`vector_file`.
+    ``period`` is the number of the period of all answers, ``rng`` draws ids and noise, and ``kept`` is that of
+    :func:`simulation.fleet.vector_reports`. The other arguments are those of :func:`vector_file`.
     """
-    rows = vector_reports(campaign, encoded, labels, period, rng, predicted)
+    rows = vector_reports(campaign, encoded, labels, period, rng, predicted, kept)
     header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes()
     digest = hashlib.sha256(header)
     digest.update(rows.data)

@@ -28,10 +28,12 @@ from aggregator.common.periods import shown
 from aggregator.estimates.cells import cell_names, question_name
 from aggregator.estimates.debias import debias, support_counts
 from aggregator.estimates.question_estimate import QuestionEstimate
+from aggregator.estimates.reports import Reports
 from aggregator.estimates.statistics import Statistics
 from aggregator.reports.tally.profile import Profile, Stretches
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import Campaign
+from protocol.documents.memory_terms import Remembered
 from protocol.mechanisms import FrequencyMechanism, Mechanism
 
 LEVEL = 0.006
@@ -97,9 +99,12 @@ def alarms(campaign: Campaign, tally: Tally, statistics: Statistics, profile: Pr
     forgotten, and counts by period; None leaves out the tests of set bits and of periods.
     """
     names = [question_name(question.subject, campaign.schema) for question in campaign.questions]
-    found = [*_questions(campaign, tally, names), *_range(campaign, tally, statistics)]
+    found = [*_questions(campaign, tally, names, _repeats(statistics)), *_range(campaign, tally, statistics)]
     if profile is not None:
-        found += [*_set_bits(campaign, profile, names), *_periods(campaign, statistics, profile, names)]
+        found += [
+            *_set_bits(campaign, profile, names, _repeats(statistics)),
+            *_periods(campaign, statistics, profile, names),
+        ]
     kinds = {kind: share for kind, share in SHARES.items() if any(test.kind == kind for test in found)}
     whole = sum(kinds.values())
     corrected = [test._replace(corrected=min(1.0, test.p * whole / (kinds[test.kind] * test.share))) for test in found]
@@ -122,13 +127,13 @@ def _shared(kind: str, found: list[tuple[str, float]], share: float = 1.0) -> li
 # Set bits -------------------------------------------------------------------------------------------
 
 
-def _set_bits(campaign: Campaign, profile: Profile, names: list[str]) -> list[Test]:
+def _set_bits(campaign: Campaign, profile: Profile, names: list[str], repeats: float) -> list[Test]:
     pooled_counts, each = [], []
     for number, question in enumerate(campaign.questions):
         law = set_bits_law(question.mechanism)
         if law is None:
             continue
-        counts = profile.set_bits[number, : len(law)]
+        counts = _fewer(profile.set_bits[number, : len(law)], repeats)
         if not counts.sum():
             continue
         if 0 < law[1] < 1:
@@ -147,8 +152,22 @@ def _set_bits(campaign: Campaign, profile: Profile, names: list[str]) -> list[Te
 # Questions ------------------------------------------------------------------------------------------
 
 
-def _questions(campaign: Campaign, tally: Tally, names: list[str]) -> list[Test]:
-    return _shared("questions", _against_assignment(campaign, np.array(tally.n, np.int64)[None], names, [""]))
+def _questions(campaign: Campaign, tally: Tally, names: list[str], repeats: float) -> list[Test]:
+    n = _fewer(np.array(tally.n, np.int64), repeats)
+    return _shared("questions", _against_assignment(campaign, n[None], names, [""]))
+
+
+def _repeats(statistics: Statistics) -> float:
+    """Return how many reports count as one device (:attr:`.Recurrence.repeats`): 1, except in a campaign with memory.
+
+    Counts of such a campaign, divided by it, vary at most as the binomial law says, though reports of one device agree.
+    """
+    source = statistics.sources[0]
+    return source.recurrence.repeats if isinstance(source, Reports) else 1.0
+
+
+def _fewer(counts: Integers, repeats: float) -> Integers:
+    return counts if repeats == 1 else np.rint(counts / repeats).astype(np.int64)
 
 
 def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where: list[str]) -> list[tuple[str, float]]:
@@ -197,7 +216,7 @@ def _range(campaign: Campaign, tally: Tally, statistics: Statistics) -> list[Tes
         if not n:
             continue
         mechanism = question.mechanism
-        if isinstance(mechanism, FrequencyMechanism):
+        if isinstance(mechanism, FrequencyMechanism) and not isinstance(mechanism, Remembered):
             counts = support_counts(mechanism, np.array(tally.counts[number], np.int64))
             low = upper_tail(n - counts, n, 1 - float(mechanism.q))
             high = upper_tail(counts, n, float(mechanism.p))
@@ -221,6 +240,7 @@ def _range(campaign: Campaign, tally: Tally, statistics: Statistics) -> list[Tes
 def _periods(campaign: Campaign, statistics: Statistics, profile: Profile, names: list[str]) -> list[Test]:
     stretches = Stretches(campaign)
     numbers, table = profile.by_stretch(stretches.width)
+    table = _fewer(table, _repeats(statistics))
     if len(numbers) < 2:
         return []
     when = []

@@ -27,7 +27,7 @@ from aggregator.nodes.campaigns.sheet import (
     usual_cost,
 )
 from aggregator.nodes.statistics.masked import largest_claim
-from aggregator.publishing.privacy import PrivacySheet, periods, privacy_sheet, rounded_up
+from aggregator.publishing.privacy import PrivacySheet, linking, memory_facts, periods, privacy_sheet, rounded_up
 from protocol import epsilon as allowance
 from protocol.documents.asked import privacy_loss
 from protocol.documents.campaign import Campaign, parse_campaign
@@ -247,8 +247,18 @@ class DeviceGuarantee(GuaranteeSheet):
     def facts(self) -> Facts:
         """The whole sheet, for people and programs."""
         spent, series = self.spending, self.campaign.series
+        per_period, memory = f"{format_micro(spent.period)} declared, {rounded_up(self.privacy.total)} exact", []
+        if self.campaign.memory is not None:
+            alone = rounded_up(self.campaign.privacy_loss())
+            kept = f"{format_micro(self.campaign.epsilon_micro)} declared, {rounded_up(self.privacy.total)} exact"
+            per_period = f"at most {alone}, of one report alone; of one kept answer and all its reports {kept}"
+            memory = [
+                Fact("memory", memory_facts(self.campaign), self.campaign.memory.in_words(self.campaign.epsilon_micro)),
+                said("a changed record", CHANGE_SHOWS),
+                said("reports of one device", link_in_words(self.campaign)),
+            ]
         facts = [
-            *self._first("", f"{format_micro(spent.period)} declared, {rounded_up(self.privacy.total)} exact"),
+            *self._first("", per_period),
             Fact(
                 "device",
                 {**spent.to_json(), "series": None if series is None else series.name},
@@ -256,6 +266,7 @@ class DeviceGuarantee(GuaranteeSheet):
                 "ε per day",
             ),
             said("ε in its life", f"at most {format_micro(spent.life)}: {spent.answered} of {spent.periods} periods"),
+            *memory,
             *([] if series is None else [said("series", f"{quoted(series.name)}: a device answers once in all of it")]),
             stated("pilots", [one._asdict() for one in self.campaign.pilots]),
             *self._pilots(),
@@ -286,6 +297,21 @@ class DeviceGuarantee(GuaranteeSheet):
         return Table(("estimate", "mechanism", "one answer", *heads), rows, ("one answer", *heads), meaning)
 
 
+CHANGE_SHOWS = (
+    "no report says when a record changes: kept answers are drawn at fixed periods, whether or not it has changed. The "
+    "next kept answer is about the changed record"
+)
+
+
+def link_in_words(found: Campaign) -> str:
+    """Return how well the contents of two reports show that they are of one device, for a campaign with memory."""
+    return (
+        "their ids do not match, their contents may: who has one finds another one of the device, among two about the "
+        f"same question, with probability {linking(found):.2f} at most, with more of its reports more surely (0.50 is "
+        "blind). The question is the same in all periods"
+    )
+
+
 def _device_guarantee(
     found: Campaign, payload: bytes, devices: int | None, delta: float, liars: Sequence[float], *, shuffled: bool
 ) -> DeviceGuarantee:
@@ -314,6 +340,9 @@ def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
         return Spending(micro, 0, 0, whole, 0)
     if found.series is not None:
         return Spending(micro, micro, micro, whole, 1)
+    if found.memory is not None:  # the first answer pays for all
+        life = found.life_micro(whole)
+        return Spending(life, life, life, whole, whole)
     begun = min(whole, -(-DAY_SECONDS // length))
     if micro > allowance.PERIOD_MICRO:
         return Spending(micro, begun * micro, whole * micro, whole, whole)
@@ -336,6 +365,8 @@ def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta:
             "whoever collects the files of single devices sees which reports are whose; state --shuffled if a gateway "
             "(hearsay merge) that its readers do not control mixes the reports before they are read"
         )
+    if found.memory is not None:
+        obstacles.append("reports of a device agree over the periods, so the mixing of one period does not hide them")
     if devices is None:
         obstacles.append("the number of devices in a period is not stated; give --devices")
     if obstacles or devices is None:

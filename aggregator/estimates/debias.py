@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from aggregator.common.arrays import Floats
 from protocol import SCALE
+from protocol.documents.memory_terms import Remembered
 from protocol.epsilon import exp_below
 from protocol.errors import InputError
 from protocol.mechanisms import SINGLE, FrequencyMechanism, Mechanism
@@ -113,6 +114,15 @@ def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) ->
     return _supports(mechanism.p, mechanism.q, n, counts)
 
 
+@debias.register(Remembered)
+def debias_remembered(mechanism: Remembered, n: int, counts: Sequence[int]) -> Estimates:
+    """Implement :func:`debias` for reports of kept answers: as a pure protocol, with the noise of :func:`noise_law`."""
+    found = _supports(mechanism.p, mechanism.q, n, counts)
+    if not n:
+        return found
+    return found._replace(noise_variance=n * noise_law_remembered(mechanism).at(np.clip(found.estimate / n, 0, 1)))
+
+
 def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Estimates:
     """Return estimates and variances by the formulas of :func:`debias_pure`, where p and q are defined; p > q."""
     if n == 0:
@@ -156,6 +166,21 @@ def noise_law(mechanism: Mechanism) -> Law | None:
 def noise_law_pure(mechanism: FrequencyMechanism) -> Law:
     """Return the law of a pure protocol from its probabilities p and q (:meth:`Law.pure`)."""
     return Law.pure(mechanism.p, mechanism.q)
+
+
+@noise_law.register(Remembered)
+def noise_law_remembered(mechanism: Remembered) -> Law:
+    """Return the law a(φ − φ₁) + bφ₁ of the mean of a device's reports: φ of one report, φ₁ of a kept answer.
+
+    a and b: the parts of fresh noise and of the kept answer's noise that are left (``mechanism.left``).
+    """
+    report, kept = Law.pure(mechanism.p, mechanism.q), Law.pure(mechanism.permanent.p, mechanism.permanent.q)
+    return Law(*_left(mechanism, report, kept))
+
+
+def _left(mechanism: Remembered, report: tuple[float, float], kept: tuple[float, float]) -> list[float]:
+    fresh, permanent = mechanism.left
+    return [fresh * (both - one) + permanent * one for both, one in zip(report, kept, strict=True)]
 
 
 @noise_law.register(SummedHistogram)
@@ -236,6 +261,18 @@ def independent_pairs(mechanism: Mechanism) -> Pairs:
 @pairs_of.register(Direct)
 def direct_pairs(mechanism: Direct) -> Pairs:
     """Return −q²/(p − q)² and −pq/(p − q)² for ``direct``: one answer supports one value (multinomial distribution)."""
+    return _single_pairs(mechanism)
+
+
+@pairs_of.register(Remembered)
+def remembered_pairs(mechanism: Remembered) -> Pairs:
+    """Return the covariances of the mean of a device's reports, by the formula of :func:`noise_law_remembered`."""
+    if mechanism.layout != SINGLE:
+        return Pairs(0.0, 0.0)
+    return Pairs(*_left(mechanism, _single_pairs(mechanism), _single_pairs(mechanism.permanent)))
+
+
+def _single_pairs(mechanism: FrequencyMechanism) -> Pairs:
     p, q = float(mechanism.p), float(mechanism.q)
     return Pairs(-((q / (p - q)) ** 2), -p * q / (p - q) ** 2)
 
@@ -272,7 +309,9 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
         return None
     members = len(counts) // groups
     cells = debias_pure(mechanism, n, counts).estimate.reshape(members, groups)
-    at_zero, at_one = Law.pure(mechanism.p, mechanism.q)
+    law = noise_law(mechanism)
+    assert law is not None
+    at_zero, at_one = law
     apart = members - 1
     return Marginal(
         cells.sum(axis=0),

@@ -13,6 +13,7 @@ import numpy as np
 
 from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Z95, Law, noise_law, sign_size
+from protocol.documents.memory_terms import Remembered
 from protocol.errors import InputError
 from protocol.mechanisms import FrequencyMechanism, Mechanism
 from protocol.mechanisms.by_family import ByFamily
@@ -89,10 +90,12 @@ def pure_interval(
 
 
 @count_interval.register(SummedHistogram)
-def histogram_interval(
-    mechanism: SummedHistogram, n: int, estimate: Floats, dependence: Floats | float = 1.0
-) -> Interval:
-    """Return score intervals for ``she``, by its noise law; outside [0, n] the variance is that of the noise alone."""
+@count_interval.register(Remembered)
+def noise_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0) -> Interval:
+    """Return score intervals by the noise law; outside [0, n] the variance is that of the noise alone.
+
+    They are for ``she``, and for reports of kept answers, whose counts are not binomial.
+    """
     law = noise_law(mechanism)
     assert law is not None
     found = score_interval(estimate / n, n, law, dependence, is_binomial=False)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Integers
 from aggregator.reports.tally.tally import Tally
 from aggregator.reports.tally.turnout import Turnout
 from protocol.documents.campaign import Campaign
@@ -31,17 +32,37 @@ class Recurrence(NamedTuple):
 
     ``basis``: :data:`ONCE` (one period, a series, or several periods treated as one), :data:`KNOWN` or :data:`BOUND`.
     ``answers``: per stratum, the number N of answers to its questions. ``concentration``: per stratum, the
-    concentration c of its answers or an upper bound of c; 0 without answers.
+    concentration c of its answers or an upper bound of c; 0 without answers. ``kept``: of a campaign with memory
+    ρ = ΣT²/ΣT or an upper bound, T the number of reports of one kept answer; None for other campaigns.
     """
 
     basis: str
     answers: tuple[int, ...]
     concentration: tuple[float, ...]
+    kept: float | None = None
+
+    @property
+    def repeats(self) -> float:
+        """How many reports of a campaign with memory count as one device: m = N·c, at least 1; 1 for other campaigns.
+
+        A device of such a campaign answers one question in all periods.
+        """
+        return 1.0 if self.kept is None else max(1.0, self.answers[0] * self.concentration[0])
+
+    @property
+    def left(self) -> tuple[float, float]:
+        """The parts of fresh noise, 1/m, and of kept noise, ρ/m, in the mean of the m reports of a device."""
+        return 1 / self.repeats, (self.kept or 1.0) / self.repeats
+
+    def devices(self, n: int) -> int:
+        """Return the number of devices that count for ``n`` reports: n, or n/m (:attr:`repeats`), rounded."""
+        return n if self.repeats == 1 else round(n / self.repeats) or min(1, n)
 
     @property
     def assumption(self) -> str:
         """The assumption about repeated answers behind the population's intervals, as a sentence."""
-        return f"records do not change; {HOW_KNOWN[self.basis]}"
+        changing = "" if self.kept is None else ", or the numbers are means over the periods"
+        return f"records do not change{changing}; {HOW_KNOWN[self.basis]}"
 
     def to_json(self) -> dict[str, object]:
         """Return who each of the two intervals is about, and the assumptions, for programs.
@@ -62,7 +83,8 @@ class Recurrence(NamedTuple):
 def once(campaign: Campaign, tally: Tally) -> Recurrence:
     """Return the recurrence if every answer to a stratum is from another device, as in one period or a series."""
     answers = answers_by_stratum(campaign, tally)
-    return Recurrence(ONCE, answers, tuple(1 / number if number else 0.0 for number in answers))
+    each = tuple(1 / number if number else 0.0 for number in answers)
+    return Recurrence(ONCE, answers, each, None if campaign.memory is None else 1.0)
 
 
 def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
@@ -76,17 +98,37 @@ def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
         return once(campaign, tally)
     bounds = []
     for stratum in range(campaign.answers):
-        falling = np.sort(turnout.of_stratum(stratum))[::-1].astype(np.float64)
-        pairs = float((falling * (2 * np.arange(1, len(falling) + 1) - 1)).sum())
-        bounds.append(pairs / float(falling.sum()) ** 2 if len(falling) else 0.0)
-    return Recurrence(BOUND, answers_by_stratum(campaign, tally), tuple(bounds))
+        found = turnout.of_stratum(stratum)
+        bounds.append(_most_pairs(found) / float(found.sum()) ** 2 if len(found) else 0.0)
+    return Recurrence(BOUND, answers_by_stratum(campaign, tally), tuple(bounds), _kept(campaign, turnout))
 
 
-def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...]) -> Recurrence:
-    """Return the exact recurrence; ``squares``: for every stratum ΣT_i², computed with the fleet's secrets."""
+def _most_pairs(answers: Integers) -> float:
+    """Return the largest ΣT² of devices that gave ``answers``, (P,) int64, in P periods: Σ_k (2k − 1)·N_(k)."""
+    falling = np.sort(answers)[::-1].astype(np.float64)
+    return float((falling * (2 * np.arange(1, len(falling) + 1) - 1)).sum())
+
+
+def _kept(campaign: Campaign, turnout: Turnout) -> float | None:
+    """Return the largest ρ that ``turnout`` allows (:attr:`Recurrence.kept`): ΣT² is bounded stretch by stretch."""
+    memory, answers = campaign.memory, turnout.answers
+    if memory is None:
+        return None
+    stretches = np.array([memory.number(period) for period in turnout.period.tolist()], np.int64)
+    pairs = sum(_most_pairs(answers[stretches == one]) for one in np.unique(stretches).tolist())
+    return pairs / float(answers.sum()) if len(answers) else 1.0
+
+
+def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...], turnout: Turnout) -> Recurrence:
+    """Return the exact recurrence; ``squares``: for every stratum ΣT_i², computed with the fleet's secrets.
+
+    Of a campaign with memory ρ is an upper bound: the smaller of m and that of ``turnout``.
+    """
     answers = answers_by_stratum(campaign, tally)
     pairs = zip(squares, answers, strict=True)
-    return Recurrence(KNOWN, answers, tuple(square / number**2 if number else 0.0 for square, number in pairs))
+    each = tuple(square / number**2 if number else 0.0 for square, number in pairs)
+    found = Recurrence(KNOWN, answers, each, _kept(campaign, turnout))
+    return found if found.kept is None else found._replace(kept=min(found.kept, found.repeats))
 
 
 def answers_by_stratum(campaign: Campaign, tally: Tally) -> tuple[int, ...]:

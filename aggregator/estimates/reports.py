@@ -45,6 +45,7 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.reports.tally.tally import Tally
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
+from protocol.documents.memory_terms import Remembered
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.mechanisms import SINGLE, FrequencyMechanism, Mechanism
@@ -114,6 +115,8 @@ class Reports(Source):
         """
         campaign = self.campaign
         series = {} if campaign.series is None else {"series": campaign.series.name}
+        if campaign.memory is not None:
+            series["memory"] = campaign.memory.in_words(campaign.epsilon_micro)
         return series | {
             "answers_per_device": campaign.answers,
             "epsilon_per_answer": format_micro(campaign.epsilon_per_answer_micro),
@@ -196,9 +199,10 @@ def with_answers(statistics: Statistics, added: Sequence[tuple[int, Sequence[int
     assert isinstance(source, Reports)
     campaign, tally, recurrence = source.campaign, source.tally, source.recurrence
     n, counts = list(tally.n), list(tally.counts)
+    times = round(recurrence.repeats)  # a device of a campaign with memory answers its question in all periods
     for place, own in added:
-        n[place] += 1
-        counts[place] = tuple(map(add, counts[place], own))
+        n[place] += times
+        counts[place] = tuple(map(add, counts[place], [times * one for one in own]))
     classes, found = len(campaign.schema.label.classes), list(statistics.questions)
     parts = {
         place: _part(campaign.questions[place], n[place], counts[place], recurrence, classes) for place, _ in added
@@ -221,7 +225,8 @@ def with_answers(statistics: Statistics, added: Sequence[tuple[int, Sequence[int
 class _Part(NamedTuple):
     """Estimates of one question, before the spread of the true values is computed.
 
-    ``n``: number of answers. ``result``: estimates with noise variances. ``sample``: all answers to the stratum.
+    ``n``: number of answers, or of devices if each answers one question in all periods. ``result``: estimates with
+    noise variances. ``sample``: all answers to the stratum.
     ``classes``, ``right``: shares of the classes and of right predictions, if the question gives any.
     """
 
@@ -242,18 +247,29 @@ class _Part(NamedTuple):
 
 def _part(question: Question, n: int, counts: Sequence[int], recurrence: Recurrence, classes: int) -> _Part:
     stratum, counts = question.stratum, support_counts(question.mechanism, counts)
-    sample = Sample(0, stratum, recurrence.answers[stratum], recurrence.concentration[stratum])
-    votes = _votes(question, n, counts, sample, classes)
+    if isinstance(question.mechanism, Remembered):
+        question = question._replace(mechanism=question.mechanism.averaged(*recurrence.left))
+    devices = recurrence.devices(n)
+    sample = Sample(0, stratum, recurrence.devices(recurrence.answers[stratum]), recurrence.concentration[stratum])
+    votes = _votes(question, n, counts, sample, devices, classes)
     right = _right(question, n, counts, classes) if n and question.kind in (OUTCOME, RIGHT) else None
-    return _Part(question, n, debias(question.mechanism, n, counts), sample, votes, right)
+    found = debias(question.mechanism, n, counts)
+    if devices != n:
+        found = found._replace(estimate=found.estimate * devices / n, noise_variance=found.noise_variance * devices / n)
+    return _Part(question, devices, found, sample, votes, right)
 
 
-def _votes(question: Question, n: int, counts: Sequence[int], sample: Sample, classes: int) -> tuple[Vote, ...]:
-    """Return the classes' shares by one question; empty if its values do not contain the class, or without answers."""
+def _votes(
+    question: Question, n: int, counts: Sequence[int], sample: Sample, devices: int, classes: int
+) -> tuple[Vote, ...]:
+    """Return the classes' shares by one question; empty if its values do not contain the class, or without answers.
+
+    ``devices``: how many devices the ``n`` answers count for.
+    """
     if not n or question.kind not in (CLASS, CELL, PRESENT):
         return ()
     found = marginal(question.mechanism, n, counts, classes)
-    return () if found is None else (Vote(sample, n, found.estimate / n, found.law),)
+    return () if found is None else (Vote(sample, devices, found.estimate / n, found.law),)
 
 
 def _right(question: Question, n: int, counts: Sequence[int], classes: int) -> Right | None:
@@ -308,7 +324,7 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema, *, with_inter
         planned_variance(question, n, len(schema.label.classes)),
         _law(mechanism),
         pairs_of(mechanism),
-        is_binomial=isinstance(mechanism, FrequencyMechanism | CoinMechanism),
+        is_binomial=isinstance(mechanism, FrequencyMechanism | CoinMechanism) and not isinstance(mechanism, Remembered),
         adds_up=isinstance(mechanism, FrequencyMechanism)
         and mechanism.layout == SINGLE
         and not supports_by_set(mechanism),

@@ -36,7 +36,7 @@ from aggregator.publishing.campaigns import (
 from aggregator.publishing.decisions import Decision, keep
 from aggregator.publishing.mechanisms.choice import Candidate, candidates, choose
 from aggregator.publishing.naming import Document, SignedCampaign, document_bytes, opened
-from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
+from aggregator.publishing.privacy import epsilon_warning, first_cost_warning, pace_warning, refusal_warning
 from aggregator.publishing.schemas.schema_doubts import alike_in
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import overlap_warning, series_share
@@ -83,6 +83,8 @@ class CampaignTerms(StatedTerms):
         class_question: whether devices are also asked for the class alone (:class:`.CampaignParameters`).
         series: name of the series in which a device answers once, in all its campaigns, versions and periods.
         share: share of the devices in the series that this campaign asks, ``FROM:TO`` (:func:`series_share`).
+        memory: how often a device renews the answer that it keeps, or None for devices that keep none.
+        report_epsilon: ε of one report of a kept answer by itself; None for half of ``epsilon``.
     """
 
     mechanism: str
@@ -96,6 +98,16 @@ class CampaignTerms(StatedTerms):
     class_question: bool = True
     series: str | None = None
     share: str | None = None
+    memory: int | None = None
+    report_epsilon: str | float | None = None
+
+    def kept(self, micro: int) -> tuple[int, int] | None:
+        """Return renewals and ε of one report in millionths; ``micro``: the ε of one kept answer."""
+        if self.memory is None:
+            if self.report_epsilon is not None:
+                raise InputError("memory_invalid", "the ε of one report is for devices that keep their answers")
+            return None
+        return self.memory, micro // 2 if self.report_epsilon is None else micro_epsilon(self.report_epsilon)
 
 
 def plan_campaign(schema: SchemaFile | Schema | str | Path, **stated: Any) -> Planned:
@@ -134,6 +146,7 @@ def plan_campaign(schema: SchemaFile | Schema | str | Path, **stated: Any) -> Pl
         approach=approach,
         series=series_share(terms.series, terms.share),
         ask=subject.ask,
+        memory=terms.kept(micro),
     )
     notes = () if found is None else (reason_of(found),)
     warnings = (parameters.warning, _pace(parameters), refusal_warning(asked), alike_in(asked))
@@ -284,6 +297,8 @@ def present(now: int | None) -> int:
 
 def _pace(parameters: CampaignParameters) -> str:
     """Return a warning if devices skip periods under their default limits; empty if not, and for a series."""
+    if parameters.memory is not None:
+        return first_cost_warning(parameters.life_micro)
     if parameters.series is not None:
         return ""
     return pace_warning(parameters.epsilon_micro, parameters.period_seconds, parameters.lifetime_seconds)

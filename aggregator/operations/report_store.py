@@ -313,7 +313,7 @@ class Store:
                     squares_of_answers(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters),
                 )
             )
-            recurrence = known(self.campaign, found.tally, squares)
+            recurrence = known(self.campaign, found.tally, squares, found.turnout)
         else:
             found = self.tally_report(scope)
             recurrence = at_most(self.campaign, found.tally, found.turnout)

@@ -29,8 +29,9 @@ from protocol.documents.asked import MAX_MODELS, NO_MODELS, NamedModels
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, PilotCost
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import MAX_RECORDS, MaskedTerms, NodeTerms
+from protocol.documents.memory_terms import MOST_RENEWALS, Memory
 from protocol.documents.model import UNDERSTOOD, Model, parse_model
-from protocol.documents.payload import DAY_SECONDS, is_printable, is_seen, is_text, quoted
+from protocol.documents.payload import DAY_SECONDS, Header, is_printable, is_seen, is_text, quoted
 from protocol.documents.shared_terms import SharedTerms
 from protocol.epsilon import MICRO, check_answer_micro, micro_epsilon, millionths
 from protocol.errors import DocumentError, InputError, StorageError
@@ -143,6 +144,8 @@ class CampaignParameters(NamedTuple):
         masked: the terms of encrypted sums of nodes; None for sums in the clear.
         shared: the terms of answers that two collectors share, or None. The schema has exactly the asked features.
         evaluated: the models that a shared campaign evaluates besides asking about features.
+        memory: number of renewals of the answers that devices keep, and ε of one report in millionths; None if they
+            keep none. ``epsilon_micro`` is then that of one kept answer.
     """
 
     name: str
@@ -168,11 +171,17 @@ class CampaignParameters(NamedTuple):
     masked: MaskedTerms | None = None
     shared: SharedTerms | None = None
     evaluated: NamedModels = NO_MODELS
+    memory: tuple[int, int] | None = None
+
+    @property
+    def life_micro(self) -> int:
+        """The ε that the first answer pays in a campaign with memory, else that of one period, in millionths."""
+        return self.epsilon_micro * (1 if self.memory is None else 1 + self.memory[0])
 
     @property
     def warning(self) -> str:
         """A warning if the total ε is above :data:`.privacy.HIGH_EPSILON_MICRO`; otherwise empty."""
-        return epsilon_warning(self.epsilon_micro)
+        return epsilon_warning(self.life_micro)
 
 
 def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignParameters, now: int) -> bytes:
@@ -211,8 +220,9 @@ def build_campaign(
     if stated.asked_as and not questions:
         raise InputError("ask_invalid", "only devices that answer with noise are asked about joined features")
     series = parameters.series
+    header = header_for(parameters.name, version, now, parameters.lifetime_seconds)
     return campaign.build_payload(
-        header_for(parameters.name, version, now, parameters.lifetime_seconds),
+        header,
         stated,
         questions,
         epsilon_micro=parameters.epsilon_micro,
@@ -228,7 +238,29 @@ def build_campaign(
         shared=parameters.shared,
         model=parameters.evaluated.model,
         models=dict(zip(parameters.evaluated.names, parameters.evaluated.models, strict=True)),
+        memory=_memory(parameters, header),
     )
+
+
+def _memory(parameters: CampaignParameters, header: Header) -> Memory | None:
+    """Return the terms of a campaign with memory; its stretches divide its periods as evenly as possible.
+
+    Raises InputError ``memory_invalid``: the campaign is of a kind that can have none, or too many renewals.
+    """
+    if parameters.memory is None:
+        return None
+    renewals, report_micro = parameters.memory
+    others = parameters.series, parameters.nodes, parameters.shared
+    if parameters.answers != 1 or parameters.family != DISCRETE or any(one is not None for one in others):
+        raise InputError(
+            "memory_invalid", "only a discrete campaign of one answer, in no series, lets devices keep their answers"
+        )
+    length = parameters.period_seconds
+    lived = (header.expires - 1) // length - header.not_before // length + 1
+    if not 0 <= renewals <= min(MOST_RENEWALS, lived - 1):
+        most = min(MOST_RENEWALS, lived - 1)
+        raise InputError("memory_invalid", f"a kept answer is renewed 0 to {most} times in {lived} periods")
+    return Memory(renewals, -(-lived // (1 + renewals)), report_micro)
 
 
 def _check(schema: Schema, parameters: CampaignParameters) -> None:

@@ -14,6 +14,7 @@ from protocol import epsilon as allowance
 from protocol import mechanisms
 from protocol.documents.asked import privacy_loss
 from protocol.documents.campaign import Campaign
+from protocol.documents.memory_terms import Remembered
 from protocol.documents.payload import DAY_SECONDS
 from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
@@ -216,6 +217,40 @@ def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int,
     return f"{usual} {' and '.join(parts)}" if parts else ""
 
 
+def first_cost_warning(life_micro: int) -> str:
+    """Return a warning if devices under default limits refuse a campaign with memory of this whole cost."""
+    if life_micro <= allowance.PERIOD_MICRO:
+        return ""
+    most = format_micro(allowance.PERIOD_MICRO)
+    return (
+        f"a device whose owner set no limits refuses it: the first answer pays ε = {format_micro(life_micro)} for the "
+        f"whole campaign, and {most} is allowed in a period"
+    )
+
+
+def memory_facts(found: Campaign) -> dict[str, object]:
+    """Return what a command prints of a campaign whose devices keep their answers; empty for other campaigns."""
+    terms = found.memory
+    if terms is None:
+        return {}
+    return {
+        "memory": terms.in_words(found.epsilon_micro),
+        "renewals": terms.renewals,
+        "periods_of_a_kept_answer": terms.stretch,
+        "epsilon_of_one_report": format_micro(terms.report_micro),
+        "chance_of_linking": linking(found),
+    }
+
+
+def linking(found: Campaign) -> float:
+    """Return the chance that the best guess links two of three reports of a campaign with memory; ½ is blind.
+
+    It is the largest :attr:`protocol.documents.memory_terms.Remembered.pairing` of the campaign's questions.
+    """
+    kinds = (question.mechanism for question in found.questions)
+    return max(kind.pairing for kind in kinds if isinstance(kind, Remembered))
+
+
 def rounded_up(loss: float) -> str:
     """Return the text of a privacy loss with nine decimal places, rounded up: it never looks smaller than it is."""
     return f"{Decimal(loss).quantize(Decimal('1e-9'), ROUND_CEILING):f}"
@@ -225,7 +260,12 @@ def campaign_warning(found: Campaign) -> str:
     """Return all warnings about a campaign in one text, for people who decide whether to take part; mostly empty."""
     return "; ".join(
         filter(
-            None, (epsilon_warning(found.epsilon_micro), refusal_warning(found.schema), model_warning(found.evaluated))
+            None,
+            (
+                epsilon_warning(found.epsilon_micro if found.memory is None else found.life_micro(1)),
+                refusal_warning(found.schema),
+                model_warning(found.evaluated),
+            ),
         )
     )
 

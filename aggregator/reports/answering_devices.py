@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from aggregator.common.periods import shown
 from aggregator.reports.decoding.columns import Columns
-from aggregator.reports.fleet import IdMaker, Roster, distinct_secrets, each_secret
+from aggregator.reports.fleet import IdMaker, Roster, distinct_secrets, each_secret, kept_bounds
 from aggregator.reports.retention import forgotten_counts
 from aggregator.reports.storage.manifest import Manifest
 from aggregator.reports.tally.counting import stored_records
@@ -85,12 +85,12 @@ def conflicts(
         places.append(_place(records, strata, campaign.answers)[left])
     torn, place = np.concatenate(ids), np.concatenate(places)
     devices = {one.secret: one for roster in rosters for one in roster.provisionings()}
-    maker = IdMaker(devices)
+    maker = IdMaker(devices, campaign.id, kept_bounds(campaign))
     found = []
     for period, stratum in sorted({divmod(one, campaign.answers) for one in place.tolist()}):
         unsettled, records_each = np.unique(torn[place == period * campaign.answers + stratum], return_counts=True)
         times = dict(zip(unsettled.tolist(), records_each.tolist(), strict=True))
-        for device, name in zip(devices.values(), maker.ids(campaign.id, period, stratum).tolist(), strict=True):
+        for device, name in zip(devices.values(), maker.ids(period, stratum).tolist(), strict=True):
             if name in times:
                 found.append(Conflict(device.fleet, device.device, period, times[name]))
     return sorted(found)
@@ -100,8 +100,7 @@ class _Fleet:
     """Counts the answers of each device to each stratum (group of questions of which a device answers one)."""
 
     def __init__(self, campaign: Campaign, secrets: bytes) -> None:
-        self._campaign = campaign
-        self._maker = IdMaker(each_secret(secrets))
+        self._maker = IdMaker(each_secret(secrets), campaign.id, kept_bounds(campaign))
         self.times = np.zeros((campaign.answers, len(secrets) // SECRET_BYTES), np.int64)
         self.strangers = 0
 
@@ -111,7 +110,7 @@ class _Fleet:
         found, starts = np.unique(place[order], return_index=True)
         for one, reported in zip(found.tolist(), np.split(ids[order], starts[1:]), strict=True):
             period, stratum = divmod(one, len(self.times))
-            has_answered = np.isin(self._maker.ids(self._campaign.id, period, stratum), reported)
+            has_answered = np.isin(self._maker.ids(period, stratum), reported)
             self.times[stratum] += has_answered
             self.strangers += len(reported) - int(has_answered.sum())
 

@@ -25,6 +25,7 @@ from aggregator.common.sealing import STANDARD, Cost, check_sealed, open_secret,
 from protocol import canonical
 from protocol.batches.report import ID_BYTES, ID_PREFIX
 from protocol.documents.campaign import Campaign
+from protocol.documents.memory_terms import PLACE_PREFIX
 from protocol.documents.payload import is_text
 from protocol.documents.provisioning import SECRET_BYTES, Provisioning, build_provisioning
 from protocol.errors import DocumentError, InputError, StorageError
@@ -233,20 +234,41 @@ _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 _WORTH_A_PROCESS = 1_000_000
 """For at least this many ids, further processes save more time than their start takes."""
 _CHUNK_BYTES = 1 << 20
+_HALF = np.uint64(32)
 
 
 class IdMaker:
-    """Computes the report ids of many devices from the HMAC states of their secrets: a million per second and core."""
+    """Computes the report ids of many devices from the HMAC states of their secrets: a million per second and core.
 
-    def __init__(self, secrets: Iterable[bytes]) -> None:
+    ``bounds``: of a campaign with memory the bounds of its questions, between which a device's ids stay; else empty.
+    """
+
+    def __init__(self, secrets: Iterable[bytes], campaign_id: bytes, bounds: Sequence[int] = ()) -> None:
         keys = [secret.ljust(_BLOCK_BYTES, b"\0") for secret in secrets]
         self._states = [(sha256(key.translate(_INNER)), sha256(key.translate(_OUTER))) for key in keys]
+        self._campaign_id = campaign_id
+        self._low: Ids | None = None
+        if bounds:
+            ends = np.array([0, *bounds], np.uint64)
+            place = np.searchsorted(ends[1:], self._digests(PLACE_PREFIX + campaign_id) >> _HALF, side="right")
+            self._low, self._width = ends[place], ends[place + 1] - ends[place]
 
-    def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
+    def ids(self, period: int, index: int) -> Ids:
         """Return the devices' report ids for the answer ``index``, from 0, of a period: (devices,) uint64."""
-        message = ID_PREFIX + campaign_id + _TAIL.pack(period, index)
+        ids = self._digests(ID_PREFIX + self._campaign_id + _TAIL.pack(period, index))
+        if self._low is None:
+            return ids
+        first = self._low + ((ids >> _HALF) * self._width >> _HALF)
+        return np.asarray(first << _HALF | ids & np.uint64(0xFFFFFFFF))
+
+    def _digests(self, message: bytes) -> Ids:
         raw = b"".join([_finish(inner.copy(), outer.copy(), message) for inner, outer in self._states])
         return np.frombuffer(raw, ">u8").astype(np.uint64)
+
+
+def kept_bounds(campaign: Campaign) -> tuple[int, ...]:
+    """Return the bounds of the questions of a campaign with memory, for :class:`IdMaker`; empty for other campaigns."""
+    return () if campaign.memory is None else tuple(question.bound for question in campaign.questions)
 
 
 def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
@@ -284,7 +306,7 @@ class FleetIds:
 
     def __init__(self, rosters: Sequence[Roster], campaign: Campaign) -> None:
         self._secrets = members(distinct_secrets(rosters), campaign)
-        self._campaign_id = campaign.id
+        self._campaign_id, self._bounds = campaign.id, kept_bounds(campaign)
         self._answers = campaign.answers
         self.devices = len(self._secrets) // SECRET_BYTES
         self.digest = sha256(b"hearsay/v1/enrolment" + campaign.id + self._secrets).digest()
@@ -294,7 +316,7 @@ class FleetIds:
 
     def maker(self) -> IdMaker:
         """Return the object that computes the ids. It takes more memory than the secrets."""
-        return IdMaker(each_secret(self._secrets))
+        return IdMaker(each_secret(self._secrets), self._campaign_id, self._bounds)
 
     def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - another source needs both
         """Return N ``ids``, (N,) uint64, unchanged. :class:`IdReader` returns their marks instead."""
@@ -303,7 +325,7 @@ class FleetIds:
     def known(self, period: int, maker: IdMaker | None = None) -> tuple[Ids, ...]:
         """Return the ids of all devices in a period: for each answer of a device a sorted array, (devices,) uint64."""
         maker = maker or self.maker()
-        return tuple(np.sort(maker.ids(self._campaign_id, period, index)) for index in range(self._answers))
+        return tuple(np.sort(maker.ids(period, index)) for index in range(self._answers))
 
 
 def fleet_ids(

@@ -16,11 +16,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from protocol.documents.payload import read_field, read_integer
-from protocol.epsilon import MICRO, MIN_ANSWER_MICRO, PrivacyLoss, check_answer_micro, exp_below
+from protocol.epsilon import MICRO, MIN_ANSWER_MICRO, PrivacyLoss, check_answer_micro, exp_below, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.mechanisms.base import BITS, ONE, SINGLE, FrequencyMechanism, rows_of_bits, uninformative
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.oue import OptimisedUnary
+from protocol.mechanisms.unary import ones_law
 from protocol.stream import Stream, hmac_sha256, sha256
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ KEY = "memory"
 """Key of the terms in a campaign's payload. It must be in ``crit`` too: an older reader then refuses the campaign."""
 MOST_RENEWALS = 999
 FRESH_TAG = b"hearsay/1/fresh"
-_PLACE_PREFIX = b"hearsay/1/memory"
+PLACE_PREFIX = b"hearsay/1/memory"
 _REASON = "invalid_campaign"
 _WORD = 1 << 32
 
@@ -49,20 +50,20 @@ class Remembered(FrequencyMechanism):
     Attributes:
         permanent: the mechanism that draws the permanent answer.
         keep: F, 2^32 times the probability that the fresh noise keeps the permanent answer (its value, or each bit).
-        repeats: mean number of reports of one permanent answer, weighted by reports: ΣT²/ΣT if a permanent answer was
-            reported T times. The aggregator's estimators need it, since such reports share the permanent noise.
+        left: parts of the variance of fresh and of permanent noise that are left in the mean of a device's reports, for
+            the aggregator's estimators; (1, 1) for one report.
     """
 
-    __slots__ = ("keep", "permanent", "repeats")
+    __slots__ = ("keep", "left", "permanent")
     base: ClassVar[type[Direct | OptimisedUnary]]
     permanent: Direct | OptimisedUnary
 
-    def __init__(self, permanent: Direct | OptimisedUnary, keep: int, report_micro: int, repeats: float = 1.0) -> None:
+    def __init__(self, permanent: Direct | OptimisedUnary, keep: int, report_micro: int) -> None:
         """Make the mechanism. ``keep`` is not checked; ``report_micro``: declared ε of one report in millionths."""
         super().__init__(report_micro, permanent.size)
         self.permanent = permanent
         self.keep = keep
-        self.repeats = repeats
+        self.left = 1.0, 1.0
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, report_micro: int = 0) -> Self:
@@ -94,15 +95,17 @@ class Remembered(FrequencyMechanism):
 
     def __hash__(self) -> int:
         """Return the hash of name, permanent mechanism and integers."""
-        return hash((self.name, self.permanent, self.keep, self.epsilon_micro, self.repeats))
+        return hash((self.name, self.permanent, self.keep, self.epsilon_micro, self.left))
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other mechanism has the same integers and the same :attr:`repeats`."""
-        return isinstance(other, Remembered) and super().__eq__(other) and self.repeats == other.repeats
+        """Return whether the other mechanism has the same integers and the same :attr:`left`."""
+        return isinstance(other, Remembered) and super().__eq__(other) and self.left == other.left
 
-    def repeated(self, repeats: float) -> Self:
-        """Return this mechanism with another number of reports per permanent answer (:attr:`repeats`)."""
-        return type(self)(self.permanent, self.keep, self.epsilon_micro, repeats)
+    def averaged(self, fresh: float, kept: float) -> Self:
+        """Return this mechanism with these parts of its noise :attr:`left`."""
+        found = type(self)(self.permanent, self.keep, self.epsilon_micro)
+        found.left = fresh, kept
+        return found
 
     @staticmethod
     @abstractmethod
@@ -254,13 +257,8 @@ class RememberedBits(Remembered):
         return rows_of_bits([p if place == value else q for place in range(self.size)])
 
     def set_bits_law(self) -> list[float]:
-        """Return the probability of b ones in a row, b = 0 … K: a sum of K independent bits."""
-        law = [1.0]
-        for chance in [float(self.p)] + [float(self.q)] * (self.size - 1):
-            law = [
-                (1 - chance) * same + chance * one_less for same, one_less in zip([*law, 0.0], [0.0, *law], strict=True)
-            ]
-        return law
+        """Return the probability of b ones among the bits of K values, b = 0 … K. It is the same for every value."""
+        return ones_law(self.size - 1, float(self.p), float(self.q))
 
 
 KINDS: dict[str, type[Remembered]] = {kind.base.name: kind for kind in (RememberedDirect, RememberedBits)}
@@ -299,6 +297,17 @@ class Memory(NamedTuple):
     def number(self, period: int) -> int:
         """Return the number of the stretch that ``period`` is in: min(c, ⌊(period − first)/L⌋), at least 0."""
         return min(self.renewals, max(0, period - self.first) // self.stretch)
+
+    def in_words(self, epsilon_micro: int) -> str:
+        """Return the terms in words; ``epsilon_micro``: that of a kept answer, as the campaign states it."""
+        times = "never" if not self.renewals else "once" if self.renewals == 1 else f"{self.renewals} times"
+        lasts = f" after every {self.stretch} periods" if self.renewals else ""
+        whole = format_micro(epsilon_micro * (1 + self.renewals))
+        return (
+            f"a device has one question and keeps a noisy answer (ε = {format_micro(epsilon_micro)}), draws another "
+            f"{times}{lasts}, and sends it with fresh noise in every period (ε = {format_micro(self.report_micro)} by "
+            f"itself); all its reports together cost ε = {whole}"
+        )
 
     def fields(self, questions: Sequence[Question]) -> dict[str, Any]:
         """Return the map of a campaign's payload. ``questions`` have the mechanisms of the permanent answers.
@@ -354,7 +363,7 @@ def parse_memory(
 
 def place(secret: bytes, campaign_id: bytes) -> bytes:
     """Return the four bytes that assign a device's question: HMAC-SHA256(secret, `hearsay/1/memory` ‖ id)[:4]."""
-    return hmac_sha256(secret, _PLACE_PREFIX + campaign_id)[:4]
+    return hmac_sha256(secret, PLACE_PREFIX + campaign_id)[:4]
 
 
 def identify(assignment: Assignment, secret: bytes, campaign_id: bytes, identifier: bytes) -> tuple[bytes, int]:

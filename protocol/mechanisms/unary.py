@@ -113,19 +113,24 @@ class UnaryMechanism(FrequencyMechanism):
         del answers
 
     def set_bits_law(self) -> list[float]:
-        """Return the probability of b ones, b = 0 … K, among the bits of K values. It is the same for every true value.
-
-        It is (1 − p)·Bin(K − 1, q)(b) + p·Bin(K − 1, q)(b − 1), where Bin(n, q)(b) is the binomial probability.
-        """
-        others, p, q = self.size - 1, self.one_if_true / ONE, self.one_if_other / ONE
-        of_all, odds, rest = lgamma(others + 1), log(q), log1p(-q)
-        law = [
-            exp(of_all - lgamma(ones + 1) - lgamma(others - ones + 1) + ones * odds + (others - ones) * rest)
-            for ones in range(others + 1)
-        ]
-        return [(1 - p) * same + p * one_less for same, one_less in zip([*law, 0.0], [0.0, *law], strict=True)]
+        """Return the probability of b ones, b = 0 … K, among the bits of K values (:func:`ones_law`)."""
+        return ones_law(self.size - 1, self.one_if_true / ONE, self.one_if_other / ONE)
 
     def privacy_loss(self) -> PrivacyLoss:
         """Return the exact privacy loss ln(p(1 − q)/(q(1 − p))) with the probabilities :attr:`p` and :attr:`q`."""
         p, q = self.p, self.q
         return PrivacyLoss(p * (1 - q) / (q * (1 - p)))
+
+
+def ones_law(others: int, p: float, q: float) -> list[float]:
+    """Return the probability of b ones, b = 0 … K, among K = ``others`` + 1 bits. It is the same for every true value.
+
+    It is (1 − p)·Bin(K − 1, q)(b) + p·Bin(K − 1, q)(b − 1), where Bin(n, q)(b) is the binomial probability, p the
+    probability that the true value's bit is 1, and q that of any other bit.
+    """
+    of_all, odds, rest = lgamma(others + 1), log(q), log1p(-q)
+    law = [
+        exp(of_all - lgamma(ones + 1) - lgamma(others - ones + 1) + ones * odds + (others - ones) * rest)
+        for ones in range(others + 1)
+    ]
+    return [(1 - p) * same + p * one_less for same, one_less in zip([*law, 0.0], [0.0, *law], strict=True)]

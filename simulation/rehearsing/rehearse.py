@@ -28,7 +28,7 @@ from protocol.documents.payload import DAY_SECONDS
 from protocol.errors import InputError
 from simulation.design import resample
 from simulation.drawn import cells_of
-from simulation.fleet import shared_reports
+from simulation.fleet import KeptAnswers, shared_reports
 from simulation.local import predictor, vector_batch
 
 MOST_DEVICES = 1_000_000
@@ -83,6 +83,7 @@ def rehearsed(
         for model in models
     ]
     devices = np.arange(len(people))
+    kept = None if campaign.memory is None else KeptAnswers(len(people), rng)
     for number, period in enumerate(periods):
         moved = 0 if later is None or len(periods) == 1 else len(people) * number // (len(periods) - 1)
         rows = np.where(devices < moved, devices + len(people), devices)
@@ -95,7 +96,7 @@ def rehearsed(
             yield write_batch(header, list(shared_reports(campaign, cells, period, rng.bytes)))
             continue
         predicted = [lambda asked, found=found[rows]: found[asked] for found in read]
-        yield b"".join(vector_batch(campaign, now, labels[rows], period, rng, predicted))
+        yield b"".join(vector_batch(campaign, now, labels[rows], period, rng, predicted, kept))
 
 
 @click.command()

@@ -25,7 +25,7 @@ from aggregator.cli.output import (
     wrong_usage,
 )
 from aggregator.common.facts import Fact, stated
-from aggregator.publishing.privacy import most_answered, periods
+from aggregator.publishing.privacy import memory_facts, periods
 from aggregator.publishing.series import series_facts
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
@@ -64,6 +64,13 @@ if TYPE_CHECKING:
 @click.option("--answers", default="one", show_default=True, help="Per device and period: one, all, auto, a number.")
 @options.term("device")
 @options.series
+@click.option(
+    "--memory",
+    type=click.IntRange(0),
+    metavar="RENEWALS",
+    help="Devices keep a noisy answer, draw another one so many times, and send it with fresh noise in every period.",
+)
+@click.option("--report-epsilon", help="With --memory: ε of one report by itself; default: half of --epsilon.")
 @options.min_batch("reports")
 @click.option("--postprocess", default="posterior", show_default=True, help="How estimates become probabilities.")
 @click.option(
@@ -84,6 +91,10 @@ def campaign(
 
     With --series: a device answers once in all campaigns of that series, so asking in steps costs each device one ε.
     --share divides the devices among the campaigns of a series; 0:0.01 asks one device in a hundred.
+
+    With --memory: a device has one question for the whole campaign. --epsilon is for one kept answer and all its
+    reports. A device pays 1 + RENEWALS times as much with its first report, and nothing later. A changed record shows
+    from the next kept answer on. Mechanisms are direct, oue or auto.
 
     A schema says what devices observe; --ask, or the table [ask] of SCHEMA.toml, says which features this campaign asks
     about. Devices do not read the others, and the model is of the asked ones. The table may also put values into
@@ -178,8 +189,9 @@ def _facts(signed: SignedCampaign, planned: Planned, output: Path) -> list[Fact]
         "answers_per_device": made.answers,
         "epsilon_total": format_micro(made.epsilon_micro),
         "epsilon_per_answer": format_micro(made.epsilon_per_answer_micro),
-        "epsilon_over_its_life": format_micro(made.epsilon_micro * most_answered(made)),
+        "epsilon_over_its_life": format_micro(made.life_micro(periods(made))),
         "periods": periods(made),
+        **memory_facts(made),
         **series_facts(made.series),
         "report_bytes": made.layout.record_length,
     }

@@ -18,7 +18,7 @@ from aggregator.cli.totals import collectors_shown, total_shown
 from aggregator.common.facts import Fact, Facts, Table, all_said, said, stated
 from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
-from aggregator.publishing.privacy import most_answered
+from aggregator.publishing.privacy import most_answered, periods
 from aggregator.publishing.series import shown_share
 from aggregator.publishing.signatures import UNSIGNED
 from aggregator.reports.decoding.content import Content
@@ -171,12 +171,15 @@ def _campaign(found: Campaign) -> dict[str, object]:
     if found.series is not None:
         about["series"] = f"{found.series.name}, since {when(found.series.begins)}: a device answers once in all of it"
         about["share"] = shown_share(found.series)
+    if found.memory is not None:
+        about["memory"] = found.memory.in_words(found.epsilon_micro)
     for number, cost in enumerate(found.pilots, 1):
         about[f"private pilot {number}"] = cost.shown
     asked: dict[str, object] = {
         "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period"
     }
     mechanisms = ", ".join(sorted({question.mechanism.name for question in found.questions}))
+    each_time = "period" if found.memory is None else "kept answer"
     each: dict[str, object] = {"ε per answer": format_micro(found.epsilon_per_answer_micro)}
     noise: dict[str, object] = {"mechanisms": mechanisms}
     if found.shared is not None:
@@ -185,9 +188,9 @@ def _campaign(found: Campaign) -> dict[str, object]:
         **about,
         **asked,
         "period": lasting(found.time_precision),
-        "ε total": f"{format_micro(found.epsilon_micro)} per device and period",
+        "ε total": f"{format_micro(found.epsilon_micro)} per device and {each_time}",
         **each,
-        "ε over its life": f"{format_micro(found.epsilon_micro * most)} in {counted(most, 'period')}",
+        "ε over its life": f"{format_micro(found.life_micro(periods(found)))} in {counted(most, 'period')}",
         **noise,
         "report": f"{found.layout.record_length} bytes, layout {found.layout.kind}",
         "least batch": found.min_batch_size,

@@ -55,6 +55,8 @@ def of_stores(subject: StoreSubject) -> Section:
         }
         if campaign.series is not None:
             pairs["series"] = f"{quoted(campaign.series.name)}: a device answers once in all of it"
+        if campaign.memory is not None:
+            pairs["memory"] = campaign.memory.in_words(campaign.epsilon_micro)
         blocks.append(facts("The campaign", pairs))
     if subject.statistics is not None:
         which = "" if subject.periods is None else f" Only periods {subject.periods} are counted in the estimates."

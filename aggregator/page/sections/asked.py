@@ -37,7 +37,8 @@ def of_campaigns(campaigns: Sequence[tuple[Campaign, bytes, Facts]]) -> Section:
             costs |= dict(shared_sheet(campaign).facts.pairs())
         elif campaign.nodes is None and campaign.answers:
             costs["odds of a guess"] = f"a reader of all answers of a period multiplies them by at most {_odds(raw)}"
-            costs["ε of one answer"] = format_micro(campaign.epsilon_per_answer_micro)
+            named = "ε of one answer" if campaign.memory is None else "ε of one kept answer"
+            costs[named] = format_micro(campaign.epsilon_per_answer_micro)
             costs["answers of a device in a period"] = campaign.answers
         named = f"Cost of {campaign.header.name}, version {campaign.header.version}"
         blocks.append(facts(named, costs | _left_out(campaign)))

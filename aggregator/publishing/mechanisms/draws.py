@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Floats, Integers
 from aggregator.models.encoding import NO_NUMBER, EncodedFrame
 from protocol import SCALE
+from protocol.documents.memory_terms import Remembered
 from protocol.errors import InputError
 from protocol.mechanisms import INTEGERS, SINGLE, FrequencyMechanism
 from protocol.mechanisms.base import ONE, Mechanism
@@ -121,6 +122,21 @@ def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Gener
     rows = np.arange(len(inputs))
     bits[rows, inputs] = words[rows, inputs] < mechanism.one_if_true
     return bits
+
+
+@draw.register(Remembered)
+def draw_remembered(mechanism: Remembered, inputs: Integers, rng: np.random.Generator) -> Integers | Bools:
+    """Draw kept answers, and one report of each: (N,) int64 → (N,) int64, or (N, A) bool for rows of bits."""
+    return draw_again(mechanism, draw(mechanism.permanent, inputs, rng), rng)
+
+
+def draw_again(mechanism: Remembered, kept: Integers | Bools, rng: np.random.Generator) -> Integers | Bools:
+    """Draw one report of each of N ``kept`` answers of a campaign with memory, in their shape."""
+    if mechanism.layout == SINGLE:
+        return draw_direct(
+            Direct(mechanism.epsilon_micro, mechanism.size, mechanism.keep), np.asarray(kept, np.int64), rng
+        )
+    return np.asarray(kept ^ (rng.integers(0, ONE, kept.shape, np.uint32) >= mechanism.keep))
 
 
 @draw.register(SummedHistogram)
@@ -285,6 +301,14 @@ def direct_law(mechanism: FrequencyMechanism, inputs: Integers, shares: Floats) 
     """Return the law for ``direct``: answer i has probability q + (p − q)f_i, with f_i the share of value i."""
     p, q = float(mechanism.p), float(mechanism.q)
     return _Single(_normalised(q + (p - q) * _held(mechanism, inputs, shares)))
+
+
+@count_law.register(Remembered)
+def remembered_law(mechanism: Remembered, inputs: Integers, shares: Floats) -> CountLaw:
+    """Return the law of one report of each of different devices with memory."""
+    if mechanism.layout == SINGLE:
+        return direct_law(mechanism, inputs, shares)
+    return _Unary(_held(mechanism, inputs, shares), float(mechanism.p), float(mechanism.q))
 
 
 @count_law.register(UnaryMechanism)
