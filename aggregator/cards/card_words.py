@@ -18,7 +18,8 @@ _DEPTH = 3
 SECTIONS: Final = {
     "What it is": {
         "campaign_name": "campaign", "campaigns": "campaigns", "purpose": "purpose", "trust": "trust",
-        "postprocess": "post-processing", "estimator": "estimator", "software": "made by", "series": "series",
+        "postprocess": "post-processing", "estimator": "estimator", "software": "made by",
+        "series": "series", "memory": "memory",
     },
     "What was asked, and at which cost": {
         "asked": "asked about", "asked_besides": "and more features", "not_asked": "not asked about",

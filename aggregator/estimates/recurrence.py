@@ -6,6 +6,7 @@ n²s²·c to a variance: n answers, s² the variance of true values, c = ΣT_i²
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -119,16 +120,19 @@ def _kept(campaign: Campaign, turnout: Turnout) -> float | None:
     return pairs / float(answers.sum()) if len(answers) else 1.0
 
 
-def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...], turnout: Turnout) -> Recurrence:
+def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...], turnout: Turnout | None = None) -> Recurrence:
     """Return the exact recurrence; ``squares``: for every stratum ΣT_i², computed with the fleet's secrets.
 
-    Of a campaign with memory ρ is an upper bound: the smaller of m and that of ``turnout``.
+    Of a campaign with memory ρ is an upper bound: m, or that of ``turnout`` if it is smaller.
     """
     answers = answers_by_stratum(campaign, tally)
     pairs = zip(squares, answers, strict=True)
     each = tuple(square / number**2 if number else 0.0 for square, number in pairs)
-    found = Recurrence(KNOWN, answers, each, _kept(campaign, turnout))
-    return found if found.kept is None else found._replace(kept=min(found.kept, found.repeats))
+    found = Recurrence(KNOWN, answers, each, None if campaign.memory is None else inf)
+    if found.kept is None:
+        return found
+    most = None if turnout is None else _kept(campaign, turnout)
+    return found._replace(kept=min(most or inf, found.repeats))
 
 
 def answers_by_stratum(campaign: Campaign, tally: Tally) -> tuple[int, ...]:

@@ -120,7 +120,7 @@ class Reports(Source):
         return series | {
             "answers_per_device": campaign.answers,
             "epsilon_per_answer": format_micro(campaign.epsilon_per_answer_micro),
-            "epsilon_total": format_micro(campaign.epsilon_micro),
+            "epsilon_total": format_micro(campaign.life_micro(1)),
             "estimator": ESTIMATOR,
             "intervals": INTERVALS,
             "mechanisms": sorted({question.mechanism.name for question in campaign.questions}),

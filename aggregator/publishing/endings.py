@@ -110,8 +110,8 @@ def renew(
     """Sign the next version of each root, node list and campaign that is about to expire, with the same lifetime.
 
     Only version and dates change. The next version of a campaign has an id of its own, and devices answer it anew. A
-    masked campaign is not renewed: its dealer's keys and sums belong to one version. Raises the errors of
-    :meth:`Workspace.publish`; what was signed before stays.
+    masked campaign is not renewed: its dealer's keys and sums belong to one version. Nor is one with memory: devices
+    would pay for all of it again. Raises the errors of :meth:`Workspace.publish`; what was signed before stays.
 
     Args:
         ahead_seconds: what ends within this time is renewed.
@@ -145,8 +145,11 @@ def _problem(workspace: Workspace, ending: Ending, now: int, *, expired: bool) -
         return "the next root waits for signatures; see hearsay trust show"
     if SIGNERS.get(ending.role, "root") not in here:
         return "its keys are kept elsewhere; see hearsay trust renew --sign-with, and hearsay sign"
-    if ending.role == "campaign" and campaign.parse_campaign(ending.payload).masked is not None:
+    found = campaign.parse_campaign(ending.payload) if ending.role == "campaign" else None
+    if found is not None and found.masked is not None:
         return "it is masked: make the next campaign with hearsay nodes campaign, and its dealer makes keys for it"
+    if found is not None and found.memory is not None:
+        return "its devices would pay the whole cost again: make the next campaign with hearsay campaign --memory"
     if ending.role != "root" and ending.expires <= now and not expired:
         return "it has expired already; say --expired if it is to go on"
     return ""

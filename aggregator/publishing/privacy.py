@@ -238,7 +238,7 @@ def memory_facts(found: Campaign) -> dict[str, object]:
         "renewals": terms.renewals,
         "periods_of_a_kept_answer": terms.stretch,
         "epsilon_of_one_report": format_micro(terms.report_micro),
-        "chance_of_linking": linking(found),
+        "chance_of_linking": round(linking(found), 4),
     }
 
 

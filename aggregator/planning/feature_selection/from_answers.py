@@ -342,10 +342,11 @@ def _check(
             raise InputError("refine_invalid", "--trust says shared if and only if two collectors answer the campaigns")
         if one.campaign.epsilon_micro != fleet.epsilon_micro and not fleet.is_same:
             raise InputError("refine_invalid", "a campaign has another ε than --epsilon says")
-    are_discrete = all(one.fit.family == DISCRETE for one in everything[:stores])
+    are_discrete = all(one.fit.family == DISCRETE and one.campaign.memory is None for one in everything[:stores])
     if not are_discrete or not all(one.campaign.models for one in everything[stores:]):
         raise InputError(
-            "refine_invalid", "--store takes discrete campaigns, and --evaluation those that compare several models"
+            "refine_invalid",
+            "--store takes discrete campaigns without memory, and --evaluation those that compare several models",
         )
     return found.pop()
 

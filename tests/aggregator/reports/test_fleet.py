@@ -28,6 +28,7 @@ from aggregator.reports.fleet import (
     IdMaker,
     IdReader,
     fleet_ids,
+    kept_bounds,
     marks,
     new_roster,
     read_roster,
@@ -37,6 +38,7 @@ from aggregator.reports.fleet import (
 from aggregator.reports.intake.enrolment import Enrolled, enrolled_from_file, enrolled_from_rosters
 from protocol import canonical
 from protocol.batches.report import report_id
+from protocol.documents.memory_terms import Memory
 from protocol.documents.provisioning import parse_provisioning
 from protocol.errors import InputError
 
@@ -65,9 +67,12 @@ def columns(records, campaign=CAMPAIGN) -> Columns:
     st.integers(0, 65534),
 )
 def test_ids_are_those_of_the_protocol(secrets, campaign_id, period, index):
-    found = IdMaker(secrets).ids(campaign_id, period, index)
+    found = IdMaker(secrets, campaign_id).ids(period, index)
     expected = [int.from_bytes(report_id(secret, campaign_id, period, index), "big") for secret in secrets]
     assert found.tolist() == expected
+    kept = made(memory=Memory(1, 10, 500_000))
+    found = IdMaker(secrets, kept.id, kept_bounds(kept)).ids(period, 0)
+    assert found.tolist() == [int.from_bytes(kept.identify(secret, period, 0)[0], "big") for secret in secrets]
 
 
 def test_two_fleets_are_computed_in_turns_and_by_several_processes(monkeypatch):
