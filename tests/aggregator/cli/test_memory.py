@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from support.commands import run, told
+from support.commands import invoke, run, told
 
 PILOT = "odor,label\n" + "a,e\nn,e\nn,p\nf,p\n" * 20
 BASE = ("--epsilon", 1, "--mechanism", "auto")
@@ -48,8 +46,8 @@ def test_reports_of_several_days_count_as_devices_and_every_page_says_what_is_ke
     assert (sheet["device"]["epsilon_in_life"], sheet["shuffled"]["epsilon"]) == ("3", None)
     run("report", work / "store", "-o", work / "r.html")
     assert kept in (work / "r.html").read_text()
-    again = told("renew", "--workspace", work / "work", "--ahead", 40, "--dry-run")
-    assert "pay the whole cost again" in json.dumps(again)
+    again = invoke("renew", "--workspace", work / "work", "--ahead", 40, "--dry-run")
+    assert "pay the whole cost again" in again.output
 
 
 @pytest.mark.parametrize(
