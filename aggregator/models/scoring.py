@@ -161,7 +161,7 @@ class Model:
                     constant = constant - np.array([log_mass(*pair) for pair in zip(mean, variance, strict=True)])
                 total[present] = total[present] + constant + -0.5 / variance * x * x
             else:
-                total[present] += _rows(term, self.schema.observed[index], encoded.codes[present, index])
+                total[present] += rows_of(term, self.schema.observed[index], encoded.codes[present, index])
         return total
 
     def check(self, frame: pd.DataFrame) -> list[str]:
@@ -219,8 +219,11 @@ class Model:
         return float((predicted == truth)[labelled].mean())
 
 
-def _rows(table: Floats, feature: object, codes: Integers) -> Floats:
-    """Return the rows of a table, (values, k), for codes, (rows,) int64, also of partly known joined features."""
+def rows_of(table: Floats, feature: object, codes: Integers) -> Floats:
+    """Return the rows of a feature's table, (values, k), for codes, (rows,) int64, also partly known ones of a join.
+
+    The table has logarithms of probabilities, and no code is :data:`MISSING`.
+    """
     partly = codes >= len(table)
     if not isinstance(feature, Joined) or not partly.any():
         return table[codes]

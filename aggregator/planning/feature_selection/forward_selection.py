@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import sqrt
+from itertools import combinations
+from math import prod, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -20,16 +21,18 @@ from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.source import Origin
 from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import Curator, NoisySum, of_sums
-from aggregator.models.encoding import MISSING
+from aggregator.models.encoding import MISSING, EncodedFrame, combined
 from aggregator.models.population import Population
 from aggregator.models.postprocess.methods import DEFAULT
 from aggregator.models.postprocess.posterior import posterior_prior, posterior_tables
+from aggregator.models.scoring import rows_of
 from aggregator.planning.feature_selection.codings import AS_STATED, Cut, Way, cut, ways
 from aggregator.planning.power_analysis.rehearsal import Fleet, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.draws import count_law
+from protocol.documents.asked import MOST_JOINED
 from protocol.documents.campaign import DISCRETE, Fit, parse_campaign
-from protocol.features import Categorical
+from protocol.features import Categorical, Joined
 from protocol.questions import CELL, Subject
 from protocol.schema import Label, Schema, build_schema
 
@@ -45,6 +48,9 @@ FOLDS = 5
 DRAWS = 2
 """Simulated campaigns for each division of the records into folds."""
 MOST_FEATURES = 10
+MOST_CELLS = 1024
+"""Most combinations of values and classes of a join that is tried."""
+CLEARLY = 0.5
 PATIENCE = 2
 """The selection ends after this many sets in a row that are not better than a smaller one."""
 _NOW = 1_900_000_000
@@ -56,7 +62,7 @@ class Part(NamedTuple):
 
     ``cuts``: with groups or edges from the records to learn from; ``learned``: codes of these, (learned, ways) int64;
     ``tested``: codes of the test records, (tested, ways), -1 for a missing value; ``rows``: their indices in the pilot,
-    and ``truth``, their classes or -1: (tested,) int64.
+    and ``truth``, their classes or -1: (tested,) int64; ``joined``: what a way joins, or None for one alone.
     """
 
     cuts: tuple[Cut, ...]
@@ -66,6 +72,17 @@ class Part(NamedTuple):
     rows: Integers
     truth: Integers
     classes: tuple[str, ...]
+    joined: tuple[Joined | None, ...] = ()
+
+    def merged(self, blocks: Sequence[Sequence[int]]) -> Part:
+        """Return the part with one way for each block of indices in ``cuts``: that way, or the join of several."""
+        schema = _of_codes(self.classes, [each.size for each in self.cuts])._replace(asked_as=tuple(map(tuple, blocks)))
+        learned, tested = (combined(EncodedFrame(codes, codes), schema).codes for codes in (self.learned, self.tested))
+        cuts = tuple(
+            self.cuts[block[0]]._replace(size=one.size) for block, one in zip(blocks, schema.observed, strict=True)
+        )
+        joined = tuple(one if isinstance(one, Joined) else None for one in schema.observed)
+        return self._replace(cuts=cuts, learned=learned, tested=tested, joined=joined)
 
 
 class Scores(NamedTuple):
@@ -80,10 +97,20 @@ class Scores(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Ways to ask about features, and ``right``: (records,), how often its models are right about each record."""
+    """Ways to ask about features, and ``right``: (records,), how often its models are right about each record.
+
+    ``joins``: indices in ``ways`` of those that are asked about as one, for each join.
+    """
 
     ways: tuple[Way, ...]
     right: Floats
+    joins: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """Indices in ``ways`` of what each question is about: one, or several that are joined."""
+        return (*((place,) for place in range(len(self.ways)) if not any(place in join for join in self.joins)),
+                *self.joins)  # fmt: skip
 
     @property
     def accuracy(self) -> float:
@@ -107,8 +134,9 @@ def select(
 ) -> list[Candidate]:
     """Return the path of the forward selection: the best set of each number of features, then all features as stated.
 
-    ``rows``: (n,) int64, the records that the selection may see. ``tabled``: makes models of a part's records
-    (:func:`fleet_scores`, :func:`plain_scores`). ``draws``: number of models per fold.
+    Then come sets of the path with some of their features joined (:class:`_Joining`). ``rows``: (n,) int64, the records
+    that the selection may see. ``tabled``: makes models of a part's records (:func:`fleet_scores`,
+    :func:`plain_scores`). ``draws``: number of models per fold.
     """
     known = usable_ways(records, schema, rows)
     parts = [part_of(records, schema, known, *division) for division in divisions(records, rows, rng)]
@@ -121,17 +149,71 @@ def select(
         best = int(_others(judge, known, chosen).argmax())
         chosen = _exchanged(judge, known, [*chosen, best])
         path.append(Candidate(tuple(known[place] for place in chosen), judge.right(chosen)))
-    if path and set(chosen) == set(stated):
-        return path
-    judge = _Judge(models, len(stated), draws, len(records.labels), rng)
-    return [*path, Candidate(tuple(known[place] for place in stated), judge.right(stated))]
+    if not path or set(chosen) != set(stated):
+        judge = _Judge(models, len(stated), draws, len(records.labels), rng)
+        path.append(Candidate(tuple(known[place] for place in stated), judge.right(stated)))
+
+    sizes = [max(part.cuts[place].size for part, _ in models) for place in range(len(known))]
+    joining = _Joining([part for part, _ in models], known, sizes, tabled, draws, rng)
+    starts = {each.ways: each for each in (path[-1], max(path, key=lambda each: each.accuracy), best_of(path))}
+    return [*path, *(joined for start in starts.values() for joined in joining.from_set(start, len(records.labels)))]
 
 
 def best_of(path: Sequence[Candidate]) -> Candidate:
-    """Return the smallest set that is at most a standard error of the difference worse than the most accurate set."""
-    best = max(path, key=lambda each: each.accuracy)
-    enough = [each for each in path if best.accuracy - each.accuracy <= mean_error(best.right - each.right)]
+    """Return the smallest set that is at most a standard error of the difference worse than the most accurate set.
+
+    This is so among the sets without joins. The most accurate set with joins is chosen if it is better than all of
+    these by :data:`CLEARLY` standard errors of the difference.
+    """
+    alone = [each for each in path if not each.joins]
+    best, most = (max(part, key=lambda each: each.accuracy) for part in (alone, path))
+    if most.accuracy - best.accuracy > CLEARLY * mean_error(most.right - best.right):
+        return most
+    enough = [each for each in alone if best.accuracy - each.accuracy <= mean_error(best.right - each.right)]
     return min(enough, key=lambda each: (len(each.ways), -each.accuracy))
+
+
+class _Joining(NamedTuple):
+    """Joins ways to ask; the attributes are those of :func:`select`, ``sizes``: most codes of each way in ``known``."""
+
+    parts: Sequence[Part]
+    known: Sequence[Way]
+    sizes: Sequence[int]
+    tabled: Tabled
+    draws: int
+    rng: np.random.Generator
+
+    def from_set(self, start: Candidate, records: int) -> list[Candidate]:
+        """Return sets made of ``start`` step by step: the best of joining two of its ways, or leaving out one.
+
+        The steps end where the next set is not more accurate. Sets without a join are left out.
+        """
+        best, found = start.accuracy, list[Candidate]()
+        blocks: list[tuple[int, ...]] = [(self.known.index(way),) for way in start.ways]
+        while len(start.ways) <= MOST_FEATURES and (moves := self._moves(blocks)):
+            union = sorted({block for move in moves for block in move})
+            models = [(merged, self.tabled(merged)) for merged in (part.merged(union) for part in self.parts)]
+            judge = _Judge(models, len(blocks) - 1, self.draws, records, self.rng)
+            right = [judge.right([union.index(block) for block in move]) for move in moves]
+            top = int(np.argmax([np.nanmean(each) for each in right]))
+            if not np.nanmean(right[top]) > best:
+                break
+            best, blocks = float(np.nanmean(right[top])), moves[top]
+            places = [place for block in blocks for place in block]
+            joins = tuple(tuple(map(places.index, block)) for block in blocks if len(block) > 1)
+            if joins:
+                found.append(Candidate(tuple(self.known[place] for place in places), right[top], joins))
+        return found
+
+    def _moves(self, blocks: list[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
+        """Return the sets of blocks with two of them joined, in the order of their features, and with one less."""
+        most = MOST_CELLS // len(self.parts[0].classes)
+        found = [[each for each in blocks if each != one] for one in blocks] if len(blocks) > 1 else []
+        for one, other in combinations(blocks, 2):
+            block = tuple(sorted((*one, *other), key=lambda place: self.known[place].feature))
+            if len(block) <= MOST_JOINED and prod(self.sizes[place] for place in block) <= most:
+                found.append([*(each for each in blocks if each not in (one, other)), block])
+        return found
 
 
 def _stalled(path: Sequence[Candidate]) -> bool:
@@ -270,7 +352,8 @@ def scores_of(part: Part, prior: Floats, tables: Sequence[Floats]) -> Scores:
     terms = np.zeros((*part.tested.shape, len(part.classes)))
     for place, table in enumerate(tables):
         codes = part.tested[:, place]
-        terms[:, place] = np.where((codes == MISSING)[:, None], 0.0, np.log(table)[codes])
+        joined = part.joined[place] if part.joined else None
+        terms[codes != MISSING, place] = rows_of(np.log(table), joined, codes[codes != MISSING])
     return Scores(np.log(prior), terms)
 
 

@@ -17,7 +17,7 @@ from aggregator.common.arrays import Floats, Integers
 from aggregator.common.notebooks import facts, table
 from aggregator.estimates.debias import Z95
 from aggregator.models.population import Population, check_columns
-from aggregator.planning.feature_selection.codings import AS_STATED, GROUPS, Cut, Way
+from aggregator.planning.feature_selection.codings import AS_STATED, GROUPS, Cut
 from aggregator.planning.feature_selection.forward_selection import (
     DRAWS,
     Candidate,
@@ -37,7 +37,7 @@ from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.documents.asked import plain
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
-from protocol.features import Categorical, Feature, Grouped, Numeric
+from protocol.features import JOINED, Categorical, Feature, Grouped, Numeric
 from protocol.schema import Schema, build_schema
 
 LEAST_RECORDS = 40
@@ -48,7 +48,7 @@ MOST_RECORDS = 2000
 BY_DESIGN = "hearsay design"
 _SMALLEST = (
     "of the sets tried, the smallest one that is not worse than the most accurate one by more than a standard error of "
-    "the difference"
+    "the difference; a set of joined features, if it is more accurate than all others by half of that error"
 )
 
 
@@ -82,9 +82,10 @@ class PilotDesign(NamedTuple):
     """What a campaign should ask, and the accuracies of the fleet's model and of the pilot's (None if not measured).
 
     ``chosen``: the ways to ask, with groups and edges from all of the pilot; ``path``: the best set of each number of
-    features, then all features as the schema states them; ``fleet``: accuracy on records that took no part in the
-    choice; ``alone``: of Naive Bayes on the pilot's records; ``lead``: their difference, and its standard error;
-    ``largest``: name and share of the largest class; ``used``: of ``records`` with a class.
+    features, then all features as the schema states them, then sets with joined features; ``fleet``: accuracy on
+    records that took no part in the choice; ``alone``: of Naive Bayes on the pilot's records; ``lead``: their
+    difference, and its standard error; ``largest``: name and share of the largest class; ``used``: of ``records`` with
+    a class.
     """
 
     file: SchemaFile
@@ -174,7 +175,7 @@ def design(
     path = select(records, schema, rows, tabled, DRAWS, rng)
     best = best_of(path)
     cuts = part_of(records, schema, best.ways, rows, rows[:1]).cuts
-    asked, features = asked_by(cuts, schema)
+    asked, features = asked_by(cuts, schema, best.joins)
     made = file._replace(schema=build_schema(schema.label, features), ask=asked)
     counts = np.bincount(records.truth[rows], minlength=len(schema.label.classes))
     largest = largest_class(counts / len(rows), schema)
@@ -198,20 +199,26 @@ def _right_on_unseen(
         # One model per fold, not DRAWS: the whole selection is repeated for each part of the records.
         best = best_of(select(records, schema, learned, tabled, 1, rng))
         part = part_of(records, schema, best.ways, learned, tested)
+        part = part.merged(best.blocks) if best.joins else part
         scoring = tabled(part)
         found = np.zeros(len(tested))
         for _ in range(DRAWS):
-            scores = scoring(len(best.ways), rng)
+            scores = scoring(len(best.blocks), rng)
             found += (scores.prior + scores.terms.sum(axis=1)).argmax(axis=1) == part.truth
         right[tested] = found / DRAWS
     return right
 
 
-def asked_by(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
-    """Return the table ``[ask]`` with the groups of ``cuts``, and the schema's features with the bins of ``cuts``."""
+def asked_by(cuts: Sequence[Cut], schema: Schema, joins: Sequence[Sequence[int]] = ()) -> tuple[Ask, list[Feature]]:
+    """Return the table ``[ask]`` with the groups of ``cuts``, and the schema's features with the bins of ``cuts``.
+
+    ``joins``: indices in ``cuts`` of those that are asked about as one.
+    """
+    members = {place for join in joins for place in join}
     features: list[Feature] = list(schema.features)
     asked: dict[str, AskedFeature] = {}
-    for each in sorted(cuts, key=lambda one: one.way.feature):
+    for place in sorted(range(len(cuts)), key=lambda one: cuts[one].way.feature):
+        each = cuts[place]
         feature = features[each.way.feature]
         groups: tuple[tuple[str, ...], ...] = ()
         if each.group_of is not None and isinstance(feature, Categorical):
@@ -220,8 +227,10 @@ def asked_by(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
             features[each.way.feature] = Numeric(
                 feature.name, feature.low, feature.high, list(each.edges), feature.unlisted, feature.substitute
             )
-        asked[feature.name] = AskedFeature(groups)
-    return asked, features
+        if groups or place not in members:
+            asked[feature.name] = AskedFeature(groups, share=int(place not in members))
+    names = [JOINED.join(features[cuts[place].way.feature].name for place in join) for join in joins]
+    return asked | dict.fromkeys(names, AskedFeature()), features
 
 
 def largest_class(shares: Floats, schema: Schema) -> tuple[str, float]:
@@ -242,11 +251,14 @@ def shown_path(found: PilotDesign, schema: Schema) -> list[tuple[str, str, str]]
     for each in found.path:
         star = " *" if each is found.best else ""
         accuracy = f"{each.accuracy:.1%} ± {each.error:.1%}"
-        rows.append((f"{len(each.ways)}{star}", accuracy, _asked(each.ways, schema)))
+        rows.append((f"{len(each.ways)}{star}", accuracy, _asked(each, schema)))
     return rows
 
 
-def _asked(chosen: Sequence[Way], schema: Schema) -> str:
+def _asked(candidate: Candidate, schema: Schema) -> str:
+    chosen = candidate.ways
+    if candidate.joins:
+        return ", ".join(_blocks(candidate, [feature.name for feature in schema.observed]))
     if all(way.kind == AS_STATED for way in chosen) and len(chosen) == len(schema.observed):
         return "all, as the schema states them"
     everything = len(chosen) == len(schema.observed)
@@ -256,6 +268,12 @@ def _asked(chosen: Sequence[Way], schema: Schema) -> str:
         if not everything or way.kind != AS_STATED
     )
     return f"all, with {named}" if everything else named
+
+
+def _blocks(candidate: Candidate, names: Sequence[str]) -> list[str]:
+    """Return what each question of a set is about: a feature, or joined ones, with the ways to ask in brackets."""
+    named = [names[way.feature] + ("" if way.kind == AS_STATED else f" ({way.shown})") for way in candidate.ways]
+    return [JOINED.join(named[place] for place in block) for block in candidate.blocks]
 
 
 def as_json(found: PilotDesign) -> dict[str, Any]:
@@ -275,6 +293,7 @@ def as_json(found: PilotDesign) -> dict[str, Any]:
             {
                 "features": [schema.features[way.feature].name for way in each.ways],
                 "ways": [way.shown for way in each.ways],
+                "joins": [[schema.features[each.ways[place].feature].name for place in join] for join in each.joins],
                 "accuracy": each.accuracy,
                 "error": each.error,
                 "chosen": each is found.best,
@@ -310,7 +329,7 @@ def of_design(found: PilotDesign, schema: Schema, epsilon_micro: int, devices: i
     record["candidates"] = [
         {
             "features": len(each.ways),
-            "names": ", ".join(names[way.feature] + ("" if way.parts == 0 else f" ({way.shown})") for way in each.ways),
+            "names": ", ".join(_blocks(each, names)),
             "accuracy": f"{each.accuracy:.1%}",
             "error": f"{each.error:.1%}",
             "chosen": "yes" if each is found.best else "no",
