@@ -80,15 +80,25 @@ def join(
             "fit_differs",
             "the campaigns differ in how a model is made; say --postprocess; families must agree",
         )
-    asked: dict[Subject, list[QuestionEstimate]] = {}
-    for part in _apart(parts, disjoint=disjoint):
-        for subject, questions in _by_subject(part.questions).items():
-            # Several questions of one campaign may be about one subject. The same devices answer them: never disjoint.
-            asked.setdefault(subject, []).append(joined_question(questions, disjoint=False))
+    asked = _asked(parts, disjoint=disjoint)
     found = tuple(joined_question(each, disjoint=disjoint) for each in asked.values())
     sources = tuple(source for part in parts for source in part.sources)
     tested = homogeneity(list(asked.values()), schema, len(parts))
     return Join(Statistics(schema, fits[0] if fit is None else fit, found, sources, tested), tested)
+
+
+def joined_questions(parts: Sequence[Statistics], *, disjoint: bool) -> tuple[QuestionEstimate, ...]:
+    """Return the joined estimates of statistics on one schema, in one form of questions, without any check."""
+    return tuple(joined_question(each, disjoint=disjoint) for each in _asked(parts, disjoint=disjoint).values())
+
+
+def _asked(parts: Sequence[Statistics], *, disjoint: bool) -> dict[Subject, list[QuestionEstimate]]:
+    found: dict[Subject, list[QuestionEstimate]] = {}
+    for part in _apart(parts, disjoint=disjoint):
+        for subject, questions in _by_subject(part.questions).items():
+            # Several questions of one campaign may be about one subject. The same devices answer them: never disjoint.
+            found.setdefault(subject, []).append(joined_question(questions, disjoint=False))
+    return found
 
 
 def of_one_series(parts: Sequence[Statistics]) -> bool:

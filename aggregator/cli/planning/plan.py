@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     "--coding",
     default="auto",
     show_default=True,
-    help="auto: try other bins, PCA and DCA; schema: the schema as it is; pca:K, dca:K.",
+    help="auto: try other bins, PCA, DCA, chosen features, a counted pilot; schema: as it is; pca:K, dca:K.",
 )
 @click.option("--projection", type=PATH, help="File made by hearsay projection, to take as it is.")
 @click.option("--postprocess", help="How estimates become probabilities; default: that of hearsay campaign.")
@@ -62,7 +62,9 @@ def plan(schema_file: Path, postprocess: str | None, plot_file: Path | None, *, 
     """Say what to expect of a campaign, and what a target needs, before any device answers.
 
     Ways to ask (family, bins, PCA or DCA, mechanism, answers) are ranked by the accuracy to expect on the pilot's
-    records, from simulated counts. Standard errors and widths of intervals have a closed form.
+    records, from simulated counts. So are features chosen from the pilot (hearsay design), and models that count the
+    pilot's records with the answers (hearsay count). The commands of the first one are printed. Standard errors and
+    widths of intervals have a closed form.
 
     \b
     Example:
@@ -92,10 +94,10 @@ def plan(schema_file: Path, postprocess: str | None, plot_file: Path | None, *, 
         _print(found, statistics=statistics)
     for text in found.notes:
         note(text)
-    first = found.ranked[0].forecast
-    if first.accuracy <= found.largest_class:
+    expected = found.expected.accuracy
+    if expected <= found.largest_class:
         warn(
-            f"the expected accuracy ({first.accuracy:.1%}) is not above the largest class ({found.largest_class:.1%}): "
+            f"the expected accuracy ({expected:.1%}) is not above the largest class ({found.largest_class:.1%}): "
             "plan more devices, a larger ε, fewer features or bins"
         )
 
@@ -106,6 +108,7 @@ def _print(found: Plan, *, statistics: bool) -> None:
     print_facts(found.facts())
     click.echo()
     print_table(COLUMNS, found.rows(), numeric=COLUMNS[1:])
+    click.echo("\n" + "\n".join(("next, for the first design:", *found.commands)) if found.commands else "")
     if statistics:
         click.echo()
         columns = ["question", "answers", "median standard error", "largest standard error", "widest 95 % interval"]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from math import ceil
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -18,7 +19,7 @@ from aggregator.common.tables import MISSING_TOKENS, read_table, without_meaning
 from aggregator.models.population import check_pilot
 from aggregator.models.postprocess.methods import DEFAULT, check_postprocess
 from aggregator.planning.power_analysis.precision import CLASSES, Precision, precisions
-from aggregator.planning.power_analysis.rehearsal import Fleet
+from aggregator.planning.power_analysis.rehearsal import Fleet, Forecast
 from aggregator.planning.power_analysis.search import STEPS, TIED, PrunedDesign, RankedDesign, Ranking, Scope, search
 from aggregator.planning.power_analysis.study import MOST_RECORDS, NO_SHARES, Design, Study
 from aggregator.planning.power_analysis.targets import (
@@ -65,8 +66,9 @@ class Plan(NamedTuple):
 
     ``basis``: which records the plan is made from, or what it assumes; ``largest_class``: its share; ``ranked``:
     designs by expected accuracy (the first is the one that the targets are about); ``pruned``: designs that were not
-    simulated; ``precision``: expected standard errors of the first design; ``solutions``: what the targets need;
-    ``curves``: for a plot, on request; ``notes``: sentences about the limits of the plan.
+    simulated; ``expected``: the first design's accuracy, on records that took no part in ranking it first;
+    ``precision``: its expected standard errors; ``solutions``: what the targets need; ``commands``: what to run, in
+    this order; ``curves``: for a plot, on request; ``notes``: sentences about the limits of the plan.
     """
 
     label: str
@@ -76,15 +78,17 @@ class Plan(NamedTuple):
     largest_class: float
     ranked: tuple[RankedDesign, ...]
     pruned: tuple[PrunedDesign, ...]
+    expected: Forecast
     precision: tuple[Precision, ...]
     solutions: tuple[Solution, ...]
+    commands: tuple[str, ...]
     curves: tuple[Curve, ...]
     notes: tuple[str, ...]
 
     def facts(self) -> dict[str, str]:
         """Return the main results for people: name → text."""
         first, widths = self.ranked[0], max(self.precision, key=lambda one: (one.clipped_width, one.worst))
-        expected = first.forecast
+        expected = self.expected
         found = {
             "basis": self.basis,
             "fleet": f"{self.fleet.devices:,} device{_plural(self.fleet.devices)}, ε = {self.epsilon:g} per period, "
@@ -113,8 +117,15 @@ class Plan(NamedTuple):
         for one in self.ranked:
             design = one.design
             mechanism = "direct or oue" if design.mechanism == AUTO else design.mechanism
-            options = {"family": design.family, "projection": design.reduction, "mechanism": mechanism}
-            options["answers"] = str(design.answers)
+            is_chosen = design.chosen_for is not None
+            options = {
+                "features": "chosen" if is_chosen else "as in the schema",
+                "pilot": "counted" if design.counted else "not counted",
+                "family": design.family,
+                "projection": "none" if is_chosen else design.reduction,
+                "mechanism": mechanism,
+                "answers": str(design.answers),
+            }
             if (design.family, design.reduction) == (DISCRETE, "none"):
                 options["bins"] = "as in the schema" if design.bins is None else str(design.bins)
             for choice, option in options.items():
@@ -164,6 +175,8 @@ class Plan(NamedTuple):
             "periods": self.fleet.periods,
             "basis": self.basis,
             "largest_class": self.largest_class,
+            "expected": self.expected._asdict() | {"low": self.expected.low, "high": self.expected.high},
+            "commands": list(self.commands),
             "designs": [_ranked_json(one) for one in self.ranked],
             "choices": {
                 choice: [
@@ -280,8 +293,9 @@ def plan(
         effect: d of :func:`aggregator.models.population.assumed`; None is :data:`DEFAULT_EFFECT`.
         family, mechanism: names, or ``auto``.
         answers: answers of a device in one period: ``one``, ``all``, a number, or ``auto``.
-        coding: ``auto`` also tries other bins, PCA and DCA; ``schema`` uses the schema as it is; ``pca:K`` and
-            ``dca:K`` use that projection with K components.
+        coding: ``auto`` also tries other bins, PCA and DCA, and with a pilot the features that
+            :func:`aggregator.design` chooses, and counting the pilot's records with the answers; ``schema`` uses the
+            schema as it is; ``pca:K`` and ``dca:K`` use that projection with K components.
         projection: a file of ``hearsay projection``, to use as it is.
         target_accuracy: accuracy that the model is to reach, between 0 and 1; or None.
         target_width: largest width of a 95 % interval of a share or mean, above 0 and below 2; or None.
@@ -298,9 +312,8 @@ def plan(
         raise InputError("plan_invalid", "a seed is from 0 to 2^64 − 1")
     micro = micro_epsilon(epsilon)
     check_postprocess(postprocess)
-    if isinstance(schema, str | Path):
-        schema = load_schema(schema)
-    file = schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
+    read = load_schema(schema) if isinstance(schema, str | Path) else schema
+    file = read if isinstance(read, SchemaFile) else SchemaFile("", read)
     records, basis = _records(pilot, file.schema, missing, effect)
     described = file.schema if projection is None else load_projection(Path(projection), file.schema)
     asked = resolve(described, file.ask).schema
@@ -336,13 +349,57 @@ def plan(
         study.largest_class,
         found.ranked,
         found.pruned,
+        found.expected,
         tuple(precisions(campaign, fleet, population)),
         solutions,
+        _commands(found.ranked[0].design, study, schema, pilot, seed),
         drawn,
         _notes(records, found.ranked, projected=projection is not None)
         + (() if records is None else tuple(without_meaning(records, study.schema)))
         + _limits(micro, fleet.periods, solutions),
     )
+
+
+def _commands(design: Design, study: Study, schema: object, pilot: object, seed: int) -> tuple[str, ...]:
+    """Return the commands of a design, from the choice of features to the model; none for two collectors.
+
+    ``schema``, ``pilot``: as given to :func:`plan`.
+    """
+    if study.noise is not None:
+        return ()
+    asked, records = (
+        quote(str(given)) if isinstance(given, str | Path) else name
+        for given, name in ((schema, "SCHEMA.toml"), (pilot, "PILOT.csv"))
+    )
+    found, epsilon_micro = [], study.epsilon_micro
+    more = "" if study.class_question and design.chosen_for is None else " --no-class-question"
+    if design.chosen_for is not None:
+        one = format_micro(epsilon_micro // design.answers)
+        found.append(
+            f"hearsay design {records} --schema {asked} --epsilon {one} --devices {design.chosen_for}"
+            f"{f' --seed {seed}' if seed else ''} -o asked.toml"
+        )
+        asked = "asked.toml"
+    elif design.reduction != "none":
+        method, _, components = design.reduction.partition(":")
+        fitted = f"--method {method} --components {components}"
+        found.append(f"hearsay projection {records} --schema {asked} {fitted} -o projection.json")
+        more += " --projection projection.json"
+    if design.bins is not None:
+        found.append(f"# in {asked}: bins = {design.bins} for every number")
+    more += "" if design.approach is None else f" --approach {design.approach}"
+    more += "" if design.answers == 1 else f" --answers {design.answers}"
+    found.append(
+        f"hearsay campaign {asked} --workspace WORK --epsilon {format_micro(epsilon_micro)} --family {design.family} "
+        f"--mechanism {design.mechanism}{more} -o c.hsc"
+    )
+    found.append("hearsay ingest c.hsc REPORTS --store store --workspace WORK")
+    counts = ""
+    if design.counted:
+        found.append(f"hearsay count {records} --campaign c.hsc --workspace WORK --consent WHO-AGREED -o pilot.hsu")
+        counts = " --counts pilot.hsu --one-population"
+    found.append(f"hearsay publish --store store{counts} --workspace WORK -o m.hsm")
+    return tuple(found)
 
 
 def _noise(trust: str, delta: str | float, epsilon_micro: int) -> SharedNoise | None:

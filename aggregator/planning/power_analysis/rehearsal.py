@@ -1,13 +1,14 @@
 """Rehearsals: simulated campaigns on a population, from random counts to the accuracy of a model.
 
-Records outside a fold answer, those of the fold test. The accuracy on the fold is too low on average, that on the
-records that answered too high, by the same size to first order (Amari, Murata, Neural Computation 5 (1993), 140-153):
-the expected accuracy is their mean, or with a fitted projection the fold's alone. Source: decision 59.
+Records outside a fold answer, those of the fold test. The accuracy on the fold is too low on average, that on records
+that answered too high, by the same size to first order (Amari, Murata, Neural Computation 5 (1993), 140-153): the
+expected accuracy is their mean. Source: decision 59.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
 
@@ -17,9 +18,12 @@ from aggregator.collectors.draws import SharedNoise
 from aggregator.collectors.statistics import Shared, shared_statistics
 from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.debias import Z95
+from aggregator.estimates.joining import joined_questions
 from aggregator.estimates.recurrence import KNOWN, ONCE, Recurrence
 from aggregator.estimates.reports import estimate
+from aggregator.estimates.source import Origin
 from aggregator.estimates.statistics import Statistics
+from aggregator.estimates.sums import Curator, NoisySum, of_sums
 from aggregator.models.baselines import plain_gaussian_model, plain_model
 from aggregator.models.population import Population
 from aggregator.models.scoring import Model, model_of
@@ -27,6 +31,8 @@ from aggregator.publishing.mechanisms.draws import CountLaw, count_law, inputs_o
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import GAUSSIAN, Campaign
 from protocol.epsilon import MICRO
+from protocol.noise.sums import summed_subjects
+from protocol.questions import CLASS
 from protocol.shared.report import terms_of
 
 _WORD = 1 << 32
@@ -42,8 +48,9 @@ class Fleet(NamedTuple):
 class Fold(NamedTuple):
     """One division of the records into those that answer (``learned``) and those that only test the model (``tested``).
 
-    ``learned_rows``, ``tested_rows``: indices of these records. ``campaign``: a fitted projection differs between
-    folds.
+    ``learned_rows``, ``tested_rows``: indices of these records. ``whole``: all records, if ``campaign`` is of this fold
+    alone, since ``learned`` chose its features or its projection; None if all folds have one campaign. The records that
+    both answer and test are ``learned``, or with ``whole`` those of ``tested``, which chose nothing.
     """
 
     campaign: Campaign
@@ -51,6 +58,12 @@ class Fold(NamedTuple):
     learned_rows: Integers
     tested: Population
     tested_rows: Integers
+    whole: Population | None = None
+
+    @property
+    def answering(self) -> tuple[Population, ...]:
+        """The records that answer: those outside the fold, and if the campaign is of this fold alone, also all."""
+        return (self.learned,) if self.whole is None else (self.learned, self.whole)
 
 
 def shares_of_questions(campaign: Campaign) -> list[tuple[int, float]]:
@@ -63,35 +76,39 @@ def shares_of_questions(campaign: Campaign) -> list[tuple[int, float]]:
 
 
 class _Hits:
-    def __init__(self, folds: Sequence[Fold], records: int) -> None:
-        self._own = own_weight(folds)
+    def __init__(self, records: int) -> None:
         self._right, self._times = np.zeros((2, records)), np.zeros((2, records))
 
-    def add(self, model: Model, fold: Fold) -> float:
-        """Count the right predictions of a model, and return its expected accuracy from both parts of the records."""
+    def add(self, models: Sequence[Model], fold: Fold) -> float:
+        """Count the right predictions of one model for each of ``fold.answering``; return the expected accuracy."""
+        own = (fold.learned, fold.learned_rows) if fold.whole is None else (fold.tested, fold.tested_rows)
         shares = []
-        for place, (part, rows) in enumerate(((fold.tested, fold.tested_rows), (fold.learned, fold.learned_rows))):
-            predicted = model.scores_of(part.scored).argmax(axis=1)
+        for place, (part, rows) in enumerate(((fold.tested, fold.tested_rows), own)):
+            predicted = models[place % len(models)].scores_of(part.scored).argmax(axis=1)
             right = np.where(part.known, predicted == part.truth, np.nan)
             self._right[place, rows] += right
             self._times[place, rows] += 1
             shares.append(float(np.nanmean(right)))
-        return self._own * shares[1] + (1 - self._own) * shares[0]
+        return sum(shares) / 2
 
     def by_record(self) -> Floats:
         """Return the expected share of right predictions for every record: (N,) float64; NaN for one without class."""
         with np.errstate(invalid="ignore"):
-            away, own = self._right / self._times
-        return np.asarray(self._own * own + (1 - self._own) * away)
+            return np.asarray((self._right / self._times).mean(axis=0))
 
 
 class Rehearsal:
-    """Simulates campaigns of one design for one fleet, as often as asked, and forecasts the accuracy."""
+    """Simulates campaigns of one design for one fleet, as often as asked, and forecasts the accuracy.
 
-    def __init__(self, folds: Sequence[Fold], records: int, fleet: Fleet, rng: np.random.Generator) -> None:
-        self._folds, self._fleet, self._rng = folds, fleet, rng
-        self._laws: list[list[CountLaw] | None] = [None] * len(folds)
-        self._hits = _Hits(folds, records)
+    ``counted``: whether the model is also of the records' exact counts, as of people who joined a pilot.
+    """
+
+    def __init__(
+        self, folds: Sequence[Fold], records: int, fleet: Fleet, rng: np.random.Generator, *, counted: bool = False
+    ) -> None:
+        self._folds, self._records, self._fleet, self._rng, self._counted = folds, records, fleet, rng, counted
+        self._laws: dict[tuple[int, int], list[CountLaw]] = {}
+        self._hits = _Hits(records)
         self._single: list[list[float]] = [[] for _ in folds]
 
     @property
@@ -108,23 +125,29 @@ class Rehearsal:
         """Simulate ``times`` more campaigns per fold. Raises the errors of :func:`aggregator.models.fitting.fit`."""
         for place, fold in enumerate(self._folds):
             for _ in range(times):
-                self._single[place].append(self._hits.add(self._model(place), fold))
+                models = [
+                    model_of(self._statistics(people, place, part), fold.campaign.fit.postprocess)
+                    for part, people in enumerate(fold.answering)
+                ]
+                self._single[place].append(self._hits.add(models, fold))
 
-    def _model(self, place: int) -> Model:
-        fold, fleet, rng = self._folds[place], self._fleet, self._rng
-        campaign = fold.campaign
-        rows = len(fold.learned.labels)
+    def _statistics(self, people: Population, place: int, part: int) -> Statistics:
+        campaign, fleet, rng = self._folds[place].campaign, self._fleet, self._rng
+        rows = len(people.labels)
+        equal = np.full(rows, 1 / rows)
         if campaign.shared is not None:
-            found = shared_totals(campaign, fold.learned, fleet, rng)
-            return model_of(found, campaign.fit.postprocess)
+            return shared_totals(campaign, people, fleet, rng)
         if campaign.answers * fleet.periods == 1:
-            laws = self._laws[place]
-            if laws is None:
-                laws = self._laws[place] = laws_of(campaign, fold.learned, np.full(rows, 1 / rows))
+            if (place, part) not in self._laws:
+                self._laws[place, part] = laws_of(campaign, people, equal)
+            laws = self._laws[place, part]
         else:
-            members = rng.multinomial(fleet.devices, np.full(rows, 1 / rows)) / fleet.devices
-            laws = laws_of(campaign, fold.learned, members)
-        return model_of(simulated(campaign, laws, fleet, rng), campaign.fit.postprocess)
+            laws = laws_of(campaign, people, rng.multinomial(fleet.devices, equal) / fleet.devices)
+        found = simulated(campaign, laws, fleet, rng)
+        if not self._counted:
+            return found
+        # The records are the population here, so the pilot is a random sample of them.
+        return with_pilot(found, campaign, people, rng.multinomial(self._records, equal))
 
     @property
     def by_record(self) -> Floats:
@@ -133,15 +156,8 @@ class Rehearsal:
 
     def forecast(self) -> Forecast:
         """Return the expected accuracy from all simulated campaigns so far; there must be two or more per fold."""
-        found = self.by_record
-        found = found[np.isfinite(found)]
         noise = float(np.mean([np.var(of_fold, ddof=1) for of_fold in self._single])) / self.campaigns
-        return Forecast(float(found.mean()), sqrt(noise), sqrt(float(found.var()) / len(found) + noise))
-
-
-def own_weight(folds: Sequence[Fold]) -> float:
-    """Return the weight of the accuracy on records that a model learned from: ½; 0 if folds have own projections."""
-    return 0.0 if len({fold.campaign.id for fold in folds}) > 1 else 0.5
+        return Forecast.of(self.by_record, noise)
 
 
 class Forecast(NamedTuple):
@@ -150,6 +166,12 @@ class Forecast(NamedTuple):
     accuracy: float
     noise: float
     error: float
+
+    @classmethod
+    def of(cls, right: Floats, noise: float) -> Forecast:
+        """Return the mean of :attr:`Rehearsal.by_record`. ``noise``: the variance from the number of simulations."""
+        known = right[np.isfinite(right)]
+        return cls(float(known.mean()), sqrt(noise), sqrt(float(known.var()) / len(known) + noise))
 
     @property
     def low(self) -> float:
@@ -193,6 +215,21 @@ def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: n
     return estimate(campaign, tally, recurrence=recurrence, with_intervals=False)
 
 
+def with_pilot(found: Statistics, campaign: Campaign, people: Population, members: Integers) -> Statistics:
+    """Return statistics joined with the exact counts of a pilot, as by ``hearsay count`` and ``hearsay publish``.
+
+    ``members``: (N,) int64, how often each of the N ``people`` is in the pilot.
+    """
+    sums = []
+    for subject in summed_subjects(campaign.schema, campaign.fit.family):
+        cells = inputs_of(campaign.schema, subject, people.reported, people.labels)
+        counts = np.bincount(cells, members, subject.size).astype(np.float64)
+        sums.append(NoisySum(subject, counts, np.zeros(subject.size), (), subject.kind != CLASS, 0.0))
+    source = Curator(Origin(b"", "pilot", "pilot"), int(members.sum()), (), {})
+    pilot = of_sums(sums, campaign.schema, campaign.fit, source, is_counted=True)
+    return replace(found, questions=joined_questions([found, pilot], disjoint=True))
+
+
 def shared_totals(campaign: Campaign, population: Population, fleet: Fleet, rng: np.random.Generator) -> Statistics:
     """Simulate the totals of two collectors: exact counts of random devices with their noise, one for each period."""
     rows = len(population.labels)
@@ -210,13 +247,15 @@ def shared_totals(campaign: Campaign, population: Population, fleet: Fleet, rng:
 
 def plain_accuracy(folds: Sequence[Fold], records: int) -> float:
     """Return the expected accuracy of the model without privacy and with infinitely many devices, from N records."""
-    hits = _Hits(folds, records)
+    hits = _Hits(records)
     for fold in folds:
         schema, fit_of = fold.campaign.schema, fold.campaign.fit
-        if fit_of.family == GAUSSIAN:
-            floor = fit_of.variance_floor_micro / MICRO
-            model = plain_gaussian_model(fold.learned.reported, fold.learned.labels, schema, floor)
-        else:
-            model = plain_model(fold.learned.reported, fold.learned.labels, schema)
-        hits.add(model, fold)
+        models = []
+        for people in fold.answering:
+            if fit_of.family == GAUSSIAN:
+                floor = fit_of.variance_floor_micro / MICRO
+                models.append(plain_gaussian_model(people.reported, people.labels, schema, floor))
+            else:
+                models.append(plain_model(people.reported, people.labels, schema))
+        hits.add(models, fold)
     return float(np.nanmean(hits.by_record()))

@@ -6,15 +6,16 @@ choice are left out. All others are ranked by their expected accuracy, from simu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, hypot, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Integers
 from aggregator.planning.power_analysis.precision import precisions, typical_error
 from aggregator.planning.power_analysis.rehearsal import Fleet, Forecast, Rehearsal
-from aggregator.planning.power_analysis.study import Design, Study, with_bins
+from aggregator.planning.power_analysis.study import CHOSEN, Design, Study, with_bins
 from aggregator.publishing.campaigns import campaign_subjects, parse_answers
 from aggregator.publishing.mechanisms.choice import APPROACHES, AUTO, forms, is_numeric, kind_of
 from protocol import mechanisms
@@ -25,8 +26,8 @@ from protocol.mechanisms import ValueMechanism
 from protocol.schema import Schema
 
 FIRST, MORE = 10, 20
-"""Simulated campaigns of every design at the start, and of a chosen design in each round."""
-CHOSEN = 4
+"""Simulated campaigns of every design at the start, and of a leading design in each round."""
+LEADERS = 4
 """Number of designs for which a round simulates more campaigns."""
 ROUNDS = 14
 SURE = 2.0
@@ -50,7 +51,7 @@ def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
         rehearsal.run(max(2, _per_fold(rehearsal, FIRST)))
     step()
     for _ in range(ROUNDS):
-        for design in _open(running)[:CHOSEN]:
+        for design in _open(running)[:LEADERS]:
             running[design].run(_per_fold(running[design], MORE))
         step()
 
@@ -88,6 +89,8 @@ def behind(first: Rehearsal, other: Rehearsal) -> tuple[float, float]:
 class Scope(NamedTuple):
     """The choices that the search may make. A value other than ``auto`` is fixed.
 
+    With a pilot and the coding ``auto`` the search also chooses features, and counts the pilot (:func:`of_pilot`).
+
     ``answers``: ``one``, ``all``, a number, or ``auto`` for 1, 2, 4, all and the number of ``hearsay campaign``'s rule.
     ``coding``: ``auto`` for bins and reductions, ``schema`` for the schema as it is, or one projection like ``dca:2``.
     """
@@ -124,10 +127,14 @@ class PrunedDesign(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """The result of a search: the simulated designs, the best first, and the designs that were not simulated."""
+    """The result of a search: the simulated designs, the best first, and the designs that were not simulated.
+
+    ``expected``: the accuracy of the first design, on records that took no part in ranking it first.
+    """
 
     ranked: tuple[RankedDesign, ...]
     pruned: tuple[PrunedDesign, ...]
+    expected: Forecast
 
     def headed_by(self, design: Design) -> Ranking:
         """Return the ranking with ``design`` first if it is at most :data:`TIED` errors behind; else unchanged."""
@@ -142,7 +149,7 @@ class Ranking(NamedTuple):
             for one in self.ranked
             if one is not head
         ]
-        return Ranking((head._replace(behind=0.0, behind_error=0.0), *rest), self.pruned)
+        return Ranking((head._replace(behind=0.0, behind_error=0.0), *rest), self.pruned, head.forecast)
 
 
 def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
@@ -275,10 +282,37 @@ def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Desig
             for design in rising
             if design not in chosen
         ]
+    for design in of_pilot(study, scope, fleet, kept):
+        try:
+            campaign, population = study.campaign(design)
+            kept[design] = typical_error(precisions(campaign, fleet, population))
+        except HearsayError as error:  # too few records to choose from
+            refused = refused or error
     if not kept:
         assert refused is not None
         raise refused
     return kept, left
+
+
+def of_pilot(study: Study, scope: Scope, fleet: Fleet, known: Iterable[Design]) -> list[Design]:
+    """Return the designs that use a pilot: those of chosen features, and those that count its records, too.
+
+    There are none for two collectors, nor if the coding is fixed, or the schema has groups, shares or a projection.
+    """
+    schema = study.schema
+    if study.pilot is None or study.noise is not None or scope.coding != AUTO:
+        return []
+    if study.shares or schema.groups or schema.projection is not None:
+        return []
+    plain = [design for design in known if design.coding == (DISCRETE, None, "none")]
+    plain = sorted(plain, key=lambda design: design.mechanism != AUTO)[:1]
+    chosen = []
+    if plain and scope.mechanism == AUTO:
+        wanted = ("one", AUTO) if scope.answers == AUTO else (scope.answers,)
+        numbers = sorted({parse_answers(text, len(schema.observed), study.epsilon_micro) for text in wanted})
+        total = fleet.devices * fleet.periods
+        chosen = [Design(DISCRETE, AUTO, number, None, f"{CHOSEN}:{number * total}") for number in numbers]
+    return [*chosen, *(design._replace(counted=True) for design in (*plain, *chosen))]
 
 
 def _one_by_one(rising: Sequence[Design]) -> list[Design]:
@@ -335,4 +369,18 @@ def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -
         )
         for design in ordered
     ]
-    return Ranking(tuple(ranked), tuple(left))
+    return Ranking(tuple(ranked), tuple(left), unbiased(running, study.divisions))
+
+
+def unbiased(running: Mapping[Design, Rehearsal], divisions: Sequence[tuple[Integers, Integers]]) -> Forecast:
+    """Return the accuracy of the design that is best on all records but a fold's, on these, over all folds.
+
+    The best of many estimates is too good on the records that it is the best on.
+    """
+    right = {design: one.by_record for design, one in running.items()}
+    found, noise = np.full(len(next(iter(right.values()))), np.nan), 0.0
+    for learned, tested in divisions:
+        best = max(right, key=lambda design: float(np.nanmean(right[design][learned])))
+        found[tested] = right[best][tested]
+        noise += running[best].forecast().noise ** 2 / len(divisions)
+    return Forecast.of(found, noise)

@@ -14,11 +14,12 @@ from aggregator.collectors.pair import made_up_pair
 from aggregator.common.arrays import Integers
 from aggregator.models.population import ASSUMED_RECORDS, Population, assumed, check_columns
 from aggregator.models.reduction import fit_projection
+from aggregator.planning.feature_selection.from_pilot import design as choose
 from aggregator.planning.power_analysis.rehearsal import Fleet, Fold, Rehearsal, plain_accuracy
 from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.choice import AUTO
-from aggregator.publishing.schemas.schema_file import equal_width_edges
+from aggregator.publishing.schemas.schema_file import SchemaFile, equal_width_edges
 from protocol.documents.asked import plain
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.shared_terms import shared_subjects
@@ -31,6 +32,7 @@ _NOW = 1_900_000_000
 """Time in the header of a campaign that nobody signs."""
 DEFAULT_BINS = 4
 NO_SHARES: Ask = MappingProxyType({})
+CHOSEN = "chosen"
 FOLDS = 5
 LEAST_RECORDS = 20
 """Fewest records with a class that a pilot must have."""
@@ -42,8 +44,9 @@ class Design(NamedTuple):
     """One way to ask the devices of a fleet.
 
     ``mechanism``: ``auto`` means, for each question of a discrete design, ``direct`` or ``oue``; ``bins``: of equal
-    width, None for those of the schema; ``reduction``: ``none``, ``pca:K`` or ``dca:K``; ``approach``: 1 asks for all
-    moments at once (``laplace``, Gaussian).
+    width, None for those of the schema; ``reduction``: ``none``, ``pca:K``, ``dca:K``, or ``chosen:N``, the features
+    and groups that ``hearsay design`` chooses for N answers; ``approach``: 1 asks for all moments at once (``laplace``,
+    Gaussian); ``counted``: whether the pilot's records are counted with the answers.
     """
 
     family: str
@@ -52,6 +55,13 @@ class Design(NamedTuple):
     bins: int | None = None
     reduction: str = "none"
     approach: int | None = None
+    counted: bool = False
+
+    @property
+    def chosen_for(self) -> int | None:
+        """Number of answers for which features are chosen from the pilot; None if they are not."""
+        kind, _, answers = self.reduction.partition(":")
+        return int(answers) if kind == CHOSEN else None
 
     @property
     def coding(self) -> tuple[str, int | None, str]:
@@ -63,10 +73,11 @@ class Design(NamedTuple):
         """The design in a few words, for tables and plots."""
         parts = [self.family]
         parts += [] if self.bins is None else [f"{self.bins} bins"]
-        parts += [] if self.reduction == "none" else [self.reduction]
+        parts += [] if self.reduction == "none" else [self.reduction if self.chosen_for is None else "chosen features"]
         named = "direct or oue" if self.mechanism == AUTO else self.mechanism
         parts.append(named if self.approach is None else f"{named} approach {self.approach}")
         parts += [] if self.answers == 1 else [f"{self.answers} answers"]
+        parts += ["pilot counted"] if self.counted else []
         return ", ".join(parts)
 
     def schema_of(self, schema: Schema, pilot: pd.DataFrame | None) -> Schema:
@@ -184,8 +195,9 @@ class Study:
         known = self.population(schema).known
         # Records with a class come first, so that every fold has some to test on.
         order = np.concatenate([rng.permutation(np.flatnonzero(known)), rng.permutation(np.flatnonzero(~known))])
-        self._divisions = [(np.sort(np.delete(order, np.s_[fold::folds])), order[fold::folds]) for fold in range(folds)]
+        self.divisions = [(np.sort(np.delete(order, np.s_[fold::folds])), order[fold::folds]) for fold in range(folds)]
         self._folds: dict[tuple[Design, int], list[Fold]] = {}
+        self._campaigns: dict[tuple[Design, int], tuple[Campaign, Population]] = {}
 
     def population(self, schema: Schema) -> Population:
         """Return all records, read by a schema. Invented records are the same for every schema with these features."""
@@ -201,36 +213,53 @@ class Study:
 
     def campaign(self, design: Design, epsilon_micro: int | None = None) -> tuple[Campaign, Population]:
         """Return a design's campaign from all records, and the records as the campaign's devices read them."""
-        schema = design.schema_of(self.schema, self.pilot)
-        micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
-        return self._made(design, schema, micro), self.population(schema)
+        key = design._replace(counted=False), self.epsilon_micro if epsilon_micro is None else epsilon_micro
+        if key not in self._campaigns:
+            self._campaigns[key] = self._made(*key)
+        return self._campaigns[key]
 
-    def _made(self, design: Design, schema: Schema, micro: int) -> Campaign:
-        return design.campaign(
+    def _made(self, design: Design, micro: int, learned: Integers | None = None) -> tuple[Campaign, Population]:
+        """Return the campaign that is fitted on the records ``learned``, or on all, and all records for its schema."""
+        pilot = self.pilot if self.pilot is None or learned is None else self.pilot.iloc[learned]
+        if design.chosen_for is not None:
+            assert pilot is not None
+            answers = design.answers
+            chosen = choose(
+                pilot, SchemaFile("", self.schema), micro // answers, design.chosen_for, seed=self._seed, judge=False
+            ).file
+            made = design.campaign(chosen.schema, micro, self._postprocess, class_question=False, shares=chosen.ask)
+            return made, self.population(made.schema)
+        schema = design.schema_of(self.schema, pilot)
+        made = design.campaign(
             schema, micro, self._postprocess, class_question=self.class_question, shares=self.shares, noise=self.noise
         )
+        return made, self.population(schema)
 
     def folds(self, design: Design, epsilon_micro: int | None = None) -> list[Fold]:
         """Return the divisions of the records for a design, each with its campaign and its own fitted projection."""
         micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
-        if (design, micro) not in self._folds:
+        key = design._replace(counted=False), micro
+        if key not in self._folds:
             common = self.campaign(design, micro) if design.reduction == "none" else None
-            self._folds[design, micro] = [
-                Fold(campaign, records.take(learned), learned, records.take(tested), tested)
-                for learned, tested in self._divisions
-                for campaign, records in [common or self._of_fold(design, micro, learned)]
+            self._folds[key] = [
+                Fold(
+                    campaign,
+                    records.take(learned),
+                    learned,
+                    records.take(tested),
+                    tested,
+                    None if common else records,
+                )
+                for learned, tested in self.divisions
+                for campaign, records in [common or self._made(design, micro, learned)]
             ]
-        return self._folds[design, micro]
-
-    def _of_fold(self, design: Design, micro: int, learned: Integers) -> tuple[Campaign, Population]:
-        assert self.pilot is not None
-        schema = design.schema_of(self.schema, self.pilot.iloc[learned])
-        return self._made(design, schema, micro), self.population(schema)
+        return self._folds[key]
 
     def rehearsal(self, design: Design, fleet: Fleet, epsilon_micro: int | None = None) -> Rehearsal:
         """Return a new rehearsal of a design, of independent randomness; with another ε than the study's if given."""
         key = [self._seed, *f"{design.name} {fleet} {epsilon_micro}".encode()]
-        return Rehearsal(self.folds(design, epsilon_micro), self.records, fleet, np.random.default_rng(key))
+        rng = np.random.default_rng(key)
+        return Rehearsal(self.folds(design, epsilon_micro), self.records, fleet, rng, counted=design.counted)
 
     def plain(self, design: Design) -> float:
         """Return the expected accuracy of a design's model without privacy and with infinitely many devices."""
