@@ -227,7 +227,7 @@ def with_pilot(found: Statistics, campaign: Campaign, people: Population, member
         sums.append(NoisySum(subject, counts, np.zeros(subject.size), (), subject.kind != CLASS, 0.0))
     source = Curator(Origin(b"", "pilot", "pilot"), int(members.sum()), (), {})
     pilot = of_sums(sums, campaign.schema, campaign.fit, source, is_counted=True)
-    return replace(found, questions=joined_questions([found, pilot], disjoint=True))
+    return replace(found, questions=joined_questions([found, pilot], disjoint=False))
 
 
 def shared_totals(campaign: Campaign, population: Population, fleet: Fleet, rng: np.random.Generator) -> Statistics:

@@ -16,7 +16,10 @@ import aggregator
 from aggregator.curator.budget import BudgetFile, record_bytes
 from aggregator.curator.counting import Counted, count_records, open_counts
 from aggregator.estimates.conditional import conditionals
+from aggregator.models.population import Population, check_pilot
+from aggregator.models.scoring import model_of
 from aggregator.operations.models import counts_of, together
+from aggregator.planning.power_analysis.rehearsal import with_pilot
 from aggregator.publishing.workspace import open_workspace
 from protocol.documents.counts import ROLE, build_counts, parse_counts
 from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal
@@ -67,6 +70,16 @@ def test_exact_counts_are_joined_and_the_card_says_whose_they_are(world):
     assert "no sign of different populations" in card["homogeneity"]
     assert (card["reports"], card["trust"]) == (3200, "local; pilot")
     assert refusal(aggregator.make_model, work, store, counts=[made.raw], now=NOW) == "population_undeclared"
+
+
+def test_a_plan_joins_a_pilot_as_publish_does(world):
+    work, store, campaign, table = world
+    own, alone = aggregator.count(store), open_counts(counted(world).raw, [campaign], NOW, workspace=work)
+    joined = together([own, alone], one_population=True).statistics
+    records = Population.of_frame(check_pilot(table, campaign.schema), campaign.schema)
+    planned = with_pilot(own, campaign, records, np.ones(200, np.int64))
+    for one, other in zip(*(model_of(each, "posterior").terms for each in (joined, planned)), strict=True):
+        np.testing.assert_allclose(one, other)
 
 
 def test_a_share_of_trust_is_a_smaller_number_of_records(world):
