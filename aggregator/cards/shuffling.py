@@ -31,10 +31,10 @@ _MOST_LOCAL = 100.0
 _GROUPS = 128
 _REACH = 10.0
 """Number of standard deviations on each side of the mean of T that are divided into groups."""
-_STEPS = np.array([8, 6.5, 5.5, 5, 4.5, 4, 3.5, 3, 2.5, 2, 1.5, 1, 0.5])
+_STEPS = np.array([300, 60, 20, 12, 8, 6.5, 5.5, 4.5, 4, 3.5, 3, 2.5, 2, 1.5, 1, 0.5])
 """Standard deviations below the mean at which the sum of the neutral weights is cut."""
-_LEAST = 1e-12
-"""Variances below this one count as this one."""
+_LEAST = 1e-3
+"""Smallest standard deviation of a neutral weight in means: a smaller one would make rounding errors count."""
 _SMALLEST = 1e-9
 """Part of ε₀ below which no ε is told."""
 _NEAR = 1e-4
@@ -102,9 +102,9 @@ def decomposed(patterns: Iterable[Pattern]) -> Decomposition:
     for own, other, blanket in patterns:
         part = abs(own - other) / (ratio - 1)
         share += part
-        if rest := blanket - part:
-            weight = float((min(own, other) - part) / rest)
-            neutral[weight] = neutral.get(weight, 0.0) + float(rest)
+        if min(own, other) > part:
+            weight = float((min(own, other) - part) / (blanket - part))
+            neutral[weight] = neutral.get(weight, 0.0) + float(blanket - part)
     return Decomposition(float(ratio), 1.0, float(share), neutral)
 
 
@@ -198,14 +198,15 @@ class Mixed:
         weights = np.array(list(law.neutral))
         chances = np.array(list(law.neutral.values())) / (1 - law.share)
         mean = float(weights @ chances)
-        sd = sqrt(max(float(weights**2 @ chances) - mean**2, _LEAST))
+        sd = max(sqrt(max(float(weights**2 @ chances) - mean**2, 0)), _LEAST * mean)
         roots = sd * np.sqrt(np.maximum(answers, 1))
         cut = np.maximum(answers * mean - roots * _STEPS, 0)
         slope = _STEPS / roots
         moved = sum(chance * np.expm1(-slope * weight) for weight, chance in zip(weights, chances, strict=True))
+        logs = answers * np.log1p(np.maximum(moved, _GUARD - 1))
         # ln P(W < w) ≤ n·ln E[e^{−s·weight}] + s·w for every slope s > 0 and the sum W of n weights.
-        bound = np.exp(((answers * np.log1p(moved))[:, None, :] + slope[:, None, :] * cut[..., None]).min(axis=2))
-        bound = np.where(cut > 0, np.minimum(bound, 1), 0)
+        least = np.minimum((logs[:, None, :] + slope[:, None, :] * cut[..., None]).min(axis=2), 0)
+        bound = np.where(cut > 0, np.exp(least), 0)
         return np.pad(cut, ((0, 0), (1, 0))), np.maximum.accumulate(bound, axis=1)
 
     def delta(self, epsilon: float) -> float:

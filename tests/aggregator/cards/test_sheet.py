@@ -320,6 +320,9 @@ def test_the_laws_of_mechanisms_promise_more_than_clones_and_never_less():
         assert bounds == sorted(bounds, reverse=True)
         assert all(one.decomposed <= one.clones for one in found)
         assert found[1].decomposed < 0.9 * found[1].clones
+    rare = from_epsilon("direct", "0.001", 500)  # nearly every answer is neutral: W misses a few of n by Poisson's law
+    found = amplified(float(rare.privacy_loss()), 100_000, 1e-12, patterns(rare))
+    assert found.decomposed < found.clones
 
 
 def test_more_reports_and_a_larger_delta_give_a_smaller_epsilon_and_coarse_groups_a_larger_one(monkeypatch):
