@@ -9,7 +9,7 @@ every fault in a complete life.
 from __future__ import annotations
 
 import pytest
-from support.faults import nodes, parties, shares
+from support.faults import nodes, parties, remembered, shares
 from support.faults.lives import SCENARIOS
 from support.faults.mutations import MUTATIONS
 from support.faults.shim import DEEP, OPTIONS, SEEDS, TURNS, WAYS, break_scenario, found_out
@@ -21,10 +21,11 @@ ACTS = [name for name in SCENARIOS if name != WHOLE]
 OF_NODES = list(nodes.SCENARIOS) if DEEP else ["node summarise", "node drain"]
 """A node acknowledges and synchronises as a device does: these acts are always broken for a device alone."""
 OF_PARTIES = list(parties.SCENARIOS) if DEEP else ["party encrypt"]
+OF_MEMORY = list(remembered.SCENARIOS) if DEEP else ["memory first report"]
 OF_SHARES = list(shares.SCENARIOS) if DEEP else ["shared report", "shared drain"]
 
 
-@pytest.mark.parametrize("name", [*ACTS, *OF_NODES, *OF_PARTIES, *OF_SHARES])
+@pytest.mark.parametrize("name", [*ACTS, *OF_NODES, *OF_PARTIES, *OF_MEMORY, *OF_SHARES])
 def test_no_broken_act_breaks_a_promise(shim, name):
     found = break_scenario(shim, name, *OPTIONS)
     assert found["violations"] == []
@@ -40,7 +41,7 @@ def test_a_whole_life_killed_anywhere(shim):
     assert found["broken"]["kill"] == found["calls"] + 1
 
 
-MISTAKES = {**MUTATIONS, **nodes.MUTATIONS, **parties.MUTATIONS, **shares.MUTATIONS}
+MISTAKES = {**MUTATIONS, **nodes.MUTATIONS, **parties.MUTATIONS, **remembered.MUTATIONS, **shares.MUTATIONS}
 OF_DEVICES = [
     ("two transactions", "node summarise", "kill"),
     ("less synchronisation", "node summarise", "kill"),

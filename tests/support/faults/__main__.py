@@ -18,6 +18,7 @@ MODULES = {
     "node": "nodes",
     "party": "parties",
     "shared": "shares",
+    "memory": "remembered",
     "budget": "curator",
     "summaries": "summaries",
     "dealer": "dealers",
