@@ -23,7 +23,7 @@ from aggregator.operations.models import together
 from aggregator.planning.feature_selection.from_answers import Refinement, first_step, refine, sign_candidates
 from aggregator.planning.feature_selection.from_pilot import design
 from aggregator.planning.feature_selection.steps import EVALUATE, WHOLE, SeriesFleet, Share
-from aggregator.publishing.ask_table import Ask
+from aggregator.publishing.ask_table import Ask, asked_names
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.schemas.schema_file import SchemaFile
@@ -170,7 +170,7 @@ def _answered(config: SimulationConfig, part: Part, devices: int | None, asking:
         size = len(people) if devices is None else devices
         made = design(pilot, SchemaFile(name, schema), config.parameters.epsilon_micro, size, seed=seed, judge=False)
         schema, ask = made.file.schema, made.file.ask
-        steps.append({"step": "design", "part": 0.0, "features": list(ask), "expected": made.best.accuracy})
+        steps.append({"step": "design", "part": 0.0, "features": asked_names(ask), "expected": made.best.accuracy})
     crowd = Crowd.of(people, schema, devices, config.rng)
     if asking.way == REFINE:
         return Answers(schema, crowd, *_refined(config, schema, crowd, name))

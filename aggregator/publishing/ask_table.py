@@ -108,6 +108,11 @@ def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
     return {name: AskedFeature() for name in names}
 
 
+def asked_names(ask: Ask) -> list[str]:
+    """Return the names of what a table asks about: features, and joins; not those that only state a member's groups."""
+    return [name for name, one in ask.items() if one.share]
+
+
 def _split(given: str) -> list[str]:
     try:
         return [name.strip() for row in csv.reader([given], skipinitialspace=True, strict=True) for name in row]
@@ -134,7 +139,8 @@ def resolve(schema: Schema, ask: Ask) -> AskedSchema:
     """
     single = schema.ungrouped
     if not ask:
-        return AskedSchema(schema, dict.fromkeys(range(len(schema.observed)), 1))
+        stated = with_joins(schema, schema.joins)
+        return AskedSchema(stated, {place: 1 for place, part in enumerate(stated.parts) if part in schema.parts})
     groups: list[tuple[int, ...] | None] = [None] * len(single)
     shares: dict[tuple[int, ...], int] = {}
     for name, one in ask.items():

@@ -25,7 +25,7 @@ from aggregator.publishing.series import SeriesShare, begin_of
 from aggregator.publishing.signatures import MAX_DAYS, header_for, seconds_of
 from aggregator.publishing.workspace import Workspace, latest_of_each
 from protocol.documents import campaign, trust
-from protocol.documents.asked import MAX_MODELS, NO_MODELS, NamedModels
+from protocol.documents.asked import MAX_MODELS, NO_MODELS, NamedModels, plain
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, PilotCost
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import MAX_RECORDS, MaskedTerms, NodeTerms
@@ -492,7 +492,7 @@ def publish_evaluation(
     if weights is not None and (len(accepted) == 1 or parameters.shared is not None):
         raise InputError("weights_invalid", "weights are for several models, of which a device tells about one")
     if len(accepted) == 1:
-        suffix, schema, subjects = "outcome", first.schema, outcome_subjects(first.schema)
+        suffix, schema, subjects = "outcome", plain(first.schema), outcome_subjects(first.schema)
         purpose = f"find out how often model '{first.header.name}', version {first.header.version}, is right"
     else:
         suffix, schema, subjects = "comparison", _schema_of(accepted), right_subjects(len(accepted))

@@ -23,7 +23,7 @@ from aggregator.cli.output import (
     wrong_usage,
 )
 from aggregator.planning.feature_selection.schema_text import schema_text
-from aggregator.publishing.ask_table import listed
+from aggregator.publishing.ask_table import asked_names, listed
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from protocol.documents.payload import quoted
 from protocol.epsilon import micro_epsilon
@@ -112,7 +112,7 @@ def design(
     print_facts(
         {
             "schema": output,
-            "asked": listed(found.file.ask),
+            "asked": listed(asked_names(found.file.ask)),
             "largest class": percent(found.largest),
             "accuracy of the fleet's model": f"{found.fleet.shown}, on records that chose nothing",
             f"accuracy of {found.source}": f"{found.alone.shown}, on records that chose nothing",

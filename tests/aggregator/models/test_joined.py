@@ -154,6 +154,8 @@ def test_a_model_of_groups_has_all_combinations_and_divides_a_groups_probability
     assert np.allclose(whole.sum(axis=0), 1)
     assert np.allclose(whole[[0, 2]], 0.5 * np.exp(table[0]))
     assert plain(asked).parts == ((0,), (1,))
+    again = resolve(asked, {})
+    assert (again.schema, sorted(again.shares)) == (asked, [2])
 
 
 @pytest.mark.parametrize(
@@ -182,6 +184,10 @@ def test_campaigns_that_join_nothing_say_so(tmp_path):
         assert reason_of(InputError, aggregator.make_campaign, work, SCHEMA, **wanted, **terms) == "ask_invalid"
     made = aggregator.make_campaign(work, SCHEMA, **wanted, mechanism="auto", family="auto").campaign
     assert made.fit.family == "discrete"
+    read = without_members(with_joins(SCHEMA, [(0, 2)]))
+    tables = [np.zeros((feature.size, 2)) for feature in read.observed]
+    model = work.publish("model", "m", NOW, lambda _version, _before: model_payload(read, tables))
+    assert aggregator.make_evaluation(work, model, epsilon=1, now=NOW).campaign.schema.joins == ()
     terms = wanted | {"nodes": "clinics", "max_records": 9, "family": "discrete"}
     assert reason_of(InputError, aggregator.make_node_campaign, work, SCHEMA, **terms) == "ask_invalid"
 
