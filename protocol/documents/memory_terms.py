@@ -72,17 +72,11 @@ class Remembered(FrequencyMechanism):
         ``epsilon_micro`` is the ε of the permanent answer. Raises ``parameters_invalid`` if that F says nothing.
         """
         check_answer_micro(report_micro)
-        permanent, allowed = cls.base.from_micro(epsilon_micro, size), exp_below(report_micro)
-        low, high = cls._least(size) - 1, ONE - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if cls(permanent, middle, report_micro).privacy_loss_ratio() <= allowed:
-                low = middle
-            else:
-                high = middle - 1
-        if low < cls._least(size):
+        permanent = cls.base.from_micro(epsilon_micro, size)
+        keep = min(ONE - 1, cls._largest(permanent, report_micro))
+        if keep < cls._least(size):
             raise uninformative()
-        return cls(permanent, low, report_micro)
+        return cls(permanent, keep, report_micro)
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
@@ -111,6 +105,11 @@ class Remembered(FrequencyMechanism):
     @abstractmethod
     def _least(size: int) -> int:
         """Return the smallest F with which a report says something about a permanent answer of ``size`` values."""
+
+    @staticmethod
+    @abstractmethod
+    def _largest(permanent: Any, report_micro: int) -> int:
+        """Return the largest F with which one report loses at most ``report_micro``; it may be above 2^32 − 1."""
 
     @abstractmethod
     def again(self, answer: Any, seed: bytes) -> Any:
@@ -194,6 +193,11 @@ class RememberedDirect(Remembered):
     def _least(size: int) -> int:
         return ONE // size + 1
 
+    @staticmethod
+    def _largest(permanent: Direct, report_micro: int) -> int:
+        power, q = exp_below(report_micro), permanent.q  # p/q ≤ E if p, which is q₁ + p₂(p₁ − q₁), ≤ E/(E + K − 1)
+        return int(ONE * (power / (power + permanent.size - 1) - q) / (permanent.p - q))
+
     def again(self, answer: int, seed: bytes) -> int:
         """Return ``answer``, or another value at random: what ``direct`` with T = F draws from ``seed``."""
         return Direct(self.epsilon_micro, self.size, self.keep).perturb(answer, seed)
@@ -230,6 +234,10 @@ class RememberedBits(Remembered):
         del size
         return ONE // 2 + 1
 
+    @staticmethod
+    def _largest(permanent: OptimisedUnary, report_micro: int) -> int:
+        return _largest_of_bits(permanent.epsilon_micro, report_micro)
+
     def again(self, answer: Sequence[int], seed: bytes) -> tuple[int, ...]:
         """Return the row ``answer`` in which each bit stays as it is if ``Stream.coin(F)`` is true, else is flipped."""
         words = Stream(seed, FRESH_TAG).words(self.size)
@@ -259,6 +267,20 @@ class RememberedBits(Remembered):
     def set_bits_law(self) -> list[float]:
         """Return the probability of b ones among the bits of K values, b = 0 … K. It is the same for every value."""
         return ones_law(self.size - 1, float(self.p), float(self.q))
+
+
+@lru_cache(maxsize=16)
+def _largest_of_bits(epsilon_micro: int, report_micro: int) -> int:
+    """Search for the largest F of :class:`RememberedBits`, which does not depend on the number of bits."""
+    permanent, allowed = OptimisedUnary.from_micro(epsilon_micro, 2), exp_below(report_micro)
+    low, high = ONE // 2, ONE - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if RememberedBits(permanent, middle, report_micro).privacy_loss_ratio() <= allowed:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 KINDS: dict[str, type[Remembered]] = {kind.base.name: kind for kind in (RememberedDirect, RememberedBits)}
