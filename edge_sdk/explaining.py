@@ -203,7 +203,7 @@ def _memory(campaign: Campaign) -> Facts:
     from protocol.documents.memory_terms import Remembered
 
     lasts, length = duration(terms.stretch * campaign.time_precision), period_in_words(campaign.time_precision)
-    kinds = [question.mechanism for question in campaign.questions]
+    kinds = {question.mechanism for question in campaign.questions}
     guessed = max(kind.pairing for kind in kinds if isinstance(kind, Remembered))
     times = "once" if terms.renewals == 1 else f"{terms.renewals} times"
     renewed = f"After every {lasts} it draws another one, {times} in all, whether or not the record has changed."

@@ -247,7 +247,7 @@ def linking(found: Campaign) -> float:
 
     It is the largest :attr:`protocol.documents.memory_terms.Remembered.pairing` of the campaign's questions.
     """
-    kinds = (question.mechanism for question in found.questions)
+    kinds = {question.mechanism for question in found.questions}
     return max(kind.pairing for kind in kinds if isinstance(kind, Remembered))
 
 
