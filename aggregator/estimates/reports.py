@@ -90,6 +90,11 @@ class Reports(Source):
         return sum(self.tally.n)
 
     @property
+    def batch(self) -> int:
+        """Number of reports, or of the devices that they count for in a campaign with memory (:class:`.Recurrence`)."""
+        return self.recurrence.devices(self.reports)
+
+    @property
     def statistics_id(self) -> bytes:
         """SHA-256 of the tally bytes."""
         return self.tally.statistics_id

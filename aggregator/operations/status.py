@@ -66,7 +66,8 @@ class Status(NamedTuple):
     ``reports``, ``unproven``, ``superseded``, ``rejected``: as in :class:`~aggregator.reports.tally.tally.TallyReport`.
     ``forgotten_before``: first period whose reports are kept. ``periods``, ``days``: reports and devices by period, and
     by day; over all periods there are ``devices_at_least`` to ``devices_at_most``. ``target``: a half width, which all
-    questions reach with ``devices_needed`` further devices. ``alarms``: None before the smallest batch is reached.
+    questions reach with ``devices_needed`` further devices. ``enough``: there are ``min_batch_size`` reports, or with
+    memory reports of so many devices; else estimates are not shown, models not published, and ``alarms`` are None.
     """
 
     campaign: bytes
@@ -85,12 +86,8 @@ class Status(NamedTuple):
     target: float | None
     devices_needed: int | None
     time_precision: int
+    enough: bool
     alarms: Alarms | None = None
-
-    @property
-    def enough(self) -> bool:
-        """Return whether there are enough reports (``min_batch_size``) to show estimates and publish models."""
-        return self.reports >= self.min_batch_size
 
     def _repr_html_(self) -> str:
         about: dict[str, object] = {"campaign": self.name, "reports": self.reports}
@@ -142,7 +139,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
     periods = counted.turnout.by_period()
     recurrence = at_most(campaign, counted.tally, counted.turnout)
     found = counted.report(manifest.rejected)
-    enough = found.reports >= campaign.min_batch_size
+    enough = recurrence.devices(found.reports) >= campaign.min_batch_size
     shares = weights_of(campaign)
     estimates = estimate(campaign, found.tally, recurrence=recurrence)
     reaches = tuple(
@@ -168,6 +165,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
         target,
         max(known) if known and len(known) == len(needed) else None,
         campaign.time_precision,
+        enough,
         alarms(campaign, found.tally, estimates, counted.profile) if enough and found.reports else None,
     )
 

@@ -85,7 +85,9 @@ def test_a_period_is_a_pure_protocol_and_a_longer_time_averages_fresh_noise_alon
     assert one.n == 600
     assert one.noise_variance[0] == pytest.approx(600 * p * (1 - p) / (p - q) ** 2)
     turnout = Turnout(1, first + np.arange(20), np.full(20, 90))
-    year = estimate(campaign, tally, recurrence=at_most(campaign, tally, turnout)).questions[0]
+    whole = estimate(campaign, tally, recurrence=at_most(campaign, tally, turnout))
+    year = whole.questions[0]
+    assert (whole.source.reports, whole.source.batch) == (1800, 90)
     p1, q1 = float(mechanism.permanent.p), float(mechanism.permanent.q)
     kept, fresh = p1 * (1 - p1) / (p1 - q1) ** 2, p * (1 - p) / (p - q) ** 2 - p1 * (1 - p1) / (p1 - q1) ** 2
     assert year.n == 30  # of 90 devices
