@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 
 from aggregator.common.arrays import Integers
+from aggregator.curator.counting import count_frame
 from aggregator.estimates.joining import of_features
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import EncodedFrame, combined, label_codes, observe, recognise
 from aggregator.models.scoring import Model
-from aggregator.operations.models import together
+from aggregator.operations.models import counts_of, together
 from aggregator.planning.feature_selection.from_answers import Refinement, first_step, refine, sign_candidates
 from aggregator.planning.feature_selection.from_pilot import design
 from aggregator.planning.feature_selection.steps import EVALUATE, WHOLE, SeriesFleet, Share
@@ -28,7 +29,7 @@ from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import SeriesShare
-from protocol.documents.campaign import DISCRETE, Fit
+from protocol.documents.campaign import DISCRETE, Campaign, Fit
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
@@ -115,13 +116,17 @@ class AskingTrust(LocalTrust):
 
 
 class Answers(NamedTuple):
-    """What a fleet was asked and answered in one trial: ``names`` of the model's features, decisions in ``steps``."""
+    """What a fleet was asked and answered in one trial: ``names`` of the model's features, decisions in ``steps``.
+
+    ``pilot``: records of which the model is made too, or None.
+    """
 
     schema: Schema
     crowd: Crowd
     stores: list[Counted]
     names: list[str]
     steps: list[dict[str, Any]]
+    pilot: pd.DataFrame | None = None
 
 
 def collect(config: SimulationConfig, part: Part, devices: int | None, asking: Asking) -> Trial:
@@ -138,8 +143,13 @@ def collect(config: SimulationConfig, part: Part, devices: int | None, asking: A
     """
     name, workspace = f"asking-{part.number}", config.workspace
     found = _answered(config, part, devices, asking, name)
-    joined = of_features(together([one.statistics for one in found.stores]).statistics, found.names)
     campaigns = [one.campaign for one in found.stores]
+    parts = [one.statistics for one in found.stores]
+    if found.pilot is not None:
+        own = _counted(config, found.pilot, parts[0].campaign, name)
+        parts += counts_of([own], campaigns, workspace=workspace, now=config.now)
+    told = found.pilot is not None  # the pilot's people are people of the fleet's records, and do not answer
+    joined = of_features(together(parts, one_population=told, disjoint=told).statistics, found.names)
     model = publish_model(
         workspace, joined, campaigns, config.now, postprocess=config.postprocess, name=name, foretell=None
     )
@@ -161,11 +171,13 @@ def _answered(config: SimulationConfig, part: Part, devices: int | None, asking:
     schema, people = part.schema, part.people
     ask: Ask = {}
     steps: list[dict[str, Any]] = []
-    if asking.way == PILOT:
+    pilot = None
+    if asking.records:
         order = config.rng.permutation(len(people))
         if asking.records >= len(people):
             raise InputError("setting_invalid", f"the pilot takes all of the {len(people)} people")
         pilot, people = people.iloc[order[: asking.records]], people.iloc[order[asking.records :]]
+    if asking.way == PILOT:
         seed = int(config.rng.integers(0, 1 << 31))
         size = len(people) if devices is None else devices
         made = design(pilot, SchemaFile(name, schema), config.parameters.epsilon_micro, size, seed=seed, judge=False)
@@ -175,7 +187,16 @@ def _answered(config: SimulationConfig, part: Part, devices: int | None, asking:
     if asking.way == REFINE:
         return Answers(schema, crowd, *_refined(config, schema, crowd, name))
     store = _ask(config, schema, ask, None, name, crowd)
-    return Answers(schema, crowd, [store], [feature.name for feature in store.statistics.schema.observed], steps)
+    names = [feature.name for feature in store.statistics.schema.observed]
+    if asking.counts:
+        steps.append({"step": "count", "part": 0.0, "features": names, "records": asking.records})
+    return Answers(schema, crowd, [store], names, steps, pilot if asking.counts else None)
+
+
+def _counted(config: SimulationConfig, pilot: pd.DataFrame, campaign: Campaign, name: str) -> bytes:
+    """Return signed exact counts of the pilot's records."""
+    given: dict[str, Any] = {"name": name, "consent": "simulated people", "now": config.now}
+    return count_frame(config.workspace, pilot, pilot, campaign, random_bytes=config.entropy, **given).raw
 
 
 def _refined(

@@ -90,6 +90,8 @@ class SharedTrust(Trust):
                 ``delta_invalid``, ``terms_invalid``, ``ask_invalid``, ``postprocess_unknown``.
         """
         self._asking = Asking("") if settings.asking is None else Asking.parse(settings.asking)
+        if self._asking.counts:
+            raise InputError("setting_invalid", "with shared trust a pilot chooses, and its records are not counted")
         if self._asking.way and settings.reduce != "none":
             raise InputError("setting_invalid", "a design goes with reduce none only")
         if self._asking.way == REFINE and (settings.engine != "vector" or settings.evaluate):

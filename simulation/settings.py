@@ -72,23 +72,28 @@ class Asking(NamedTuple):
     """How the questions are chosen: ``all``, ``pilot`` with its number of records, or ``refine``.
 
     ``is_same``: whether each step of ``refine`` asks all devices with a part of ε, and not a part of the devices.
+    ``counts``: whether the model is made from the pilot's ``records`` too.
     """
 
     way: str
     records: int = 0
     is_same: bool = False
+    counts: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Asking:
-        """Read ``all``, ``pilot:K``, ``refine`` or ``refine:same``. Raises InputError ``setting_invalid``."""
-        way, _, count = text.partition(":")
+        """Read the text of ``--design``. Raises InputError ``setting_invalid``."""
         if text in (ALL, REFINE):
             return cls(text)
         if text == f"{REFINE}:same":
             return cls(REFINE, is_same=True)
-        if way == PILOT and count.isascii() and count.isdecimal() and 1 <= int(count[:7]) <= 10**6:
-            return cls(PILOT, int(count))
-        raise InputError("setting_invalid", "a design is all, refine, refine:same, or pilot:K with K records")
+        way, count, *rest = *text.split(":"), ""
+        number = int(count[:7]) if count.isascii() and count.isdecimal() else 0
+        if 1 <= number <= 10**6 and (way, *rest) in ((PILOT, ""), (PILOT, "count", ""), (ALL, "")):
+            return cls(way, number, counts=way == ALL or rest[0] == "count")
+        raise InputError(
+            "setting_invalid", "a design is all, all:K, pilot:K, pilot:K:count with K records, refine or refine:same"
+        )
 
 
 class Settings(NamedTuple):
@@ -109,8 +114,8 @@ class Settings(NamedTuple):
         test_share, folds: share of one random test part, None for :data:`DEFAULT_TEST_SHARE`; or the number of folds.
         devices: number of people to learn from, drawn with replacement from the learning part; None for everybody once.
         seed: seed of all randomness; None for entropy of the operating system.
-        asking: ``all``, ``pilot:K`` or ``refine`` (``--design``); with shared trust also ``refine:same``, whose steps
-            ask the same devices with a part of ε each. None asks what the campaign says.
+        asking: ``all``, ``all:K``, ``pilot:K``, ``pilot:K:count`` or ``refine`` (``--design``); with shared trust also
+            ``refine:same``, whose steps ask the same devices with a part of ε each. None asks what the campaign says.
         trust: one of :data:`TRUSTS`. :data:`ALIEN` lists the settings that do not go with each.
         delta: δ of a curator's fit or a shared report, None for 0; of a masked total with ``diluted`` noise, for 1e-5.
         noise: of a curator, None for the method's first kind; of two collectors, None for the smaller variance; or of a

@@ -468,9 +468,10 @@ _NOT_KEPT = {
 @click.option(
     "--design",
     "asking",
-    metavar="all|pilot:K|refine|refine:same",
+    metavar="all|all:K|pilot:K|pilot:K:count|refine|refine:same",
     help="Choose what to ask: everything; from the records of K people, who then do not answer (hearsay design); or "
-    "from private answers alone (hearsay refine). Prints what each step decided; local trust, and refine, with "
+    "from private answers alone (hearsay refine). all:K and pilot:K:count make the model from these K people's records "
+    "too (hearsay count). Prints what each step decided; local trust, and refine, with "
     "--engine vector. Shared, refine:same: each step asks all devices, with a part of ε.",
 )
 @click.option("--seed", type=click.IntRange(0), help="Fixes splits and, in the simulation only, all noise.")

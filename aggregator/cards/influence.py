@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from aggregator.cards.manipulation import contribution, extreme_answers
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
-from aggregator.estimates.joining import of_features
+from aggregator.estimates.joining import joined_question, of_features
 from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.reports import Reports, estimate, with_answers
 from aggregator.estimates.statistics import Statistics
@@ -122,6 +122,9 @@ def _of_noise(one: QuestionEstimate, prior: Floats, generator: np.random.Generat
     """Return a question about a feature's table with simulated estimates, as if it told nothing of the class."""
     if one.subject.kind != CELL or one.subject.feature is None or not one.n:
         return one
+    if one.parts:
+        drawn = joined_question([_of_noise(part, prior, generator) for part in one.parts], disjoint=True)
+        return replace(drawn, subject=one.subject)
     values = np.maximum(one.estimate.reshape(-1, len(prior)).sum(axis=1), _LEAST_SHARE * one.n)
     mean = one.n * np.outer(values / values.sum(), prior).ravel()
     error = one.sd * generator.standard_normal(len(mean))

@@ -87,14 +87,8 @@ def count_records(
     table: pd.DataFrame,
     campaign: Campaign,
     *,
-    name: str | None = None,
-    consent: str = "",
-    epsilon_micro: int | None = None,
-    budget: BudgetFile | None = None,
     missing: Collection[str] = MISSING_TOKENS,
-    days: int = 365,
-    now: int | None = None,
-    random_bytes: Callable[[int], bytes] = os.urandom,
+    **options: Any,
 ) -> CountedRecords:
     """``hearsay count``: count records by a campaign's questions, and sign the counts. Run by who may see the records.
 
@@ -108,10 +102,33 @@ def count_records(
         workspace: its keys for models sign.
         table: the records as text, from :func:`aggregator.common.tables.read_table`, one per person, with the label.
         campaign: the campaign whose questions are counted.
+        missing: texts of a missing value.
+        options: the other arguments of :func:`count_frame`.
+    """
+    frame = read_pilot(table, campaign.schema, missing)
+    return count_frame(workspace, frame, table, campaign, **options)
+
+
+def count_frame(
+    workspace: Workspace,
+    frame: pd.DataFrame,
+    table: pd.DataFrame,
+    campaign: Campaign,
+    *,
+    name: str | None = None,
+    consent: str = "",
+    epsilon_micro: int | None = None,
+    budget: BudgetFile | None = None,
+    days: int = 365,
+    now: int | None = None,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> CountedRecords:
+    """Count the typed records ``frame`` of a ``table``, and sign the counts, as :func:`count_records`.
+
+    Args:
         name: of the counts; by default the campaign's. Counts of different records need different names.
         consent: who agreed to exact counts, and to what.
         epsilon_micro, budget: in place of a consent: ε of the noise in millionths, and the open budget file that pays.
-        missing: texts of a missing value.
         days: lifetime of the counts. A model takes no counts that have expired.
         now: seconds since 1970; None asks the clock.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
@@ -126,7 +143,6 @@ def count_records(
     if consent and not is_text(consent):
         raise InputError("consent_missing", "the consent is one line of at most 1024 bytes of text")
     moment, lifetime = int(time.time()) if now is None else now, seconds_of(days)
-    frame = read_pilot(table, campaign.schema, missing)
     refused = _refused(frame, campaign)
     kept, rows = frame[~refused], table[~refused]
     known = campaign.header.name if name is None else name
