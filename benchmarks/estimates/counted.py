@@ -7,10 +7,10 @@
 
 The fleet's counts are drawn from their law, one answer per device at ε = 1 about all features; the pilot's counts are
 signed, verified and joined as by ``hearsay publish --counts``. ``accuracy``: of fleet, pilot and both, with the default
-post-processing, in per cent on a random fifth of the records. ``coverage``: share of true values in 95 % intervals. The
+post-processing, in per cent on a random fifth of the records. ``coverage``: share of true values in 95 % intervals; the
 population is the data set. ``chosen``: the same of features that ``hearsay design`` chose by the same pilot, or by
-another. ``test``: alarms where a parameter P(value | class) of the pilot's population is moved by six standard errors of
-the difference between fleet and pilot, and where nothing is moved.
+another. ``test``: alarms where a parameter P(value | class) of the pilot's population is moved by six standard errors
+of the difference between fleet and pilot, and where nothing is moved.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from aggregator.common.arrays import Floats, Integers
 from aggregator.curator.counting import count_frame, open_counts
 from aggregator.estimates.conditional import conditionals
 from aggregator.estimates.joining import join
+from aggregator.estimates.ratios import cell_variance
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.fitting import fit
@@ -50,7 +51,8 @@ PILOT = 300
 MICRO = 1_000_000
 MOVED = 6.0
 COLUMNS = {
-    "accuracy": "data<12 devices>8 fleet>7.1f fleet_±>8.1f pilot>7.1f pilot_±>8.1f joined>8.1f joined_±>9.1f −_better>10.1f its_±>7.1f",
+    "accuracy": "data<12 devices>8 fleet>7.1f fleet_±>8.1f pilot>7.1f pilot_±>8.1f joined>8.1f joined_±>9.1f "
+                "−_better>10.1f its_±>7.1f",
     "coverage": "data<12 devices>8 overlap>9 population>11.1% counts>8.1% of_devices>11.1% intervals>10",
     "chosen": "data<12 devices>8 chosen_by>14 population>11.1% intervals>10 features>9.1f",
     "test": "data<12 devices>8 moved>7 alarms>8 of>6",
@@ -211,23 +213,25 @@ def chosen(world: World, devices: int, repeats: int) -> Iterator[dict[str, objec
         }
 
 
-def moved(world: World, fleet: Statistics, pilot: Statistics) -> Data:
-    """Return other records, of whose population one random P(value | class) is six standard errors away."""
+def moved(world: World, fleet: Statistics) -> Data:
+    """Return other records, of whose population one random P(value | class) is six standard errors away.
+
+    The standard error is that of the difference between fleet and pilot, each by its own question. Parameters without
+    room for such a move are not chosen.
+    """
     data, rng = world.data, world.rng
-    tables = [
-        {one.subject: one for one in conditionals(each.questions, each.schema) if one.subject.kind == CELL}
-        for each in (fleet, pilot)
-    ]
-    classes = len(data.schema.label.classes)
+    shares = world.shares(np.arange(len(data.labels)))
     while True:
-        feature, of_class = int(rng.integers(data.codes.shape[1])), int(rng.integers(classes))
+        feature, of_class = int(rng.integers(data.codes.shape[1])), int(rng.integers(len(data.schema.label.classes)))
         within = data.labels == of_class
         value = int(data.codes[rng.choice(np.flatnonzero(within)), feature])
-        place = value * classes + of_class
-        subject = next(one for one in tables[0] if one.feature == feature)
-        widths = [each[subject].population for each in tables]
-        error = sqrt(sum(((one.high[place] - one.low[place]) / 3.92) ** 2 for one in widths))
-        share, far = float((data.codes[within, feature] == value).mean()), MOVED * error
+        asked, size = fleet.questions[feature], float(within.mean())
+        assert asked.law is not None
+        assert asked.pairs is not None
+        members, whole = len(shares[feature]), np.array([size])
+        share = float(shares[feature][value, of_class]) / size
+        noise = cell_variance(whole, asked.n, asked.law, asked.pairs, members, asked.scatter).at(share)
+        far = MOVED * sqrt(float(noise[0]) / size**2 + share * (1 - share) / (size * PILOT))
         codes = data.codes.copy()
         if share + far <= 1:
             change = within & (codes[:, feature] != value) & (rng.random(len(codes)) < far / (1 - share))
@@ -247,7 +251,7 @@ def test(world: World, devices: int, repeats: int) -> Iterator[dict[str, object]
     for _ in range(repeats):
         fleet, own = world.fleet(world.drawn(devices)), world.drawn(PILOT)
         pilot = world.pilot(own)
-        other = world.pilot(own, moved(world, fleet, pilot))
+        other = world.pilot(own, moved(world, fleet))
         for name, each in (("no", pilot), ("yes", other)):
             tested = joined(fleet, each).homogeneity
             assert tested is not None

@@ -121,6 +121,10 @@ def design(
     if found.unlabelled:
         note(f"{found.unlabelled} records were left out: they have no class that the schema lists")
     note(found.verdict)
+    note(
+        f"next: hearsay campaign {output} --workspace WORK …; the pilot can count in its model too: "
+        f"hearsay count {pilot} --campaign CAMPAIGN.hsc --workspace WORK --consent TEXT"
+    )
     _compare(found.fleet, found.largest)
 
 

@@ -69,6 +69,8 @@ def test_exact_counts_are_joined_and_the_card_says_whose_they_are(world):
     assert card["records"] == [f"'spring', version 1: 200 records, counted exactly, by consent: {CONSENT}"]
     assert "no sign of different populations" in card["homogeneity"]
     assert (card["reports"], card["trust"]) == (3200, "local; pilot")
+    for name, bits in card["influence_noise"].items():  # each source's noise is drawn, and not its answers
+        assert float(bits) < max(0.05, float(card["influence"][name]) / 2)
     assert refusal(aggregator.make_model, work, store, counts=[made.raw], now=NOW) == "population_undeclared"
 
 
