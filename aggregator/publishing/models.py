@@ -168,7 +168,7 @@ def check_parted(schema: Schema) -> None:
         raise InputError(
             "not_fittable",
             f"{quoted(schema.ungrouped[twice[0]].name)} was asked about in several ways, alone or joined, and a model "
-            "would count it twice; name those to use: --features",
+            "would count it twice; name one way for each feature (publish: --features; a series: the table [ask])",
         )
 
 

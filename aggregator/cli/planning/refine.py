@@ -174,7 +174,8 @@ def _print(
     if share is not None:
         facts["share"] = f"{share.shown} ({share.part:.1%} of {of})"
     if found.ask:
-        facts["ask"] = ", ".join(name + (f" ×{one.share}" if one.share > 1 else "") for name, one in found.ask.items())
+        facts["ask"] = ", ".join(name + (f" ×{one.share}" if one.share > 1 else "") for name, one in found.ask.items()
+                                 if one.share)  # fmt: skip
     if found.step.features is not None:
         facts["features of the model"] = listed(found.named(found.step.features))
     print_facts({**facts, "written": output})

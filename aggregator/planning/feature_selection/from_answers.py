@@ -35,9 +35,9 @@ from aggregator.planning.feature_selection.steps import (
     next_round,
     pooled,
 )
-from aggregator.publishing.ask_table import Ask, AskedFeature
+from aggregator.publishing.ask_table import Ask, AskedFeature, asked_names
 from aggregator.publishing.decisions import Decision, bounded
-from aggregator.publishing.models import publish_model
+from aggregator.publishing.models import check_parted, publish_model
 from aggregator.publishing.series import check_series_name
 from aggregator.publishing.workspace import Workspace, latest_of_each
 from protocol.documents.campaign import DISCRETE
@@ -85,10 +85,16 @@ class Refinement(NamedTuple):
             return {}
         (asked,) = self.step.asks
         weights = asked.weights or (1,) * len(asked.features)
-        return {
-            self.names[index]: _entry(self.asked, index, weight)
-            for index, weight in zip(asked.features, weights, strict=True)
-        }
+        found: dict[str, AskedFeature] = {}
+        for index, weight in zip(asked.features, weights, strict=True):
+            part = self.asked.parts[index]
+            members = {self.asked.ungrouped[one].name: _entry(self.asked, one, 0) for one in part}
+            if len(part) == 1:
+                found[self.names[index]] = _entry(self.asked, part[0], weight)
+            else:
+                found |= {name: one for name, one in members.items() if one.groups or one.bins}
+                found[self.names[index]] = AskedFeature(share=weight)
+        return found
 
     @property
     def share(self) -> Share | None:
@@ -104,7 +110,7 @@ class Refinement(NamedTuple):
             "series": self.series,
             "used": self.used,
             "share": None if share is None else {"from": share.low, "to": share.high, "part": share.part},
-            "ask": {name: each.share for name, each in self.ask.items()},
+            "ask": {name: self.ask[name].share for name in asked_names(self.ask)},
             "candidates": {name: list(features) for name, features in self.candidates.items()},
             "features": None if step.features is None else list(self.named(step.features)),
             "choice": None,
@@ -154,7 +160,8 @@ class Refinement(NamedTuple):
 
 
 def _entry(schema: Schema, index: int, share: int) -> AskedFeature:
-    feature, plain = schema.observed[index], schema.ungrouped[index]
+    """Return how the feature with this index in ``schema.ungrouped`` is asked about."""
+    feature, plain = schema.single[index], schema.ungrouped[index]
     if not isinstance(feature, Grouped):
         return AskedFeature(share=share)
     if isinstance(plain, Categorical):
@@ -190,9 +197,10 @@ def first_step(schema: Schema, series: str, fleet: SeriesFleet) -> Refinement:
     """Return the step that makes the first campaign of a series, before there are answers.
 
     ``schema``: the features that the series may ask about. Raises InputError ``series_invalid`` for a name (``series``)
-    that no campaign can state.
+    that no campaign can state; ``not_fittable``: a feature may be asked about in several ways, alone or joined.
     """
     check_series_name(series)
+    check_parted(schema)
     step = next_round(len(schema.observed), len(schema.label.classes), fleet, [], None)
     assert step is not None
     return Refinement(series, step, tuple(each.name for each in schema.observed), schema, None, {}, 0.0)

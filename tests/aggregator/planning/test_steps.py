@@ -335,6 +335,17 @@ def test_the_groups_of_the_schema_stay_in_what_is_asked(schema_file):
     assert resolve(file.schema, weighted.ask).shares == {1: 7}
 
 
+def test_a_series_asks_about_joins_of_its_schema_if_each_feature_is_there_once(schema_file):
+    file = load_schema(schema_file)
+    ask = {**file.ask, "letter": file.ask["letter"]._replace(share=0), "letter × left out": AskedFeature()}
+    found = first_step(resolve(file.schema, ask).schema, "x", SeriesFleet(1000, 10**6))
+    assert found.names == ("size", "letter × left out")
+    assert resolve(file.schema, found.ask) == resolve(file.schema, ask)
+    assert found.to_json()["ask"] == {"size": 1, "letter × left out": 1}
+    twice = resolve(file.schema, {**ask, "letter": AskedFeature()}).schema
+    assert reason_of(InputError, first_step, twice, "x", SeriesFleet(1000, 10**6)) == "not_fittable"
+
+
 def test_the_command_writes_a_schema_that_a_campaign_reads(schema_file, tmp_path):
     ran = run("refine", schema_file, "--series", "x y", "--devices", 1000, "--epsilon", 1, "-o", tmp_path / "n.toml")
     assert "step" in ran.stdout
