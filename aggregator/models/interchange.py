@@ -98,6 +98,8 @@ def to_sklearn(model: Model) -> Any:
     ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has joined features, tables and
     normal distributions, or truncated normal distributions, or a feature's bounds are too close for floats.
     """
+    if model.schema.joins:
+        raise InputError("not_exportable", "scikit-learn has no Naive Bayes of joined features; export it to json")
     try:
         from sklearn.naive_bayes import CategoricalNB, GaussianNB
         from sklearn.pipeline import Pipeline
@@ -112,8 +114,6 @@ def to_sklearn(model: Model) -> Any:
         raise InputError(
             "not_exportable", "scikit-learn has no Naive Bayes of truncated normal distributions; export it to json"
         )
-    if model.schema.joins:
-        raise InputError("not_exportable", "scikit-learn has no Naive Bayes of joined features; export it to json")
     encode = _encoder(model, as_codes=not any(normals))
     order = [model.classes.index(name) for name in model.classes_]
     estimator = GaussianNB() if any(normals) else CategoricalNB()

@@ -138,7 +138,7 @@ def test_a_joint_table_tells_what_single_features_do_not_and_stores_of_both_kind
         model = model_of(chosen, "posterior")
         right[len(names)] = model.accuracy(test)
     assert right[3] < 0.6 < 0.93 < right[2]
-    assert {row.parameter for row in compare(model, model)} >= {"P(a × b=0 × 1 | label=e)"}
+    assert {row.parameter for row in compare(model, model, chosen, chosen)} >= {"P(a × b=0 × 1 | label=e)"}
     assert [term.get("joins") for term in to_json(model)["terms"]] == [None, ["a", "b"]]
     assert reason_of(InputError, to_sklearn, model) == "not_exportable"
     unlike = model_of(of_features(whole, ["a × b"]), "posterior"), model_of(of_features(whole, ["a", "b"]), "posterior")
