@@ -1,9 +1,11 @@
 """Accuracy with joined features: a pilot's choice with and without joins, on the same divisions of the records.
 
     python -m benchmarks.asking.joins [--data car …] [--devices 10000 …] [--pilot 300] [--repeats 20]
+    python -m benchmarks.asking.joins --data car --ask "buying × maint,persons × lug_boot × safety"
 
 As in ``benchmarks.asking.designs`` each repetition tests on a new random fifth of the records, and the pilot's people
-do not answer. Counts are drawn from their law. ``alone``: the best set without joins. Columns: mean and standard error
+do not answer. Counts are drawn from their law. ``alone``: the best set without joins; with ``--ask``, which needs no
+pilot, all features. Columns: mean and standard error
 of both, the mean and standard error of their difference, and how many of the repetitions chose a join.
 """
 
@@ -20,7 +22,7 @@ from aggregator.models.population import Population
 from aggregator.planning.feature_selection.forward_selection import Candidate, best_of, part_of
 from aggregator.planning.feature_selection.from_pilot import asked_by, design
 from aggregator.planning.feature_selection.steps import SeriesFleet
-from aggregator.publishing.ask_table import Ask, resolve
+from aggregator.publishing.ask_table import Ask, ask_of, resolve
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from benchmarks.asking.designs import BIG, DATA, PILOTS, drawn_trial
 from benchmarks.models.estimators import Data, divided, frame_of, load
@@ -44,6 +46,16 @@ def as_asked(data: Data, ask: Ask) -> Data:
         for place, feature in enumerate(asked.observed)
     ]
     return Data(codes, data.labels, build_schema(data.schema.label, features))
+
+
+def stated(data: Data, fleet: SeriesFleet, ask: Ask, key: Sequence[int]) -> tuple[float, float, bool]:
+    """Return the accuracies in points of models of all features and of ``ask``, and whether there is a join: True."""
+    people, test = divided(data, np.random.default_rng(key))
+    rng = np.random.default_rng([*key, fleet.devices, 1])
+    alone, asked = (
+        drawn_trial(each, people, test, fleet, rng, refines=False)[0] for each in (data, as_asked(data, ask))
+    )
+    return alone, asked, True
 
 
 def trial(data: Data, fleet: SeriesFleet, size: int, key: Sequence[int]) -> tuple[float, float, bool]:
@@ -70,6 +82,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="*", default=DATA)
     parser.add_argument("--devices", nargs="*", type=int, default=(10_000, 100_000, 1_000_000))
     parser.add_argument("--pilot", type=int, default=300)
+    parser.add_argument("--ask", help="what to ask, in place of a pilot's choice")
     parser.add_argument("--epsilon", default="1")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--big-repeats", type=int, default=5, help=f"of {', '.join(BIG)}")
@@ -82,7 +95,11 @@ def main() -> None:
         size = int(PILOTS[name].split(":")[1]) if name in PILOTS else options.pilot
         repeats = min(options.repeats, options.big_repeats) if name in BIG else options.repeats
         keys = [[options.seed, number, *name.encode()] for number in range(repeats)]
-        alone, joined, joins = zip(*(trial(data, fleet, size, key) for key in keys), strict=True)
+        trials = [
+            trial(data, fleet, size, key) if options.ask is None else stated(data, fleet, ask_of(options.ask, {}), key)
+            for key in keys
+        ]
+        alone, joined, joins = zip(*trials, strict=True)
         row: dict[str, object] = {"data": name, "devices": devices, "joins": sum(joins), "repeats": repeats}
         row |= dict(zip(("alone", "±"), mean_error(alone), strict=True))
         row |= dict(zip(("joined", "its_±"), mean_error(joined), strict=True))
