@@ -29,14 +29,14 @@ from protocol.documents.asked import MAX_MODELS, NO_MODELS, NamedModels, plain
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, PilotCost
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import MAX_RECORDS, MaskedTerms, NodeTerms
-from protocol.documents.memory_terms import MOST_RENEWALS, Memory
+from protocol.documents.memory_terms import KINDS, MOST_RENEWALS, Memory
 from protocol.documents.model import UNDERSTOOD, Model, parse_model
 from protocol.documents.payload import DAY_SECONDS, Header, is_printable, is_seen, is_text, quoted
 from protocol.documents.shared_terms import SharedTerms
 from protocol.epsilon import MICRO, check_answer_micro, micro_epsilon, millionths
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.features import Categorical, Feature
-from protocol.mechanisms import Mechanism, from_micro
+from protocol.mechanisms import FrequencyMechanism, Mechanism, from_micro
 from protocol.questions import (
     CLASS,
     MOMENTS,
@@ -311,9 +311,17 @@ def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Ques
     def mechanism(subject: Subject) -> Mechanism:
         if parameters.family == GAUSSIAN:
             return moment_mechanism(parameters.mechanism, per_answer, subject, len(asked.schema.numeric))
+        if parameters.memory is not None and parameters.mechanism == AUTO:
+            return _quietest(per_answer, subject.size)
         return mechanism_for(parameters.mechanism, per_answer, subject.size, **parameters.options)
 
     return build_questions(subjects, parameters.answers, mechanism, _weights(subjects, parameters, asked))
+
+
+def _quietest(epsilon_micro: int, size: int) -> FrequencyMechanism:
+    """Return ``direct`` or ``oue``, whichever has less noise in the share of a value that nobody holds."""
+    kept = [kind.base.from_micro(epsilon_micro, size) for kind in KINDS.values()]
+    return min(kept, key=lambda one: one.q * (1 - one.q) / (one.p - one.q) ** 2)
 
 
 def _check_class_question(parameters: CampaignParameters, *, is_asked: bool) -> None:
