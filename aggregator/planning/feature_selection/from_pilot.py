@@ -142,6 +142,7 @@ def design(
     *,
     seed: int = 0,
     judge: bool = True,
+    draws: int = DRAWS,
     noise: SharedNoise | None = None,
 ) -> PilotDesign:
     """Choose features, groups of values and bins for a campaign. Run by the analyst.
@@ -155,6 +156,7 @@ def design(
         epsilon_micro: ε of the one answer of a device, in millionths.
         devices: size of the fleet.
         judge: whether accuracies are measured. It takes most of the time.
+        draws: number of models for each division of the records into folds.
         noise: of the two collectors, if they share the answers; its ε counts. None for answers with their own noise.
     """
     schema = plain(file.schema)
@@ -172,7 +174,7 @@ def design(
     if size > MOST_RECORDS:
         rows = np.sort(rng.choice(rows, MOST_RECORDS, replace=False))
     tabled = fleet_scores(devices, epsilon_micro) if noise is None else shared_scores(devices, noise)
-    path = select(records, schema, rows, tabled, DRAWS, rng)
+    path = select(records, schema, rows, tabled, draws, rng)
     best = best_of(path)
     cuts = part_of(records, schema, best.ways, rows, rows[:1]).cuts
     asked, features = asked_by(cuts, schema, best.joins)

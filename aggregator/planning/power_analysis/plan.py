@@ -330,7 +330,7 @@ def plan(
     )
     simulated = DRAWN * len(GRIDS[solve]) if target_accuracy is not None or curves else 0
     step = _counted(progress, (1 if devices is not None else 1 + SETTLING) * STEPS + simulated)
-    scope = Scope(family, mechanism, str(answers), coding)
+    scope = Scope(family, mechanism, str(answers), coding, not file.ask)
     inquiry = _Inquiry(study, scope, solve, target_accuracy, target_width, step)
     found, solutions = inquiry.at(fleet)
     for _ in range(SETTLING if devices is None else 0):

@@ -93,12 +93,14 @@ class Scope(NamedTuple):
 
     ``answers``: ``one``, ``all``, a number, or ``auto`` for 1, 2, 4, all and the number of ``hearsay campaign``'s rule.
     ``coding``: ``auto`` for bins and reductions, ``schema`` for the schema as it is, or one projection like ``dca:2``.
+    ``chooses``: whether features may be chosen; not if a table ``[ask]`` says which are asked about.
     """
 
     family: str = AUTO
     mechanism: str = AUTO
     answers: str = AUTO
     coding: str = AUTO
+    chooses: bool = True
 
 
 class RankedDesign(NamedTuple):
@@ -302,12 +304,12 @@ def of_pilot(study: Study, scope: Scope, fleet: Fleet, known: Iterable[Design]) 
     schema = study.schema
     if study.pilot is None or study.noise is not None or scope.coding != AUTO:
         return []
-    if study.shares or schema.groups or schema.projection is not None:
+    if study.shares or schema.groups or schema.asked_as or schema.projection is not None:
         return []
     plain = [design for design in known if design.coding == (DISCRETE, None, "none")]
     plain = sorted(plain, key=lambda design: design.mechanism != AUTO)[:1]
     chosen = []
-    if plain and scope.mechanism == AUTO:
+    if plain and scope.mechanism == AUTO and scope.chooses:
         wanted = ("one", AUTO) if scope.answers == AUTO else (scope.answers,)
         numbers = sorted({parse_answers(text, len(schema.observed), study.epsilon_micro) for text in wanted})
         total = fleet.devices * fleet.periods

@@ -14,6 +14,7 @@ from aggregator.collectors.pair import made_up_pair
 from aggregator.common.arrays import Integers
 from aggregator.models.population import ASSUMED_RECORDS, Population, assumed, check_columns
 from aggregator.models.reduction import fit_projection
+from aggregator.planning.feature_selection.forward_selection import DRAWS
 from aggregator.planning.feature_selection.from_pilot import design as choose
 from aggregator.planning.power_analysis.rehearsal import Fleet, Fold, Rehearsal, plain_accuracy
 from aggregator.publishing.ask_table import Ask
@@ -223,10 +224,10 @@ class Study:
         pilot = self.pilot if self.pilot is None or learned is None else self.pilot.iloc[learned]
         if design.chosen_for is not None:
             assert pilot is not None
-            answers = design.answers
-            chosen = choose(
-                pilot, SchemaFile("", self.schema), micro // answers, design.chosen_for, seed=self._seed, judge=False
-            ).file
+            # One model per fold for a part of the pilot, since the whole choice is repeated for each part.
+            draws = DRAWS if learned is None else 1
+            file, one = SchemaFile("", self.schema), micro // design.answers
+            chosen = choose(pilot, file, one, design.chosen_for, seed=self._seed, judge=False, draws=draws).file
             made = design.campaign(chosen.schema, micro, self._postprocess, class_question=False, shares=chosen.ask)
             return made, self.population(made.schema)
         schema = design.schema_of(self.schema, pilot)
