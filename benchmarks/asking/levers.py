@@ -26,34 +26,40 @@ from aggregator.common.arrays import Integers
 from aggregator.models.population import Population
 from aggregator.models.postprocess.methods import DEFAULT
 from aggregator.models.scoring import model_of
+from aggregator.planning.feature_selection.forward_selection import best_of, part_of
+from aggregator.planning.feature_selection.from_pilot import asked_by
+from aggregator.planning.feature_selection.from_pilot import design as choose
 from aggregator.planning.feature_selection.steps import SeriesFleet
 from aggregator.planning.power_analysis.plan import DEFAULT_EFFECT
 from aggregator.planning.power_analysis.rehearsal import Fleet, Forecast, laws_of, simulated, with_pilot
 from aggregator.planning.power_analysis.search import race, unbiased
 from aggregator.planning.power_analysis.study import CHOSEN, Design, Study
 from aggregator.publishing.mechanisms.choice import AUTO
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from benchmarks.asking.designs import MADE, drawn_trial, made_up
 from benchmarks.models.estimators import Data, divided, frame_of, load
 from benchmarks.shared import study
-from protocol.documents.campaign import DISCRETE
+from protocol.documents.campaign import DISCRETE, Campaign
 from protocol.epsilon import micro_epsilon
+from protocol.schema import build_schema
 
 DATA = ("mushroom", "chess", "votes", "australian", "pima", "adult", "connect-4", "car")
 HELD_OUT = ("spect", "seeds", "glass", "skin", "accelerometer", "even:3:12", "few:2:16", "copies:2:24", "falling:5:16")
 DEVICES = (10_000, 100_000, 1_000_000)
 PILOT = 300
 MOST_TESTED = 4000
-REFINE, TOGETHER = "refine", "together"
+ALL, UNJOINED, REFINE, TOGETHER = "all", "chosen without joins", "refine", "together"
 NEAR = 0.02
 """Largest difference of mean expectation and mean accuracy."""
 
 
 def levers(devices: int) -> dict[str, Design]:
-    """Return the name and design of each lever for a fleet."""
+    """Return the name and design of each lever for a fleet: ``all`` features by the two older mechanisms, then more."""
     everything = Design(DISCRETE, AUTO)
     chosen = everything._replace(reduction=f"{CHOSEN}:{devices}")
     return {
-        "all": everything,
+        ALL: everything._replace(mechanism="direct+oue"),
+        "subset": everything,
         "counted": everything._replace(counted=True),
         "chosen": chosen,
         "chosen, counted": chosen._replace(counted=True),
@@ -73,6 +79,7 @@ class Trial:
         pilot, self.people = np.split(order, [min(PILOT, len(order) // 2)])
         self.data, self.devices, self.epsilon_micro = data, devices, epsilon_micro
         self.rng = np.random.default_rng([*key, devices])
+        self.seed = key[0]
         self.study = Study(
             data.schema,
             epsilon_micro,
@@ -85,11 +92,26 @@ class Trial:
 
     def accuracy(self, design: Design) -> float:
         """Return the accuracy of a design's model on the test part."""
-        campaign, pilot = self.study.campaign(design)
+        return self._reached(self.study.campaign(design)[0], counted=design.counted)
+
+    def unjoined(self) -> float:
+        """Return the accuracy of the best set of features that ``hearsay design`` finds without joins."""
+        schema, pilot = self.data.schema, self.study.pilot
+        made = choose(pilot, SchemaFile("", schema), self.epsilon_micro, self.devices, seed=self.seed, judge=False)
+        best = best_of([each for each in made.path if not each.joins])
+        records, rows = Population.of_frame(pilot, schema), np.arange(len(pilot))
+        ask, features = asked_by(part_of(records, schema, best.ways, rows, rows[:1]).cuts, schema)
+        campaign = Design(DISCRETE, AUTO).campaign(
+            build_schema(schema.label, features), self.epsilon_micro, DEFAULT, class_question=False, shares=ask
+        )
+        return self._reached(campaign)
+
+    def _reached(self, campaign: Campaign, *, counted: bool = False) -> float:
         people, test = (self._population(rows, campaign.schema) for rows in (self.people, self.test[:MOST_TESTED]))
         equal = np.full(len(people.labels), 1 / len(people.labels))
         found = simulated(campaign, laws_of(campaign, people, equal), Fleet(self.devices), self.rng)
-        if design.counted:
+        if counted:
+            pilot = self.study.population(campaign.schema)
             found = with_pilot(found, campaign, pilot, np.ones(len(pilot.labels), np.int64))
         return float((model_of(found, DEFAULT).scores_of(test.scored).argmax(axis=1) == test.truth).mean())
 
@@ -98,7 +120,7 @@ class Trial:
 
     def planned(self) -> tuple[str, Forecast]:
         """Return the lever that a plan ranks first by the pilot, and its expected accuracy."""
-        named = levers(self.devices)
+        named = {name: design for name, design in levers(self.devices).items() if name != ALL}
         running = {design: self.study.rehearsal(design, Fleet(self.devices)) for design in named.values()}
         race(running, lambda: None)
         first = max(named, key=lambda name: running[named[name]].forecast().accuracy)
@@ -119,6 +141,7 @@ def measure(name: str, devices: int, options: argparse.Namespace) -> list[study.
         trial = Trial(data, devices, micro_epsilon(options.epsilons[0]), [options.seed, number, *name.encode()])
         for lever, design in levers(devices).items():
             found.setdefault(lever, []).append(trial.accuracy(design))
+        found.setdefault(UNJOINED, []).append(trial.unjoined())
         found.setdefault(REFINE, []).append(trial.refined())
         first, forecast = trial.planned()
         reached = trial.accuracy(levers(devices)[first])
@@ -137,7 +160,9 @@ def jobs(options: argparse.Namespace) -> Iterator[study.Job]:
     """Yield the rows of each data set and fleet."""
     for name in options.data:
         for devices in DEVICES:
-            names = [{"data": name, "devices": devices, "lever": lever} for lever in (*levers(1), REFINE, TOGETHER)]
+            names = [
+                {"data": name, "devices": devices, "lever": lever} for lever in (*levers(1), UNJOINED, REFINE, TOGETHER)
+            ]
             yield study.Job(names, measure, (name, devices, options))
 
 
