@@ -6,8 +6,8 @@ Each repetition divides a data set: a fifth tests, 300 records (at most half of 
 is on the devices, drawn with replacement. A lever is a :class:`aggregator.planning.power_analysis.study.Design`, whose
 campaign, statistics and model are those of the product; counts are drawn from their law. ``together`` is the best of
 these designs by the race of ``hearsay plan`` on the pilot (which also tries other mechanisms and numbers of answers).
-``levers.csv`` gets for every data set, fleet and lever the accuracy on the test part; of ``together`` also what the plan
-expected (:data:`TOLD`). The status is 0 if on no data set that was not used to tune the levers (:data:`HELD_OUT`) the
+``levers.csv`` gets for every data set, fleet and lever the accuracy on the test part; of ``together`` also what the
+plan expected (:data:`TOLD`). The status is 0 if on no data set that was not used to tune the levers (:data:`HELD_OUT`) the
 mean expectation is more than two points from the mean accuracy, beyond two standard errors.
 """
 
@@ -54,8 +54,8 @@ NEAR = 0.02
 
 
 TOLD = ("expected", "gap_error", "apart", "inside", "first")
-"""Columns of ``together``: the mean expectation; the standard error of its difference to the accuracy; the mean absolute
-difference of single pilots; the share of intervals that hold the accuracy; how often each lever was first."""
+"""Columns of ``together``: mean expectation; standard error of its difference to the accuracy; mean absolute difference
+of single pilots; share of intervals that hold the accuracy; how often each lever was first."""
 
 
 def levers(devices: int) -> dict[str, Design]:
