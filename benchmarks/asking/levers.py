@@ -7,8 +7,8 @@ is on the devices, drawn with replacement. A lever is a :class:`aggregator.plann
 campaign, statistics and model are those of the product; counts are drawn from their law. ``together`` is the best of
 these designs by the race of ``hearsay plan`` on the pilot (which also tries other mechanisms and numbers of answers).
 ``levers.csv`` gets for every data set, fleet and lever the accuracy on the test part; of ``together`` also what the
-plan expected (:data:`TOLD`). The status is 0 if on no data set that was not used to tune the levers (:data:`HELD_OUT`) the
-mean expectation is more than two points from the mean accuracy, beyond two standard errors.
+plan expected (:data:`TOLD`). The status is 0 if on no data set that was not used to tune the levers (:data:`HELD_OUT`)
+the mean expectation is more than two points from the mean accuracy, beyond two standard errors.
 """
 
 from __future__ import annotations
