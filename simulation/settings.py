@@ -6,9 +6,8 @@ from math import inf
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from aggregator.curator.terms import AUTO
+from aggregator.estimates.sums import OF_SUMS
 from aggregator.models.postprocess.methods import DEFAULT, NEED_CLASS_QUESTION
-from aggregator.nodes.campaigns.campaigns import POSTPROCESS as OF_NODES
 from aggregator.publishing.schemas.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
@@ -33,7 +32,7 @@ ALIEN = {
     for trust, own in _OWN.items()
 }
 """Kind of trust → the settings that do not go with it."""
-POSTPROCESS = {LOCAL: DEFAULT, SHARED: DEFAULT, CENTRAL: AUTO, FEDERATED: OF_NODES, DISTRIBUTED: OF_NODES, VERTICAL: ""}
+POSTPROCESS = {LOCAL: DEFAULT, **dict.fromkeys((SHARED, CENTRAL, FEDERATED, DISTRIBUTED), OF_SUMS), VERTICAL: ""}
 """Kind of trust → post-processing if none is named."""
 REDUCE_FITS = ("pilot", "train")
 LEAST_PILOT = 60

@@ -429,7 +429,7 @@ _NOT_KEPT = {
 @click.option(
     "--postprocess",
     default="",
-    help=f"One of {', '.join(POSTPROCESSES)}; default {DEFAULT}, federated {POSTPROCESS[FEDERATED]}.",
+    help=f"One of {', '.join(POSTPROCESSES)}; default {DEFAULT}, of sums {POSTPROCESS[FEDERATED]}.",
 )
 @click.option(
     "--class-question/--no-class-question", default=True, show_default=True, help="Also ask for the class alone."

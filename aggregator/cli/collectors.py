@@ -33,7 +33,7 @@ from aggregator.cli.output import (
 from aggregator.common.facts import Fact
 from aggregator.common.files import PRIVATE, read_file
 from aggregator.common.periods import parse_start, shown
-from aggregator.models.postprocess.methods import DEFAULT
+from aggregator.estimates.sums import OF_SUMS
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.documents.shared_terms import GAUSSIAN, LAPLACE, NOISES, ROLES
 from protocol.epsilon import format_micro, format_pico, pico_delta
@@ -153,7 +153,7 @@ def pair(folder: Path, other: Path, output: Path) -> None:
 @options.term("device")
 @options.series
 @options.min_batch("reports")
-@click.option("--postprocess", default=DEFAULT, show_default=True, help="How sums become probabilities.")
+@click.option("--postprocess", default=OF_SUMS, show_default=True, help="How sums become probabilities.")
 @options.passphrase
 @options.force
 @options.json

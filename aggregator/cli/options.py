@@ -43,11 +43,12 @@ MECHANISMS = {
 """Mechanism of devices → what it does, in a line. ``auto`` compares those of the family."""
 
 POSTPROCESSINGS = {
+    "learned": "posterior with priors learned from all features; the default for sums of nodes, curators, collectors",
     "posterior": "the mean of what is probable after the answers; the default for devices' answers",
     "simplex": "the nearest table of non-negative counts, with half a report in every cell",
     "paper": "estimates that are not positive become 1, as the first paper prints it",
     "add-one": "negative estimates become 0, then one report more in every cell (Laplace's rule)",
-    "floored": "sums below a floor are raised to it; the default for noisy sums of nodes and curators",
+    "floored": "sums below a floor are raised to it",
     "printed": "the fractions of noisy sums as they come out, as the papers on sums print them",
     "halves": "printed, with at least half a record in every cell",
 }

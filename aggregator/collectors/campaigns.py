@@ -15,6 +15,7 @@ from typing import Any
 from aggregator.collectors.noise import better_noise
 from aggregator.collectors.pair import MAX_BYTES, Pair, read_pair
 from aggregator.common.files import read_file
+from aggregator.estimates.sums import OF_SUMS
 from aggregator.publishing.campaigns import StatedTerms, evaluated_in, publish_campaign
 from aggregator.publishing.decisions import keep
 from aggregator.publishing.naming import Document, SignedCampaign, document_bytes, opened
@@ -65,6 +66,7 @@ class SharedCampaignTerms(StatedTerms):
     delta: str | float = "0"
     noise: str | None = None
     min_batch_size: int = SMALLEST_BATCH
+    postprocess: str = OF_SUMS
     evaluate: Document | Sequence[Document] = ()
     series: str | None = None
     share: str | None = None

@@ -26,10 +26,9 @@ from aggregator.curator.methods.table import DEFAULT, method_of
 from aggregator.curator.records import Records, read_records
 from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.estimates.statistics import Statistics
-from aggregator.estimates.sums import Curator
+from aggregator.estimates.sums import OF_SUMS, Curator
 from aggregator.models.encoding import NO_NUMBER
 from aggregator.models.population import assumed, check_pilot
-from aggregator.models.postprocess.methods import DEFAULT as POSTERIOR
 from aggregator.models.postprocess.methods import check_postprocess
 from aggregator.models.scoring import Model, model_of
 from aggregator.publishing.models import SignedModel, publish_model
@@ -103,7 +102,6 @@ def fit(records: Records, terms: FitTerms, seed: bytes) -> CentralFit:
     return CentralFit(statistics, cost, terms)
 
 
-FLOORED = "floored"
 EFFECT = 0.5
 """d of the invented records: the distance of two classes in standard deviations."""
 MOST_RECORDS = 2000
@@ -125,12 +123,12 @@ class SettledTerms(NamedTuple):
 def settled(terms: FitTerms, schema: Schema, records: int | None) -> SettledTerms:
     """Replace each ``auto`` in the terms by a choice. Run before a curator's records are read or paid for.
 
-    The post-processing becomes ``floored`` for sums of the method ``sums``, else ``posterior``. The family is
-    ``discrete`` without numbers, ``gaussian`` for other methods than ``sums``, else the better one on invented records
-    with the terms' noise, which costs nothing (decision 98). ``records``: about how many there are, if that is public.
+    The post-processing becomes ``learned``. The family is ``discrete`` without numbers, ``gaussian`` for other methods
+    than ``sums``, else the better one on invented records with the terms' noise, which costs nothing (decision 98).
+    ``records``: about how many there are, if that is public.
     """
     if terms.postprocess == AUTO:
-        terms = terms._replace(postprocess=FLOORED if terms.method == DEFAULT else POSTERIOR)
+        terms = terms._replace(postprocess=OF_SUMS)
     if terms.family != AUTO:
         return SettledTerms(terms, "")
     if not schema.numeric:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from aggregator.estimates.sums import OF_SUMS
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit
 from protocol.documents.model import TRUNCATED_GAUSSIAN
@@ -49,7 +50,7 @@ class FitTerms(NamedTuple):
     division: str = TWO_TO_ONE
     noise: str | None = None
     family: str = GAUSSIAN
-    postprocess: str = "posterior"
+    postprocess: str = OF_SUMS
     variance_floor_micro: int = DEFAULT_FLOOR_MICRO
     trim_micro: int = DEFAULT_TRIM_MICRO
 

@@ -43,6 +43,8 @@ THREATS = (
     "The curator saw the records. Noise hides every single record from readers of the model, for the adjacency that "
     "is named; nothing hides the records from the curator."
 )
+OF_SUMS = "learned"
+"""Post-processing of sums with noise (of nodes, curators and collectors) whose terms name none (decision 122)."""
 _UNIFORM_SQUARE = 1 / 3
 _MOST_COUNT = 2**53
 
@@ -150,7 +152,7 @@ def of_tables(
     trust: str,
     threats: str,
     purpose: str = "",
-    postprocess: str = "floored",
+    postprocess: str = OF_SUMS,
     entries: Mapping[str, Any] = MappingProxyType({}),
 ) -> Statistics:
     """Return statistics of counts that another program released: an enclave, a survey, a system of private counts.

@@ -13,6 +13,8 @@ from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import moment_variances, moments
 from aggregator.estimates.statistics import Statistics
+from aggregator.estimates.sums import OF_SUMS
+from aggregator.models.postprocess.learned import learned_normals
 from aggregator.models.postprocess.methods import DEFAULT, check_postprocess
 from aggregator.models.postprocess.noisy_sums import UNIFORM_VARIANCE, floored_normal, printed_normal
 from aggregator.models.postprocess.posterior import Moments, shrunk
@@ -25,7 +27,7 @@ NORMAL_FAMILIES = (GAUSSIAN, TRUNCATED_GAUSSIAN)
 """Families with a normal distribution per number and class. The truncated family has the same parameters."""
 _SHRINKS = "posterior"
 """Post-processing that shrinks means and variances by their noise."""
-_OF_SUMS = {"printed": printed_normal, "halves": printed_normal, "floored": floored_normal}
+_FLOORS = {"printed": printed_normal, "halves": printed_normal, "floored": floored_normal}
 """Post-processing → its own function for means and variances. Except for :data:`_SHRINKS`, others clip the moments."""
 
 
@@ -74,14 +76,27 @@ def fit(statistics: Statistics, postprocess: str = DEFAULT) -> Parameters:
 def _normals(statistics: Statistics, postprocess: str, prior: Floats) -> list[NormalParameters]:
     """Return mean and variance of every number, in the order of ``schema.numeric``."""
     schema, floor = statistics.schema, statistics.fit.variance_floor_micro / MICRO
-    if postprocess in _OF_SUMS:
-        pairs = [_OF_SUMS[postprocess](statistics, index) for index in schema.numeric]
+    if postprocess in _FLOORS:
+        pairs = [_FLOORS[postprocess](statistics, index) for index in schema.numeric]
         return [NormalParameters(mean, np.maximum(variance, floor)) for mean, variance in pairs]
     to_normal = _posterior_normal if postprocess == _SHRINKS else _normal
     first, second = (moments(statistics.questions, schema, power) for power in (1, 2))
     errors = [moment_variances(statistics.questions, schema, power) for power in (1, 2)]
     shares = [_share(statistics, index, prior) for index in schema.numeric]
+    if postprocess == OF_SUMS:
+        return _learned(Moments(first, second, errors[0], errors[1], np.array(shares)), floor)
     return [to_normal(Moments(*each), floor) for each in zip(first, second, *errors, shares, strict=True)]
+
+
+def _learned(of: Moments, floor: float) -> list[NormalParameters]:
+    """Return mean and variance of every number, learned from all numbers of finite noise; ``of``: shape (F, k) each."""
+    known = np.asarray(np.isfinite(np.array(of)).all(axis=(0, 2)))
+    found = learned_normals(Moments(*(each[known] for each in of)))
+    made = zip(found.mean, np.clip(found.variance, floor, 1.0), strict=True)
+    return [
+        NormalParameters(*next(made)) if is_known else _normal(Moments(*(each[row] for each in of)), floor)
+        for row, is_known in enumerate(known.tolist())
+    ]
 
 
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:

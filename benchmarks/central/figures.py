@@ -47,6 +47,9 @@ ROWS = (1_000, 10_000, 100_000, 1_000_000)
 NO_NOISE = "100000"
 """An ε of which the noise of sums is less than one count in all."""
 
+FITS = FitTerms("sums", MICRO, postprocess="posterior")
+"""Terms of all fits: with the post-processing with which the results were measured."""
+
 
 def accuracy(data: Data, terms: FitTerms, options: argparse.Namespace) -> study.TableRow:
     """Return mean accuracy, its standard error over all folds, and the seconds of all fits and their scores."""
@@ -73,8 +76,12 @@ def compared(options: argparse.Namespace) -> Iterator[study.Job]:
         ways = [(method, CHANGE_FEATURES) for method in METHODS.values()] + [("sums", CHANGE)]
         jobs = [("sums", CHANGE_FEATURES, NO_NOISE), *((*way, epsilon) for epsilon in options.epsilons for way in ways)]
         for method, adjacency, epsilon in jobs:
-            terms = FitTerms(
-                method, micro_epsilon(epsilon), adjacency=adjacency, noise=NOISE.get(method), family=data.family
+            terms = FITS._replace(
+                method=method,
+                epsilon_micro=micro_epsilon(epsilon),
+                adjacency=adjacency,
+                noise=NOISE.get(method),
+                family=data.family,
             )
             names = {"data": name, "method": method, "adjacency": adjacency, "epsilon": epsilon}
             yield study.single(names, accuracy, data, terms, options)
@@ -121,12 +128,12 @@ def weighed(options: argparse.Namespace) -> Iterator[study.Job]:
         for epsilon in (NO_NOISE, *options.epsilons):
             of_cell, micro = {"data": name, "epsilon": epsilon}, micro_epsilon(epsilon)
             for division in (TWO_TO_ONE,) if epsilon == NO_NOISE else DIVISIONS:
-                terms = FitTerms("sums", micro, division=division)
+                terms = FITS._replace(epsilon_micro=micro, division=division)
                 names = {**of_cell, "division": division, "weight": f"{positions[division]:.3g}"}
                 yield study.single(names, accuracy, data, terms, options)
             for weight in () if epsilon == NO_NOISE else WEIGHTS[::4] if options.quick else WEIGHTS:
                 names = {**of_cell, "division": "weight", "weight": weight}
-                yield study.single(names, swept, data, FitTerms("sums", micro), weight, options)
+                yield study.single(names, swept, data, FITS._replace(epsilon_micro=micro), weight, options)
 
 
 def swept(data: Data, terms: FitTerms, weight: str, options: argparse.Namespace) -> study.TableRow:

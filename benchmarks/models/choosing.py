@@ -106,7 +106,12 @@ class Trial:
     def central(self, size: int, epsilon_micro: int) -> float:
         """Return the accuracy of one curator's fit of ``size`` records."""
         terms = FitTerms(
-            "sums", epsilon_micro, adjacency=CHANGE, family=self.data.family, variance_floor_micro=FLOOR_MICRO
+            "sums",
+            epsilon_micro,
+            adjacency=CHANGE,
+            family=self.data.family,
+            postprocess=DEFAULT,
+            variance_floor_micro=FLOOR_MICRO,
         )
         return self.accuracy(fit(self.data.records.part(self.drawn(size)), terms, self.rng.bytes(32)).model)
 

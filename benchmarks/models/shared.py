@@ -117,7 +117,7 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
             repeats = options.repeats if data.division.test is None else max(options.repeats // 4, 3)
             common = {"devices": case.devices, "repeats": repeats, "seed": options.seed}
             if case.design == "all":
-                for postprocess in ("auto", "posterior"):
+                for postprocess in ("floored", "posterior"):
                     lower = f"{float(case.epsilon) / sqrt(2):.6f}"
                     settings = Settings(lower, trust=CENTRAL, family="discrete", postprocess=postprocess, **common)
                     row = {**named, "kind": CENTRAL, "engine": "", "noise": "laplace", "postprocess": postprocess}

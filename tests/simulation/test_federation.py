@@ -52,7 +52,7 @@ def test_both_engines_learn(records, engine):
     assert found["accuracy"] > 0.85
     assert (found["trust"], found["nodes"], found["node_records"], found["summaries"]) == ("federated", 5, [86, 87], 5)
     assert (found["epsilon_total"], found["epsilon_change"], found["rejected"]) == (30, 60, {})
-    assert found["postprocess"] == "floored"
+    assert found["postprocess"] == "learned"
 
 
 def test_a_seed_fixes_everything_and_engines_have_the_same_test_people(records):
@@ -287,7 +287,7 @@ def test_the_result_names_cost_noise_and_ciphertexts(records):
     assert (found["delta_total"], found["delta_change"]) == (1e-6, 2e-6)
     assert (found["noise"], found["honest_share"], found["colluding_share"]) == ("diluted", 0.5, 0.25)
     assert found["noise_copies"] == pytest.approx(2 * sum(1 - 2.5e-7 ** (1 / -(-u // 2)) for u in range(26, 51)))
-    assert (found["postprocess"], found["engine"], found["messages"], found["trials"]) == ("floored", "vector", 100, 2)
+    assert (found["postprocess"], found["engine"], found["messages"], found["trials"]) == ("learned", "vector", 100, 2)
     printed = simulate_parties(records, "--epsilon", 6, "--nodes", 50, "--engine", "vector").stdout
     assert "6, δ = 0 for adding or removing a record; 12, δ = 0 for changing it" in printed
     assert "divided, 1.37 whole copies in a total" in printed

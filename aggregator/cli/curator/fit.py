@@ -23,6 +23,7 @@ from aggregator.curator.terms import (
     TWO_TO_ONE,
     FitTerms,
 )
+from aggregator.estimates.sums import OF_SUMS
 from aggregator.models.postprocess.methods import POSTPROCESSES
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 @click.option("--about", type=click.IntRange(1), help="About how many records there are, if that is public: for "
               "--family auto with a budget for add-remove, which hides their number.")  # fmt: skip
 @click.option("--postprocess", default=AUTO, show_default=True,
-              help=f"auto (floored for sums, else posterior), or one of {', '.join(POSTPROCESSES)}.")  # fmt: skip
+              help=f"auto ({OF_SUMS}), or one of {', '.join(POSTPROCESSES)}.")  # fmt: skip
 @click.option("--trim", type=click.FloatRange(0, 0.5, max_open=True), default=DEFAULT_TRIM_MICRO / MICRO,
               show_default=True, help="Share of the values that trimmed means leave out at either end.")  # fmt: skip
 @click.option("--variance-floor", type=click.FloatRange(0, 1, min_open=True), default=DEFAULT_FLOOR_MICRO / MICRO,

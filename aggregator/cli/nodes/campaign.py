@@ -16,6 +16,7 @@ from aggregator.cli.nodes.describe import cost_facts, masked_facts
 from aggregator.cli.options import PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import check_files, forced, say, signed_facts, warn_of_signed, wrong_usage
 from aggregator.common.facts import Fact
+from aggregator.estimates.sums import OF_SUMS
 from aggregator.nodes.campaigns.campaigns import Masking
 from aggregator.nodes.campaigns.sheet import node_sheet, noise_text
 from aggregator.publishing.privacy import periods
@@ -93,7 +94,7 @@ def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
 @options.output
 @options.term("node")
 @options.min_batch("nodes")
-@click.option("--postprocess", default="floored", show_default=True, help="How sums become probabilities.")
+@click.option("--postprocess", default=OF_SUMS, show_default=True, help="How sums become probabilities.")
 @_masked_options
 @options.passphrase
 @options.force

@@ -40,7 +40,7 @@ class Sums(Method):
         cost = self.cost(records.schema, terms)
         noisy = [with_noise(vector, stream) for vector in vectors(records, terms)]
         count = sum(noisy[0].values) if terms.adjacency == ADD_REMOVE else records.rows
-        return statistics_of([_sum(one) for one in noisy], count, records.schema, terms, cost)
+        return statistics_of([sum_of(one) for one in noisy], count, records.schema, terms, cost)
 
 
 def vector_epsilons(schema: Schema, terms: FitTerms) -> list[int]:
@@ -84,7 +84,8 @@ def _exact(records: Records, subject: Subject) -> tuple[int, ...]:
     return tuple(int(values[labels == of_class].sum()) for of_class in range(classes))
 
 
-def _sum(noisy: Noisy) -> NoisySum:
+def sum_of(noisy: Noisy) -> NoisySum:
+    """Return a noisy vector in records: sums of numbers in units of S."""
     unit = SCALE if noisy.subject.kind == MOMENT else 1
     estimate = np.array(noisy.values, np.float64) / unit
     variance = np.full(len(estimate), noisy.variance / unit**2)

@@ -14,6 +14,7 @@ import numpy as np
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.statistics import Statistics
+from aggregator.estimates.sums import OF_SUMS
 from aggregator.models.postprocess.joint_tables import (
     HALF,
     Tables,
@@ -23,6 +24,7 @@ from aggregator.models.postprocess.joint_tables import (
     project_to_simplex,
     simplex_table,
 )
+from aggregator.models.postprocess.learned import learned_tables
 from aggregator.models.postprocess.noisy_sums import floored_tables, halves_tables, printed_tables
 from aggregator.models.postprocess.posterior import posterior_tables
 from protocol.errors import InputError
@@ -31,7 +33,7 @@ from protocol.questions import CLASS
 NEED_CLASS_QUESTION = frozenset({"paper", "add-one", "printed", "halves"})
 """Post-processings that use only the question about the class alone for the shares of the classes."""
 DEFAULT = "posterior"
-"""Post-processing of a campaign that names no other."""
+"""Post-processing of a campaign for devices' own answers that names no other."""
 
 
 class Postprocess(Protocol):
@@ -87,6 +89,7 @@ POSTPROCESSES: Mapping[str, Postprocess] = {
     "paper": paper,
     "simplex": simplex,
     "posterior": posterior_tables,
+    OF_SUMS: learned_tables,
     "add-one": add_one,
     "printed": printed_tables,
     "floored": floored_tables,

@@ -62,25 +62,35 @@ def posterior_tables(statistics: Statistics, features: Sequence[int], summed: in
     caution = _Caution.of(statistics, summed or len(statistics.schema.observed))
     joints = [joint_table(statistics, feature) for feature in features]
     made = iter(_likelihoods([one for one in joints if one.n], prior, weights / weights.sum(), caution))
-    return Tables(prior, tuple(next(made) if one.n else _equal(one) for one in joints))
+    return Tables(prior, tuple(next(made) if one.n else equal_table(one) for one in joints))
 
 
-def _equal(joint: JointTable) -> Floats:
+def equal_table(joint: JointTable) -> Floats:
+    """Return P(value | class) of a feature without answers: (values, k) float64, all values equal."""
     return np.full(joint.estimate.shape, 1 / len(joint.estimate))
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
     """Return P(class), (k,) float64: posterior means under the priors :data:`CONCENTRATIONS`, by their densities."""
     shares = class_shares(statistics)
-    classes = len(shares.share)
     if not np.isfinite(shares.variance).all():
-        return np.full(classes, 1 / classes)
-    shapes = [(concentration + 1) / (classes - 1) for concentration in CONCENTRATIONS]
-    found = [posterior(shares.share, shares.variance, 1 / classes, shape) for shape in shapes]
+        return np.full(len(shares.share), 1 / len(shares.share))
+    return shares_under(shares.share, shares.variance, CONCENTRATIONS)
+
+
+def shares_under(share: Floats, variance: Floats, concentrations: Sequence[float]) -> Floats:
+    """Return P(class), (k,) float64: posterior means of shares under priors that are equally likely.
+
+    ``share``, ``variance``: shape (k,), finite. A prior's concentration B gives a share the variance
+    (k − 1)/(k²(B + 1)).
+    """
+    classes = len(share)
+    shapes = [(concentration + 1) / (classes - 1) for concentration in concentrations]
+    found = [posterior(share, variance, 1 / classes, shape) for shape in shapes]
     # The shares sum to 1, so k densities carry the information of k − 1.
     evidence = np.array([one.evidence.sum() for one in found]) * (classes - 1) / classes
     means = np.array([one.mean / one.mean.sum() for one in found])
-    return _positive(evidence_weights(evidence) @ means)
+    return positive(evidence_weights(evidence) @ means)
 
 
 def stakes(statistics: Statistics) -> float:
@@ -125,7 +135,7 @@ class _Caution(NamedTuple):
         return limit**2 * float(joint.variance(1 / cells)) < 1 / cells**2
 
 
-class _Cells(NamedTuple):
+class Cells(NamedTuple):
     """The cells of all tables as one long vector, since :func:`posterior` costs far more per call than per number.
 
     For every table of ``joints``: ``guesses``, the variance of a cell of average share; ``sizes``, number of cells.
@@ -136,7 +146,8 @@ class _Cells(NamedTuple):
     sizes: list[int]
 
     @classmethod
-    def of(cls, joints: Sequence[JointTable]) -> _Cells:
+    def of(cls, joints: Sequence[JointTable]) -> Cells:
+        """Return the cells of these tables, which have answers."""
         sizes = [joint.estimate.size for joint in joints]
         return cls(joints, [float(joint.variance(1 / size)) for joint, size in zip(joints, sizes, strict=True)], sizes)
 
@@ -161,18 +172,21 @@ class _Cells(NamedTuple):
         found = self.split(posterior(share, np.repeat(self.guesses, self.sizes), centre, 1.0).mean)
         return [mean.reshape(joint.estimate.shape) for mean, joint in zip(found, self.joints, strict=True)]
 
-    def weighted(self, centre: Floats) -> _Cells:
+    def weighted(self, centre: Floats) -> Cells:
         """Return the tables with the joined sources weighted cell by cell; unchanged if no table joins sources."""
         if not any(joint.parts for joint in self.joints):
             return self
         found = zip(self.joints, self.first(centre), strict=True)
-        return _Cells.of([joint.weighted(mean) for joint, mean in found])
+        return Cells.of([joint.weighted(mean) for joint, mean in found])
+
+    def variance(self, centre: Floats) -> Floats:
+        """Return the variances of all cells' shares, at posterior means of shape 1; ``centre``: prior means."""
+        first = zip(self.joints, self.first(centre), strict=True)
+        return np.concatenate([joint.variance(mean) for joint, mean in first], axis=None)
 
     def under_each_shape(self, centre: Floats) -> list[tuple[Floats, Floats]]:
         """Return per table posterior means and log densities under each of :data:`SHAPES`; ``centre``: prior means."""
-        share = np.concatenate([joint.share for joint in self.joints], axis=None)
-        first = [mean.ravel() for mean in self.first(centre)]
-        variance = np.concatenate([joint.variance(mean) for joint, mean in zip(self.joints, first, strict=True)])
+        share, variance = np.concatenate([joint.share for joint in self.joints], axis=None), self.variance(centre)
         found = [posterior(share, variance, centre, shape) for shape in SHAPES]
         means = self.split(np.array([one.mean for one in found]))
         return list(zip(means, self.split(np.array([one.evidence for one in found])), strict=True))
@@ -182,7 +196,7 @@ def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floa
     """Return P(value | class) of every feature with answers, (values, k). ``shape_weight``: of :data:`SHAPES`."""
     if not joints:
         return []
-    cells = _Cells.of(joints)
+    cells = Cells.of(joints)
     margins = cells.margins(len(prior))
     cells = cells.weighted(_centre(margins, prior))
     joints, margins = cells.joints, cells.margins(len(prior))
@@ -196,7 +210,7 @@ def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floa
         if caution.is_sharp(joint, weights):
             found.append(simplex_table(joint))
         else:
-            mean = _positive((weights @ means).reshape(joint.estimate.shape))
+            mean = positive((weights @ means).reshape(joint.estimate.shape))
             doubt = min(1.0, float(weights[_NEAR:].sum() / shape_weight[_NEAR:].sum()))
             found.append(_towards_independence(mean, prior, joint.n, doubt * caution.reports * joint.estimate.size))
     return found
@@ -210,7 +224,7 @@ def _centre(margins: Sequence[Floats], prior: Floats) -> Floats:
 def _towards_independence(table: Floats, prior: Floats, n: int, imagined: float) -> Floats:
     """Return a table of ``n`` reports mixed with ``imagined`` reports in which feature and class are independent."""
     independent = (table @ prior)[:, None]
-    return _positive(independent + n / (n + imagined) * (table - independent))
+    return positive(independent + n / (n + imagined) * (table - independent))
 
 
 class Association(NamedTuple):
@@ -262,14 +276,14 @@ def shape_weights(prior: Floats, variance: Floats) -> Floats:
     return np.asarray(np.array(WEIGHTS) * (equal + (1 - equal) * factors), np.float64)
 
 
-def _positive(shares: Floats) -> Floats:
+def positive(shares: Floats) -> Floats:
     """Return shares divided by their sums over the first axis, none below 10⁻¹² of the sum."""
     shares = np.maximum(shares, _LEAST * shares.sum(axis=0))
     return np.asarray(shares / shares.sum(axis=0), np.float64)
 
 
 class Moments(NamedTuple):
-    """First and second moments of one number x in every class c: shape (k,) float64 each.
+    """First and second moments of one number x in every class c: (k,) float64 each, or (F, k) of F numbers.
 
     ``first``, ``second``: estimated means of x·[y = c] and x²·[y = c], with y the record's class. ``first_variance``,
     ``second_variance``: their variances. ``share``: P(number present, class c), positive.

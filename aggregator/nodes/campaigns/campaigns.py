@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aggregator.estimates.sums import OF_SUMS
 from aggregator.nodes.campaigns.dealer_file import DealerPublic, read_dealer
 from aggregator.nodes.campaigns.lists import current_list
 from aggregator.nodes.campaigns.sheet import masked_warnings, node_warnings
@@ -45,8 +46,6 @@ from protocol.errors import InputError
 from protocol.noise.sums import summed_subjects
 from protocol.schema import Schema
 
-POSTPROCESS = "floored"
-"""Default post-processing of a campaign for nodes: it takes the known size of the noise into account."""
 VARIANCE_FLOOR = "0.0001"
 """Default of the smallest variance of a scaled number (decision 75)."""
 PERIOD = "30d"
@@ -55,7 +54,7 @@ PERIOD = "30d"
 
 NODE_FIELDS: dict[str, Any] = {
     "period_seconds": 30 * DAY_SECONDS,
-    "postprocess": POSTPROCESS,
+    "postprocess": OF_SUMS,
     "variance_floor_micro": 100,
 }
 """The defaults above as fields of :class:`aggregator.publishing.campaigns.CampaignParameters`."""
@@ -77,7 +76,7 @@ class NodeCampaignTerms(StatedTerms):
     sensitivity: str = GLOBAL
     family: str | None = None
     period: str | int = PERIOD
-    postprocess: str = POSTPROCESS
+    postprocess: str = OF_SUMS
     masking: Masking | None = None
 
 

@@ -110,7 +110,7 @@ def test_the_digest_of_terms_is_fixed_and_is_the_models_campaign():
         "division": "2:1",
         "noise": "discrete-laplace",
         "family": "gaussian",
-        "postprocess": "posterior",
+        "postprocess": "learned",
         "variance_floor_micro": 10000,
         "trim_micro": 50000,
     }
@@ -213,7 +213,7 @@ def terms(epsilon, method="sums", **other):
 def test_the_noise_decides_the_family(classes, numbers, epsilon, records, family):
     found = settled(terms(epsilon), schema(classes, numbers), records)
     assert found.terms.family == family
-    assert found.terms.postprocess == "floored"
+    assert found.terms.postprocess == "learned"
     assert f"family auto: {family}" in found.why
     assert found == settled(terms(epsilon), schema(classes, numbers), records)
     assert found.terms.epsilon_micro == round(epsilon * MICRO)
@@ -243,7 +243,7 @@ def test_what_is_named_stays_and_what_is_not_public_is_not_used():
     assert hidden.terms.family == "gaussian"
     assert "say --about N" in hidden.why
     other = settled(terms(1, method="global-var"), schema(2, 2), 100)
-    assert (other.terms.family, other.terms.postprocess, other.why) == ("gaussian", "posterior", "")
+    assert (other.terms.family, other.terms.postprocess, other.why) == ("gaussian", "learned", "")
     letters = build_schema(Label("y", ["a", "b"]), [Categorical("x", ["p", "q"], substitute=0)])
     assert settled(terms(1), letters, None).terms.family == "discrete"
 

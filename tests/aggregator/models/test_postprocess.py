@@ -290,7 +290,7 @@ def test_any_noisy_sums_give_distributions(sums, variance):
     assert (model.terms[1].variance <= 1).all()
 
 
-@pytest.mark.parametrize("name", ["simplex", "posterior"])
+@pytest.mark.parametrize("name", ["simplex", "posterior", "learned"])
 @pytest.mark.parametrize("counted", [(3000, 2000), (9000, 6000)])
 def test_no_mean_is_cut_or_stretched_by_a_noisy_number_of_records(name, counted):
     """The class counts say 5,000 or 15,000 of 10,000 records. The other tables are right, and their noise is smaller.
