@@ -21,12 +21,12 @@ import pandas as pd
 
 from aggregator.common.arrays import Integers
 from aggregator.common.files import read_file
-from aggregator.common.tables import MISSING_TOKENS
+from aggregator.common.tables import MISSING_TOKENS, typed
 from aggregator.curator.budget import BudgetFile, digest_of, record_bytes
 from aggregator.curator.fitting import TAG, cost_of_fit, made_up_records
 from aggregator.curator.methods.sums import exact_sums, vector_epsilons, vectors
 from aggregator.curator.records import Records, read_records
-from aggregator.curator.terms import FitTerms
+from aggregator.curator.terms import FitTerms, check_terms
 from aggregator.estimates.homogeneity import LEAST_DEVICES
 from aggregator.estimates.source import Origin, Source
 from aggregator.estimates.statistics import Statistics
@@ -44,7 +44,7 @@ from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.features import Feature, is_missing
 from protocol.noise.sums import laplace_variance, rate, summed_subjects, with_noise
-from protocol.questions import ADD_REMOVE, ADJACENCIES, CELL, CLASS, MOMENT, PRESENT, SENSITIVITIES
+from protocol.questions import ADD_REMOVE, CELL, CLASS, MOMENT, PRESENT, SENSITIVITIES
 from protocol.schema import Label
 from protocol.stream import Stream
 
@@ -67,7 +67,8 @@ class CountedRecords(NamedTuple):
 
     Attributes:
         raw: bytes of the file, ``standing``: its valid signatures, ``counts``: its content.
-        left_out: number of records that no device would answer with: a label or value that the schema refuses.
+        left_out: number of records that no device would answer with: a label or value that the schema refuses; 0 with
+            noise.
         substituted: number of cells, labels included, without a listed value that counted as the schema says.
         repeats: number of records that are equal to another one.
         query: number of the payment in the budget file; None for exact counts.
@@ -95,8 +96,9 @@ def count_records(
     A record counts as a device's does: features, groups, projection and bins are the campaign's. Raises InputError:
     ``consent_missing``: neither a consent nor ε and a budget is given, or both are, or the consent is no line of text;
     ``not_fittable``: the campaign makes no model; ``pilot_too_small``: exact counts of fewer than
-    :data:`LEAST_RECORDS` records; ``epsilon_invalid``; and those of :func:`.read_pilot`. Raises PolicyError
-    ``data_unknown``, ``budget_exceeded``; StorageError: the workspace or the budget can not be used.
+    :data:`LEAST_RECORDS` records; ``value_refused``: noise is asked for, and the schema refuses a cell (how
+    many records are left out would be told without noise); ``epsilon_invalid``; and those of :func:`.read_pilot`. Raises
+    PolicyError ``data_unknown``, ``budget_exceeded``; StorageError: the workspace or the budget can not be used.
 
     Args:
         workspace: its keys for models sign.
@@ -144,11 +146,11 @@ def count_frame(
         raise InputError("consent_missing", "the consent is one line of at most 1024 bytes of text")
     moment, lifetime = int(time.time()) if now is None else now, seconds_of(days)
     refused = _refused(frame, campaign)
-    kept, rows = frame[~refused], table[~refused]
     known = campaign.header.name if name is None else name
-    people = digest_of(record_bytes(rows), _people_key(workspace, random_bytes)) if len(rows) else b""
 
-    def sign(records: int, found: Sequence[Sequence[int]], noise: Noise | None, *, rehearse: bool = False) -> bytes:
+    def sign(
+        records: int, found: Sequence[Sequence[int]], people: bytes, noise: Noise | None, *, rehearse: bool = False
+    ) -> bytes:
         def payload_for(version: int, _before: bytes | None) -> bytes:
             header = header_for(known, version, moment, lifetime)
             values = tuple(tuple(each) for each in found)
@@ -157,29 +159,37 @@ def count_frame(
         return workspace.publish(ROLE, known, moment, payload_for, rehearse=rehearse)
 
     if budget is None or epsilon_micro is None:
-        if not LEAST_RECORDS <= len(kept) <= MOST_RECORDS:
+        frame = frame[~refused]
+        if not LEAST_RECORDS <= len(frame) <= MOST_RECORDS:
             raise InputError("pilot_too_small", f"exact counts are of at least {LEAST_RECORDS} people's records")
-        query, records = None, read_records(kept, campaign.schema)
-        raw = sign(records.rows, exact_sums(records, summed_subjects(campaign.schema, campaign.fit.family)), None)
+        query, records = None, read_records(frame, campaign.schema)
+        stated = record_bytes(typed(table, campaign.stated, missing))
+        exact = exact_sums(records, summed_subjects(campaign.schema, campaign.fit.family))
+        raw = sign(records.rows, exact, digest_of(stated, _people_key(workspace, random_bytes)), None)
     else:
+        if refused.any():
+            raise InputError(
+                "value_refused", "the schema refuses a label or value of the records; how many they are may not be told"
+            )
         terms = _terms(campaign, epsilon_micro, budget.adjacency)
         cost = cost_of_fit(campaign.schema, terms)
         noise = Noise(epsilon_micro, terms.adjacency, terms.division, budget.state().name)
-        people = people or bytes(32)
+        people = budget.digest([_KEY])
         made_up = made_up_records(campaign.schema)
-        sign(made_up.rows, exact_sums(made_up, summed_subjects(campaign.schema, terms.family)), noise, rehearse=True)
-        records = read_records(kept, campaign.schema)
+        rehearsed = exact_sums(made_up, summed_subjects(campaign.schema, terms.family))
+        sign(made_up.rows, rehearsed, people, noise, rehearse=True)
+        records = read_records(frame, campaign.schema)
         asked = (
             f"counts {known!r}: {METHOD}, {terms.family}, ε = {format_micro(epsilon_micro)} divided {terms.division}"
         )
         query = budget.spend(budget.digest(record_bytes(table)), asked, cost)
         stream = Stream(random_bytes(32), TAG)
         noisy = [with_noise(exact, stream)[1] for exact in vectors(records, terms)]
-        raw = sign(sum(noisy[0]) if terms.adjacency == ADD_REMOVE else records.rows, noisy, noise)
+        raw = sign(sum(noisy[0]) if terms.adjacency == ADD_REMOVE else records.rows, noisy, people, noise)
     counts = parse_counts(read_envelope(raw, ROLE).payload)
     standing = workspace.standing(ROLE, raw)
     repeats = int(table.duplicated().sum())
-    return CountedRecords(raw, standing, counts, int(refused.sum()), _substituted(kept, records), repeats, query)
+    return CountedRecords(raw, standing, counts, int(refused.sum()), _substituted(frame, records), repeats, query)
 
 
 def _terms(campaign: Campaign, epsilon_micro: int, adjacency: str) -> FitTerms:
@@ -325,7 +335,9 @@ def open_counts(
 
     n: the number of records. Raises InputError: ``argument_invalid``: no keys are given, or the weight is not in (0,
     1]; ``other_campaign``: the counts are of none of the campaigns. Raises DocumentError: ``bad_signature`` and the
-    other reasons of reading; ``expired``; ``counts_invalid``: the counts do not fit the campaign, or can not be.
+    other reasons of reading; ``not_yet_valid``, ``expired``; ``rollback``: the workspace signed newer counts of this
+    name for the same campaign, perhaps without people who do not agree any more; ``counts_invalid``: the counts do not
+    fit the campaign, or can not be.
 
     Args:
         given: bytes or path of the file.
@@ -344,12 +356,27 @@ def open_counts(
     else:
         raise InputError("argument_invalid", "counts of records are read with --workspace or --trust, whose key signed")
     content = parse_counts(read_envelope(raw, ROLE).payload)
+    if now < content.header.not_before:
+        raise DocumentError("not_yet_valid", "the counts of records are not valid yet")
     if content.header.expires <= now:
         raise DocumentError("expired", "the counts of records have expired; count again if their people still agree")
+    if workspace is not None and _is_replaced(content, workspace):
+        raise DocumentError("rollback", f"there are newer counts {quoted(content.header.name)} of this campaign")
     asked = next((each for each in campaigns if each.id == content.campaign), None)
     if asked is None:
         raise InputError("other_campaign", "the counts of records are of another campaign than the stores")
-    return _statistics(Counted(raw, content, asked, weight))
+    return _statistics(Counted(raw, content, asked, float(weight)))
+
+
+def _is_replaced(content: Counts, workspace: Workspace) -> bool:
+    """Return whether the workspace has signed newer counts of the same name for the same campaign."""
+    newer = [
+        each
+        for each in workspace.history()
+        if (each.role, each.name) == (ROLE, content.header.name) and each.version > content.header.version
+    ]
+    copies = (read_envelope(workspace.copy(each), ROLE).payload for each in newer)
+    return any(parse_counts(payload).campaign == content.campaign for payload in copies)
 
 
 def untrusting(statistics: Statistics) -> Statistics:
@@ -364,7 +391,7 @@ def check_counts(content: Counts, campaign: Campaign) -> list[float]:
     """Return the noise variance of each vector. Raise ``counts_invalid`` if the counts can not be of the campaign.
 
     Exact counts of n records add up: those of each vector to n, and over a feature's values to the classes' counts.
-    Noisy numbers may be 64 standard deviations beyond possible counts.
+    Noisy numbers may be 64(1 + √K) standard deviations of noise beyond possible counts, K numbers in their vector.
     """
     schema, noise, n = campaign.schema, content.noise, content.records
     subjects = summed_subjects(schema, campaign.fit.family)
@@ -374,14 +401,19 @@ def check_counts(content: Counts, campaign: Campaign) -> list[float]:
     variances = [0.0] * len(subjects)
     if noise is not None:
         variances = _variances(campaign, noise)
+        if noise.adjacency == ADD_REMOVE and n != sum(content.vectors[0]):
+            raise DocumentError("counts_invalid", "the number of records is not the sum of the noisy class counts")
     for subject, values, variance in zip(subjects, content.vectors, variances, strict=True):
         counted = subject.kind in (CLASS, CELL, PRESENT)
-        most = (max(n, 1) if counted else max(n, 1) * SCALE) + _TAIL * variance**0.5 * (1 + subject.size**0.5)
-        least = 0 if noise is None and (counted or subject.power != 1) else -most
-        fits = least <= min(values) and max(values) <= most
+        tail = _TAIL * variance**0.5 * (1 + subject.size**0.5)
+        most = max(n, 1) if counted else max(n, 1) * SCALE
+        least = 0 if counted or subject.power != 1 else -most
+        fits = least - tail <= min(values) and max(values) <= most + tail
         if noise is None and counted:
             sums = [sum(values[place::classes]) for place in range(classes)]
-            fits = fits and sums == list(content.vectors[0]) and sum(values) == n
+            fits = fits and sums == list(content.vectors[0])
+        if not variance and counted:
+            fits = fits and sum(values) == n
         if not fits:
             what = "the classes" if subject.feature is None else quoted(schema.observed[subject.feature].name)
             raise DocumentError("counts_invalid", f"the counts of {what} can not be those of {n} records")
@@ -391,9 +423,8 @@ def check_counts(content: Counts, campaign: Campaign) -> list[float]:
 def _variances(campaign: Campaign, noise: Noise) -> list[float]:
     """Return the variance of the noise in one number of each vector."""
     terms = _terms(campaign, noise.epsilon_micro, noise.adjacency)._replace(division=noise.division)
-    if noise.adjacency not in ADJACENCIES:
-        raise DocumentError("counts_invalid", "the counts name an unknown adjacency")
     try:
+        check_terms(terms)
         shares = vector_epsilons(campaign.schema, terms)
     except InputError as error:
         raise DocumentError("counts_invalid", error.detail) from None

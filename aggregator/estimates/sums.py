@@ -231,7 +231,7 @@ def of_sums(
         share = np.clip(one.estimate / n, 0, 1)
         spread = share * (1 - share) if is_share(one.subject) else table.of_subject(one.subject, schema)
         made = _estimate(one, sample, group, np.asarray(spread, np.float64), classes)
-        found.append(made if is_counted else replace(made, noisy_n=source.stated_reports))
+        found.append(made if is_counted else replace(made, noisy_n=min(n, source.stated_reports)))
     return Statistics(schema, fit, tuple(found), (source,))
 
 

@@ -12,6 +12,7 @@ from protocol import canonical
 from protocol.documents.payload import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
 from protocol.epsilon import MICRO
 from protocol.errors import DocumentError
+from protocol.questions import ADD_REMOVE, ADJACENCIES
 
 ROLE = "counts"
 UNDERSTOOD = frozenset((*HEADER_KEYS, "campaign", "consent", "noise", "people", "records", "vectors"))
@@ -40,7 +41,8 @@ class Counts(NamedTuple):
         campaign: id of the campaign whose features, groups and bins were counted, 32 bytes.
         records: number of records; with noise for ``add-remove`` an estimate.
         vectors: counts and sums of each released vector (docs/formats.md), with noise if ``noise`` is not None.
-        people: keyed digest of the records, 32 bytes: equal for the same records and the same publisher.
+        people: keyed digest, 32 bytes: of exact counts of the records, so equal for the same records and the same
+            publisher; with noise of the budget alone, so equal for all counts that it paid.
         consent: who agreed to exact counts, and to what; empty for counts with noise.
     """
 
@@ -72,17 +74,21 @@ def parse_counts(payload: bytes) -> Counts:
 
     Raises:
         DocumentError: ``malformed``: the payload or its header can not be read; ``counts_invalid``: a number out of
-            range, a digest that has not 32 bytes, exact counts without a consent, or noisy ones with one.
+            range, a digest that has not 32 bytes, exact counts without a consent, noisy ones with one, or no ``noise``
+            or no :data:`CRIT`.
     """
     body, header = read_payload(payload)
+    if "noise" not in body or not set(CRIT).issubset(header.crit):
+        raise DocumentError("counts_invalid", f"'noise' is missing, or 'crit' does not name {', '.join(CRIT)}")
     vectors = read_field(body, "vectors", list, "counts_invalid")
-    noise = None if body.get("noise") is None else _noise(read_field(body, "noise", dict, "counts_invalid"))
+    noise = None if body["noise"] is None else _noise(read_field(body, "noise", dict, "counts_invalid"))
     if (noise is None) != bool(body.get("consent")):
         raise DocumentError("counts_invalid", "exact counts have a line of consent, and counts with noise have none")
+    least = -MOST_RECORDS if noise is not None and noise.adjacency == ADD_REMOVE else 1
     return Counts(
         header,
         _digest(body, "campaign"),
-        read_integer(body, "records", 1 if noise is None else -MOST_RECORDS, MOST_RECORDS, "counts_invalid"),
+        read_integer(body, "records", least, MOST_RECORDS, "counts_invalid"),
         tuple(_vector(each) for each in vectors),
         _digest(body, "people"),
         "" if noise is not None else read_text(body, "consent", "counts_invalid"),
@@ -94,7 +100,10 @@ def _noise(body: dict[str, Any]) -> Noise:
     if body.keys() != set(Noise._fields):
         raise DocumentError("counts_invalid", "the terms of the noise can not be read")
     epsilon = read_integer(body, "epsilon_micro", 1, MICRO * MICRO - 1, "counts_invalid")
-    return Noise(epsilon, *(read_text(body, key, "counts_invalid") for key in Noise._fields[1:]))
+    noise = Noise(epsilon, *(read_text(body, key, "counts_invalid") for key in Noise._fields[1:]))
+    if noise.adjacency not in ADJACENCIES:
+        raise DocumentError("counts_invalid", "the counts name an unknown adjacency")
+    return noise
 
 
 def _digest(body: dict[str, Any], key: str) -> bytes:

@@ -51,7 +51,8 @@ def count(
 
     Exact counts need a consent, which the model's card repeats: the people of the pilot agree that these numbers become
     part of a published model. Or the counts get noise, paid from a budget file to which the records were assigned; then
-    nobody has to agree, and a record is hidden as by hearsay fit.
+    nobody has to agree, and a record is hidden as by hearsay fit. A model takes one file of each budget, since a budget
+    is about one set of people.
 
     \b
     Example:

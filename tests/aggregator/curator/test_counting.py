@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.asked import answered, people
+from support.asked import SCHEMA, answered, people
 from support.commands import run
 from support.failures import reason, refusal
 from support.publisher import NOW
@@ -21,8 +21,10 @@ from aggregator.models.scoring import model_of
 from aggregator.operations.models import counts_of, together
 from aggregator.planning.power_analysis.rehearsal import with_pilot
 from aggregator.publishing.workspace import open_workspace
+from protocol import canonical
 from protocol.documents.counts import ROLE, build_counts, parse_counts
 from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal
+from protocol.schema import Label
 
 CONSENT = "the people of the spring pilot"
 
@@ -105,20 +107,18 @@ def test_a_share_of_trust_is_a_smaller_number_of_records(world):
     assert (widths[0] > widths[1]).all()
     assert found[0].homogeneity.chance == found[1].homogeneity.chance
     assert "share of trust 0.5" in half.source.card()["records"][0]
+    known = {
+        open_counts(raw, [campaign], NOW, workspace=work, weight=one).source.statistics_id for one in (1, 1.0, True)
+    }
+    assert len(known) == 1
     for weight in (0, 1.5, float("nan")):
         assert refusal(open_counts, raw, [campaign], NOW, workspace=work, weight=weight) == "argument_invalid"
 
 
-def signed(world, **changes):
-    """Counts with other content, signed by the workspace's own key."""
-    work, _, _, _ = world
-    payload = build_counts(counted(world, name="lie").counts._replace(**changes))
-    return seal(PAYLOAD_TYPES[ROLE], payload, [each.open(None) for each in work.signing_keys("model")])
-
-
 def test_counts_that_can_not_be_are_refused(world):
     work, _, campaign, _ = world
-    true = counted(world, name="lie").counts
+    made = counted(world, name="lie")
+    true = made.counts
     first, second, *rest = true.vectors
     moved = (second[0] + 1, *second[1:])
     swapped = (second[1], second[0], *second[2:])
@@ -129,12 +129,16 @@ def test_counts_that_can_not_be_are_refused(world):
         {"vectors": (first, (-1, second[0] + second[2] + 1, 0, *second[3:]), *rest)},
         {"vectors": true.vectors[:-1]},
         {"vectors": (*true.vectors, first)},
+        {"crit": []},
+        {"noise": ...},
     ]
     for lie in lies:
-        assert refusal(open_counts, signed(world, **lie), [campaign], NOW, workspace=work) == "counts_invalid", lie
-    assert refusal(open_counts, signed(world, campaign=bytes(32)), [campaign], NOW, workspace=work) == "other_campaign"
-    good = signed(world)
+        assert refusal(open_counts, sealed(work, made, **lie), [campaign], NOW, workspace=work) == "counts_invalid", lie
+    other = sealed(work, made, campaign=bytes(32))
+    assert refusal(open_counts, other, [campaign], NOW, workspace=work) == "other_campaign"
+    good = made.raw
     assert refusal(open_counts, good, [campaign], NOW + 400 * 86400, workspace=work) == "expired"
+    assert refusal(open_counts, good, [campaign], NOW - 1, workspace=work) == "not_yet_valid"
     assert refusal(open_counts, good, [campaign], NOW) == "argument_invalid"
     foreign = seal(PAYLOAD_TYPES[ROLE], b"no msgpack", [each.open(None) for each in work.signing_keys("campaign")])
     assert refusal(open_counts, foreign, [campaign], NOW, trust=work.root_bytes) == "bad_signature"
@@ -143,10 +147,10 @@ def test_counts_that_can_not_be_are_refused(world):
 
 
 def test_nobody_is_counted_twice(world):
-    work, store, campaign, _ = world
+    work, store, campaign, table = world
     files = [counted(world, name=name, rows=rows).raw for name, rows in (("a", slice(0, 100)), ("b", slice(100, 200)))]
-    same = counted(world, name="c", rows=list(range(99, -1, -1))).raw  # the same people in another order
-    newer = counted(world, name="a", rows=slice(100, 160)).raw
+    again = table.iloc[list(range(99, -1, -1))].assign(serial="1")  # the same people in another order, with a column
+    same = count_records(work, again, campaign, consent=CONSENT, name="c", now=NOW).raw
     own = aggregator.count(store)
 
     def joined(*given):
@@ -154,13 +158,17 @@ def test_nobody_is_counted_twice(world):
         return together([own, *parts], one_population=True).statistics
 
     assert joined(*files).reports == 3200
-    for again in (files[0], same, newer):
+    for again in (files[0], same):
         assert refusal(joined, *files[:1], again) == "source_repeated"
     raws = [aggregator.open_store(store).campaign_bytes]
     [alone] = counts_of(files[:1], raws, workspace=work, now=NOW)
     disjoint = together([own, alone], one_population=True, disjoint=True).statistics
     for apart, may_overlap in zip(disjoint.questions, joined(files[0]).questions, strict=True):
         assert apart.scatter <= may_overlap.scatter + 1e-9
+    newer = counted(world, name="a", rows=slice(100, 160)).raw
+    assert refusal(joined, files[0]) == "rollback"  # who withdrew after version 1 is not in version 2
+    both = [open_counts(each, [campaign], NOW, trust=work.root_bytes) for each in (files[0], newer)]
+    assert refusal(together, [own, *both], one_population=True) == "source_repeated"
 
 
 def test_what_is_not_counted_is_said_and_what_is_not_allowed_refused(world):
@@ -194,14 +202,50 @@ def test_noisy_counts_are_paid_and_need_no_consent(world, tmp_path, adjacency):
         assert reason(lambda: counted(world, **given)) == "consent_missing"
     found = open_counts(made.raw, [campaign], NOW, workspace=work)
     assert isinstance(found.source, Counted)
+    half = open_counts(made.raw, [campaign], NOW, workspace=work, weight=0.5)
+    assert [question.stated_n for question in half.questions] == [made.counts.records // 2] * len(half.questions)
     assert all((question.noise_variance > 0).all() for question in found.questions)
     joined = together([aggregator.count(store), found], one_population=True).statistics
     assert "ε = 0.5" in joined.sources[1].card()["records"][0]
     lie = replace(found.source, content=made.counts)
     assert lie.statistics_id == found.statistics_id
-    far = made.counts._replace(vectors=((10**9, *made.counts.vectors[0][1:]), *made.counts.vectors[1:]))
-    raw = seal(PAYLOAD_TYPES[ROLE], build_counts(far), [each.open(None) for each in work.signing_keys("model")])
-    assert refusal(open_counts, raw, [campaign], NOW, workspace=work) == "counts_invalid"
+    first, second, *rest = made.counts.vectors
+    lies = [
+        {"vectors": ((10**9, *first[1:]), second, *rest)},
+        {"vectors": (first, (-5000, *second[1:]), *rest)},
+        {"records": made.counts.records + 5000 if adjacency == "add-remove" else 0},
+        {"noise": made.counts.noise._replace(division="mine")},
+        {"noise": made.counts.noise._replace(adjacency="none")},
+    ]
+    for lie in lies:
+        assert refusal(open_counts, sealed(work, made, **lie), [campaign], NOW, workspace=work) == "counts_invalid", lie
+
+
+def test_noisy_counts_tell_nothing_of_the_records_without_noise(world, tmp_path):
+    """Records of one budget have one digest, whatever they are; and none is left out, since that would be told."""
+    work, _, _, table = world
+    schema = SCHEMA._replace(label=Label("label", ["e", "p"], unlisted="refuse"))
+    campaign = aggregator.make_campaign(work, schema, name="strict", epsilon=4, mechanism="direct", now=NOW).campaign
+    refused = table.copy()
+    refused.iloc[0, refused.columns.get_loc("label")] = "no such class"
+    with BudgetFile.create(tmp_path / "b.hsb", name="ward", epsilon_micro=2_000_000, adjacency="change") as budget:
+        for each in (table, table.iloc[1:], refused):
+            budget.assign(budget.digest(record_bytes(each)))
+        paid = {"epsilon_micro": 500_000, "budget": budget, "now": NOW}
+        assert reason(lambda: count_records(work, refused, campaign, **paid)) == "value_refused"
+        assert budget.remaining().epsilon_micro == 2_000_000
+        one, other = (count_records(work, each, campaign, **paid).counts for each in (table, table.iloc[1:]))
+    assert one.people == other.people
+
+
+def sealed(work, made, **changes):
+    """The counts with other content, encoded without a check, signed by the workspace's own key."""
+    body = canonical.unpack(read_envelope(made.raw, ROLE).payload)
+    body |= {key: value._asdict() if key == "noise" else value for key, value in changes.items() if value is not ...}
+    body = {key: value for key, value in body.items() if changes.get(key) is not ...}
+    body["vectors"] = list(map(list, body["vectors"]))
+    keys = [each.open(None) for each in work.signing_keys("model")]
+    return seal(PAYLOAD_TYPES[ROLE], canonical.pack(body), keys)
 
 
 def test_the_commands(world, tmp_path):
