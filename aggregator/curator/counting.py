@@ -96,9 +96,9 @@ def count_records(
     A record counts as a device's does: features, groups, projection and bins are the campaign's. Raises InputError:
     ``consent_missing``: neither a consent nor ε and a budget is given, or both are, or the consent is no line of text;
     ``not_fittable``: the campaign makes no model; ``pilot_too_small``: exact counts of fewer than
-    :data:`LEAST_RECORDS` records; ``value_refused``: noise is asked for, and the schema refuses a cell (how
-    many records are left out would be told without noise); ``epsilon_invalid``; and those of :func:`.read_pilot`. Raises
-    PolicyError ``data_unknown``, ``budget_exceeded``; StorageError: the workspace or the budget can not be used.
+    :data:`LEAST_RECORDS` records; ``value_refused``: with noise, the schema refuses a cell (how many records are left
+    out would be told without noise); ``epsilon_invalid``; and those of :func:`.read_pilot`. Raises PolicyError
+    ``data_unknown``, ``budget_exceeded``; StorageError: the workspace or the budget can not be used.
 
     Args:
         workspace: its keys for models sign.

@@ -71,6 +71,7 @@ _PARSERS: dict[str, Callable[[bytes], object]] = {
     "nodes": node_list.parse_node_list,
     "counts": counts.parse_counts,
 }
+_WORDS = {"nodes": "list of nodes", "counts": "counts of records"}
 DOCUMENTS = frozenset(UNDERSTOOD)
 """Roles of the documents that a trust root's keys sign, and of the root itself."""
 
@@ -220,7 +221,7 @@ def signed_campaign(root_bytes: bytes, raw: bytes) -> campaign.Campaign:
     Dates are not checked: the aggregator counts reports, and makes models, after a campaign has expired. Raises
     DocumentError: the file is not signed (``bad_signature``), or can not be parsed.
     """
-    return campaign.parse_campaign(_signed(root_bytes, raw, "campaign", "the campaign"))
+    return campaign.parse_campaign(_signed(root_bytes, raw, "campaign"))
 
 
 def signed_list(root_bytes: bytes, raw: bytes) -> node_list.NodeList:
@@ -228,20 +229,21 @@ def signed_list(root_bytes: bytes, raw: bytes) -> node_list.NodeList:
 
     The newest list names the nodes of summaries that come after it has expired (decision 74).
     """
-    return node_list.parse_node_list(_signed(root_bytes, raw, "nodes", "the list of nodes"))
+    return node_list.parse_node_list(_signed(root_bytes, raw, "nodes"))
 
 
 def check_signatures(root_bytes: bytes, raw: bytes, role: str) -> None:
     """Raise DocumentError unless a root's keys signed the document of this role, and it can be parsed."""
-    _PARSERS[role](_signed(root_bytes, raw, role, f"the {role}"))
+    _PARSERS[role](_signed(root_bytes, raw, role))
 
 
-def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> bytes:
+def _signed(root_bytes: bytes, raw: bytes, role: str) -> bytes:
     envelope = read_envelope(raw, role)
     found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles[SIGNERS[role]])
     if not found.complete:
+        what = _WORDS.get(role, role)
         raise DocumentError(
-            "bad_signature", f"{len(found.signers)} of the {found.needed} needed signatures hold, of {what}"
+            "bad_signature", f"{len(found.signers)} of the {found.needed} needed signatures hold, of the {what}"
         )
     check_understood(read_payload(envelope.payload)[1], UNDERSTOOD[role])
     return envelope.payload
