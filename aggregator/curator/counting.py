@@ -21,7 +21,7 @@ import pandas as pd
 
 from aggregator.common.arrays import Integers
 from aggregator.common.files import read_file
-from aggregator.common.tables import MISSING_TOKENS, typed
+from aggregator.common.tables import MISSING_TOKENS
 from aggregator.curator.budget import BudgetFile, digest_of, record_bytes
 from aggregator.curator.fitting import TAG, cost_of_fit, made_up_records
 from aggregator.curator.methods.sums import exact_sums, vector_epsilons, vectors
@@ -163,9 +163,12 @@ def count_frame(
         if not LEAST_RECORDS <= len(frame) <= MOST_RECORDS:
             raise InputError("pilot_too_small", f"exact counts are of at least {LEAST_RECORDS} people's records")
         query, records = None, read_records(frame, campaign.schema)
-        stated = record_bytes(typed(table, campaign.stated, missing))
+        names = [campaign.stated.label.name, *(feature.name for feature in campaign.stated.features)]
+        people = digest_of(
+            record_bytes(table[[each for each in names if each in table]]), _people_key(workspace, random_bytes)
+        )
         exact = exact_sums(records, summed_subjects(campaign.schema, campaign.fit.family))
-        raw = sign(records.rows, exact, digest_of(stated, _people_key(workspace, random_bytes)), None)
+        raw = sign(records.rows, exact, people, None)
     else:
         if refused.any():
             raise InputError(
