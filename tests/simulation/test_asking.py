@@ -81,10 +81,21 @@ def test_a_pilot_chooses_and_its_people_do_not_answer(data, monkeypatch):
     assert len(crowds[0]) == 500 * 0.8 - 60
 
 
+@pytest.mark.parametrize(("design", "steps"), [("all:60", ["count"]), ("pilot:60:count", ["design", "count"])])
+def test_a_pilot_is_counted_in_the_model(data, monkeypatch, design, steps):
+    monkeypatch.setattr("aggregator.planning.feature_selection.forward_selection.MOST_FEATURES", 2)
+    monkeypatch.setattr("aggregator.planning.feature_selection.forward_selection.FOLDS", 2)
+    kept: list[Statistics] = []
+    monkeypatch.setattr(asking, "of_features", lambda joined, names: kept.append(joined) or of_features(joined, names))
+    found = simulated(data, design)
+    assert [step["step"] for step in found["steps"][0]] == [*steps, "model"]
+    assert [source.reports for source in kept[0].sources] == [found["reports"], 60]
+
+
 @pytest.mark.parametrize(
     ("design", "more"),
-    [("most", ()), ("pilot:0", ()), ("pilot:many", ()), ("pilot:400", ()), ("refine", ("--evaluate",)),
-     ("all", ("--postprocess", "paper"))],
+    [("most", ()), ("pilot:0", ()), ("all:0", ()), ("pilot:60:all", ()), ("pilot:many", ()), ("pilot:400", ()),
+     ("refine", ("--evaluate",)), ("all", ("--postprocess", "paper"))],
 )  # fmt: skip
 def test_designs_that_do_not_exist_or_do_not_go_with_other_settings_are_refused(data, design, more):
     ran = invoke(

@@ -166,6 +166,7 @@ def test_a_simulation_says_cost_and_noise(tmp_path):
         ({"asking": "refine:same", "trust": "local"}, "setting_invalid"),
         ({"asking": "refine", "evaluate": True}, "setting_invalid"),
         ({"asking": "pilot:900"}, "setting_invalid"),
+        ({"asking": "all:50"}, "setting_invalid"),
         ({"asking": "pilot:50", "reduce": "pca:1"}, "setting_invalid"),
         ({"answers": "all"}, "setting_invalid"),
         ({"trust": "local", "engine": "files"}, "setting_invalid"),
