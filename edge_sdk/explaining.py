@@ -676,6 +676,11 @@ _KINDS = {
         "a curator saw all records and added noise to what was published",
         "the curator, who chose the records",
     ),
+    "pilot": (
+        "records of a pilot",
+        "whoever counted the pilot saw its records, whose people agreed to exact counts",
+        "whoever counted the pilot",
+    ),
 }
 """Kind of trust → what was counted, on what the privacy rests, and who could have falsified the numbers."""
 

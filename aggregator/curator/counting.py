@@ -306,7 +306,8 @@ class Counted(Source):
 
     def card(self) -> dict[str, Any]:
         """Return entries for a model's card."""
-        return {"records": [self.described], "trust": "pilot", "estimator": ESTIMATOR, "threats": THREATS}
+        trust = "pilot" if self.content.noise is None else "central"
+        return {"records": [self.described], "trust": trust, "estimator": ESTIMATOR, "threats": THREATS}
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of the statistics' JSON that is about the records."""

@@ -26,6 +26,7 @@ TRUST = {
     FEDERATED: "federated: each node reads its own records and adds noise to its sums",
     DISTRIBUTED: "distributed: the sums of the nodes are encrypted and open only together, with one joint noise",
     CENTRAL: "central: a curator sees the records, and adds noise to what leaves her hands",
+    "pilot": "pilot: whoever counted the records saw them; their people agreed to exact counts",
 }
 """Kinds of trust, in words."""
 
@@ -94,10 +95,10 @@ def of_model(subject: ModelSubject) -> Section:
 
 def _trust(subject: ModelSubject) -> str:
     """Return the kind of trust behind a model: that of its campaign if a workspace has it, else that of the card."""
-    if subject.campaigns:
+    kinds = text_of(subject.card, "trust").split("; ")
+    if subject.campaigns and len(kinds) == 1:
         return TRUST[trust_of(subject.campaigns[0][0])]
-    stated = text_of(subject.card, "trust")
-    return TRUST.get(stated, stated) or "not stated"
+    return "; ".join(TRUST.get(kind, kind) for kind in kinds) or "not stated"
 
 
 def counts_of(campaign: Campaign) -> str:

@@ -206,7 +206,9 @@ def test_noisy_counts_are_paid_and_need_no_consent(world, tmp_path, adjacency):
     assert [question.stated_n for question in half.questions] == [made.counts.records // 2] * len(half.questions)
     assert all((question.noise_variance > 0).all() for question in found.questions)
     joined = together([aggregator.count(store), found], one_population=True).statistics
-    assert "ε = 0.5" in joined.sources[1].card()["records"][0]
+    card = joined.sources[1].card()
+    assert "ε = 0.5" in card["records"][0]
+    assert card["trust"] == "central"
     lie = replace(found.source, content=made.counts)
     assert lie.statistics_id == found.statistics_id
     first, second, *rest = made.counts.vectors
