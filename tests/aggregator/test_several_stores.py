@@ -28,6 +28,7 @@ from aggregator.estimates.source import joined_card
 from aggregator.estimates.statistics import JOINED_ID
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
+from aggregator.operations.models import open_any
 from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.draws import draw, inputs_of
@@ -309,6 +310,17 @@ def test_a_model_of_devices_and_nodes_has_the_features_of_both(mixed):
     check_card(signed, "local; federated")
     assert Model.of(signed.document).accuracy(frame) > 0.8
     assert "mechanisms" in card
+
+
+@pytest.mark.parametrize("kind", ["all", "whole", "totals"])
+def test_counts_of_records_join_sources_of_every_kind(mixed, kind):
+    work, frame, stores = mixed
+    campaign = open_any(stores[kind]).campaign
+    signer, table = open_workspace(work), frame.iloc[:200].astype(object).where(frame.notna(), "?").astype(str)
+    made = aggregator.count_records(signer, table, campaign, name=f"counts of {kind}", consent="they agreed", now=NOW)
+    joined = aggregator.make_model(work, stores[kind], counts=[made.raw], one_population=True, now=NOW)
+    assert "no sign of different populations" in joined.document.card["homogeneity"]
+    assert Model.of(joined.document).accuracy(frame) > 0.8
 
 
 @pytest.mark.parametrize("kinds", [("all", "whole"), ("all", "totals"), ("all", "whole", "totals")])
