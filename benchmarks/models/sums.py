@@ -1,6 +1,6 @@
 """Accuracy of the post-processings on noisy sums, paired: all fit the same sums, of every kind of trust.
 
-    python -m benchmarks.models.sums [--data car made-20 …] [--forms masked …] [--epsilon 0.1 1 4] [--repeats 10]
+    python -m benchmarks.models.sums [--data car made-20 …] [--forms masked …] [--epsilon 0.1 1 4] [--repeats 8]
 
 A random fifth of the records is the test; of the rest at most 20,000 are dealt to 10 or 100 nodes
 (``federated``), 50 nodes with masked sums (``masked``), one curator (``central``, adjacency ``change``) or two
@@ -139,8 +139,9 @@ def outside(name: str) -> Data:
     high = np.where(high > low, high, low + 1)
     features = [Numeric(f"x{at}", repr(float(a)), repr(float(b)), [0], substitute=0)
                 for at, (a, b) in enumerate(zip(low, high, strict=True))]  # fmt: skip
-    frame = pd.DataFrame({f"x{at}": column for at, column in enumerate(numbers.T)} | {"label": labels.astype(str)})
-    return Data.of(name, frame, build_schema(Label("label", sorted(set(labels.astype(str)))), features))
+    classes = [str(label) for label in labels.tolist()]
+    frame = pd.DataFrame({f"x{at}": column for at, column in enumerate(numbers.T)} | {"label": classes})
+    return Data.of(name, frame, build_schema(Label("label", sorted(set(classes))), features))
 
 
 def load(name: str) -> Data:
@@ -317,8 +318,8 @@ def main() -> int:
     parser.add_argument("--data", nargs="*", default=[*SETS, *OUTSIDE, *MADE])
     parser.add_argument("--forms", nargs="*", choices=list(FORMS), default=list(FORMS))
     parser.add_argument("--epsilon", nargs="*", default=["0.1", "1", "4"])
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--big-repeats", type=int, default=5, help=f"of sets with more than {BIG} records")
+    parser.add_argument("--repeats", type=int, default=8)
+    parser.add_argument("--big-repeats", type=int, default=3, help=f"of sets with more than {BIG} records")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     require()
