@@ -15,10 +15,11 @@ from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import moment_noise, moments
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.postprocess.joint_tables import JointTable, Tables, joint_table
+from aggregator.models.postprocess.joint_tables import JointTable, Tables, joint_table, simplex_table
 from aggregator.models.postprocess.noisy_gamma import posterior
 from aggregator.models.postprocess.noisy_sums import UNIFORM_VARIANCE
 from aggregator.models.postprocess.posterior import (
+    Caution,
     Cells,
     Moments,
     equal_table,
@@ -68,7 +69,8 @@ def learned_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     prior = learned_prior(statistics)
     joints = [joint_table(statistics, feature) for feature in features]
     before = _before(prior, float(class_shares(statistics).variance.mean()))
-    made = iter(_likelihoods([one for one in joints if one.n], prior, before))
+    caution = Caution.of(statistics, len(statistics.schema.observed))
+    made = iter(_likelihoods([one for one in joints if one.n], prior, before, caution))
     return Tables(prior, tuple(next(made) if one.n else equal_table(one) for one in joints))
 
 
@@ -127,8 +129,11 @@ def _before(prior: Floats, variance: float) -> Floats:
     return np.asarray(equal * even + (1 - equal) * skewed, np.float64)
 
 
-def _likelihoods(joints: Sequence[JointTable], prior: Floats, before: Floats) -> list[Floats]:
-    """Return P(value | class) of every feature with answers, (values, k). ``before``: weights of :data:`SHAPES`."""
+def _likelihoods(joints: Sequence[JointTable], prior: Floats, before: Floats, caution: Caution) -> list[Floats]:
+    """Return P(value | class) of every feature with answers, (values, k). ``before``: weights of :data:`SHAPES`.
+
+    ``caution`` says where noise is so small that the table of ``simplex`` is better, as in ``posterior``.
+    """
     if not joints:
         return []
     classes, cells = len(prior), Cells.of(joints)
@@ -144,7 +149,7 @@ def _likelihoods(joints: Sequence[JointTable], prior: Floats, before: Floats) ->
     share = np.concatenate([one.share for one in joints], axis=None)
     means = cells.split(np.array([posterior(share, variance, centre, shape).mean for shape in SHAPES]))
     return [
-        positive((weight @ mean).reshape(one.estimate.shape))
+        simplex_table(one) if caution.is_sharp(one, weight) else positive((weight @ mean).reshape(one.estimate.shape))
         for weight, mean, one in zip(weights, means, joints, strict=True)
     ]
 

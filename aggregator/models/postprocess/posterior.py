@@ -59,7 +59,7 @@ def posterior_tables(statistics: Statistics, features: Sequence[int], summed: in
     """
     prior = posterior_prior(statistics)
     weights = shape_weights(prior, class_shares(statistics).variance)
-    caution = _Caution.of(statistics, summed or len(statistics.schema.observed))
+    caution = Caution.of(statistics, summed or len(statistics.schema.observed))
     joints = [joint_table(statistics, feature) for feature in features]
     made = iter(_likelihoods([one for one in joints if one.n], prior, weights / weights.sum(), caution))
     return Tables(prior, tuple(next(made) if one.n else equal_table(one) for one in joints))
@@ -110,7 +110,7 @@ def stakes(statistics: Statistics) -> float:
     return (largest - 1 / classes) / max(1 - largest, _LEAST)
 
 
-class _Caution(NamedTuple):
+class Caution(NamedTuple):
     """Limits that say how much F features are doubted. They grow with F and with r, the stakes (:func:`stakes`).
 
     If features depend on each other, Naive Bayes counts what they have in common several times, which reports of one
@@ -124,7 +124,8 @@ class _Caution(NamedTuple):
     other: float
 
     @classmethod
-    def of(cls, statistics: Statistics, features: int) -> _Caution:
+    def of(cls, statistics: Statistics, features: int) -> Caution:
+        """Return the limits for so many features of these statistics."""
         odds = stakes(statistics)
         zeros = SHARP * max(1.0, features * odds / CALM) ** 0.5
         return cls((features / MANY) ** 3 * odds, zeros, max(zeros, SHARP * features / MANY))
@@ -192,7 +193,7 @@ class Cells(NamedTuple):
         return list(zip(means, self.split(np.array([one.evidence for one in found])), strict=True))
 
 
-def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, caution: _Caution) -> list[Floats]:
+def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, caution: Caution) -> list[Floats]:
     """Return P(value | class) of every feature with answers, (values, k). ``shape_weight``: of :data:`SHAPES`."""
     if not joints:
         return []
