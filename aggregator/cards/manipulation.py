@@ -87,7 +87,8 @@ def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
     """Return the least and the most that one answer adds to an estimate, by the estimator that the aggregator uses.
 
     Every estimator is affine in the counts and rises with the estimate's own counts, so the two bounds are the
-    estimates from one extreme answer each. Every row of bits is taken as possible, even where intake refuses some.
+    estimates from one extreme answer each. Of rows of bits those with the mechanism's number of ones are taken as
+    possible (:func:`_ones`), or all rows.
 
     ``groups``: k > 0 for the sum of the estimates of a group of values, of k groups (value i is in group i mod k); 0
     for a single value. Raises InputError ``mechanism_incomplete``: the mechanism has no estimator for groups of values.
@@ -105,11 +106,29 @@ def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
     least, most = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
     step = groups or mechanism.answers
     own = [place % step == 0 for place in range(mechanism.answers)]
-    if mechanism.layout in (BITS, INTEGERS):
+    ones = _ones(mechanism)
+    if ones is not None:
+        members = set(range(0, len(own), step))
+        low, high = _row(set(range(len(own))) - members, ones, len(own)), _row(members, ones, len(own))
+    elif mechanism.layout in (BITS, INTEGERS):
         low, high = [least] * len(own), [most if member else least for member in own]
     else:  # A single value supports one value only.
         low, high = ([int(place == chosen) for place in range(len(own))] for chosen in (1, 0))
     return Contribution(_estimate(mechanism, low, groups), _estimate(mechanism, high, groups))
+
+
+def _ones(mechanism: Mechanism) -> int | None:
+    """Return the number of ones in every answer of a mechanism of rows of bits, or None if it varies."""
+    law = mechanism.set_bits_law() if mechanism.layout == BITS else None
+    return None if law is None or max(law) < 1 else list(law).index(1)
+
+
+def _row(wanted: set[int], ones: int, size: int) -> list[int]:
+    """Return a row of ``size`` bits with ``ones`` ones: at ``wanted`` places, then after the first of them, in turn."""
+    first = min(wanted, default=0)
+    order = sorted(range(size), key=lambda place: (place not in wanted, (place - first) % size))
+    chosen = set(order[:ones])
+    return [int(place in chosen) for place in range(size)]
 
 
 def _estimate(mechanism: Mechanism, counts: Sequence[int], groups: int) -> float:
@@ -127,7 +146,7 @@ def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...],
 
     Each answer is given by the counts that it adds: of one number the two extreme ones, of single values all; of rows
     those with one place, the places of one group (place i is in group i mod ``groups``), or all places at an end of the
-    range.
+    range. Where all rows have the same number of ones, these places or all others come first.
     """
     size = mechanism.answers
     if isinstance(mechanism, SingleNumberMechanism):
@@ -138,6 +157,10 @@ def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...],
         return tuple(tuple(int(place == one) for place in range(size)) for one in range(size))
     least, most = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
     sets = [{one} for one in range(size)] + [set(range(group, size, groups)) for group in range(groups)] + [set()]
+    ones = _ones(mechanism)
+    if ones is not None:
+        wanted = (part for one in sets for part in (one, set(range(size)) - one))
+        return tuple(dict.fromkeys(tuple(_row(part, ones, size)) for part in wanted))
     ends = ((least, most), (most, least))
     rows = (tuple(high if place in one else low for place in range(size)) for low, high in ends for one in sets)
     return tuple(dict.fromkeys(rows))

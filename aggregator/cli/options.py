@@ -31,6 +31,7 @@ MECHANISMS = {
     "direct": "the value itself, or another one at random (k-ary randomised response); good for few values",
     "oue": "a bit for each value, rare ones the most exact (optimised unary encoding); good for many values",
     "sue": "a bit for each value, zeros and ones flipped alike (basic RAPPOR)",
+    "subset": "a set of values that mostly holds the true one (subset selection); good between few and many values",
     "the": "a bit for each value: whether a noisy count is above a threshold",
     "she": "a noisy 0 or 1 for each value (histogram encoding); large reports",
     "bit": "one bit about one number; good for small ε",

@@ -28,10 +28,14 @@ from protocol.mechanisms.laplace import Laplace
 from protocol.mechanisms.noise import GRID
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism, SingleNumberMechanism
 from protocol.mechanisms.she import SummedHistogram
+from protocol.mechanisms.subset import Subset
 from protocol.mechanisms.unary import UnaryMechanism
 
 _UNIT = 1 << 128
 """Denominator to which :func:`lower_mean` is rounded for ``she``."""
+
+_ROUNDING = 1e-9
+"""Largest part of a variance that is taken for a rounding error of floats."""
 
 Z95 = 1.959963984540054
 """Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal distribution."""
@@ -277,6 +281,17 @@ def _single_pairs(mechanism: FrequencyMechanism) -> Pairs:
     return Pairs(-((q / (p - q)) ** 2), -p * q / (p - q) ** 2)
 
 
+@pairs_of.register(Subset)
+def subset_pairs(mechanism: Subset) -> Pairs:
+    """Return the covariances for ``subset``, whose rows have exactly w ones.
+
+    ((w − 2p)(w − 1)/((K − 1)(K − 2)) − q²)/(p − q)²        (p(w − 1)/(K − 1) − pq)/(p − q)²
+    """
+    p, q, w, others = float(mechanism.p), float(mechanism.q), mechanism.ones, mechanism.size - 1
+    both = (w - 2 * p) * (w - 1) / (others * max(1, others - 1))  # of two values a device has one
+    return Pairs((both - q * q) / (p - q) ** 2, (p * (w - 1) / others - p * q) / (p - q) ** 2)
+
+
 class Marginal(NamedTuple):
     """Unbiased estimate, (groups,), of how many devices hold a value of each group, and the noise of one answer."""
 
@@ -320,6 +335,14 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
             members * at_zero + at_one - at_zero + 2 * apart * pairs.at_one + apart * (apart - 1) * pairs.at_zero,
         ),
     )
+
+
+@lru_cache(maxsize=256)
+def adds_up(mechanism: Mechanism) -> bool:
+    """Return whether the estimates of all values always sum to the number of answers: for ``direct`` and ``subset``."""
+    whole = marginal(mechanism, 1, [0] * mechanism.size, 1) if isinstance(mechanism, FrequencyMechanism) else None
+    law = noise_law(mechanism)
+    return whole is not None and law is not None and abs(whole.law.at_one) < _ROUNDING * mechanism.size * law.at_zero
 
 
 @marginal.register(Direct)

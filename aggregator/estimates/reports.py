@@ -19,13 +19,13 @@ from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import (
     Estimates,
     Law,
+    adds_up,
     debias,
     marginal,
     noise_law,
     pairs_of,
     sign_size,
     support_counts,
-    supports_by_set,
 )
 from aggregator.estimates.intervals import Interval, count_interval, normal_interval
 from aggregator.estimates.question_estimate import (
@@ -48,7 +48,7 @@ from protocol.documents.campaign import Campaign
 from protocol.documents.memory_terms import Remembered
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
-from protocol.mechanisms import SINGLE, FrequencyMechanism, Mechanism
+from protocol.mechanisms import FrequencyMechanism, Mechanism
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
 from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, RIGHT, Question
 from protocol.schema import Schema
@@ -330,9 +330,7 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema, *, with_inter
         _law(mechanism),
         pairs_of(mechanism),
         is_binomial=isinstance(mechanism, FrequencyMechanism | CoinMechanism) and not isinstance(mechanism, Remembered),
-        adds_up=isinstance(mechanism, FrequencyMechanism)
-        and mechanism.layout == SINGLE
-        and not supports_by_set(mechanism),
+        adds_up=adds_up(mechanism),
         samples=(SampleWeight(sample, 1.0),),
         classes=part.classes,
         right=part.right,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from aggregator.models.postprocess.methods import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
 from aggregator.publishing.ask_table import Ask, AskedSchema, ask_of, resolve
 from aggregator.publishing.decisions import Decision
-from aggregator.publishing.mechanisms.choice import AUTO, form_of, is_numeric, mechanism_for, moment_mechanism
+from aggregator.publishing.mechanisms.choice import AUTO, OR, form_of, is_numeric, mechanism_for, moment_mechanism
 from aggregator.publishing.privacy import epsilon_warning
 from aggregator.publishing.schemas.projection_file import load_pilots, load_projection
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
@@ -36,7 +36,7 @@ from protocol.documents.shared_terms import SharedTerms
 from protocol.epsilon import MICRO, check_answer_micro, micro_epsilon, millionths
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.features import Categorical, Feature
-from protocol.mechanisms import FrequencyMechanism, Mechanism, from_micro
+from protocol.mechanisms import Mechanism, from_micro
 from protocol.questions import (
     CLASS,
     MOMENTS,
@@ -307,21 +307,16 @@ def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Ques
         raise InputError("series_invalid", "in a series a device gives one answer; say --answers one")
     per_answer = parameters.epsilon_micro // parameters.answers
     check_answer_micro(per_answer)
+    # Devices keep answers of some mechanisms only.
+    has_choice = parameters.memory is not None and parameters.mechanism == AUTO
+    name = OR.join(KINDS) if has_choice else parameters.mechanism
 
     def mechanism(subject: Subject) -> Mechanism:
         if parameters.family == GAUSSIAN:
             return moment_mechanism(parameters.mechanism, per_answer, subject, len(asked.schema.numeric))
-        if parameters.memory is not None and parameters.mechanism == AUTO:
-            return _quietest(per_answer, subject.size)
-        return mechanism_for(parameters.mechanism, per_answer, subject.size, **parameters.options)
+        return mechanism_for(name, per_answer, subject.size, **parameters.options)
 
     return build_questions(subjects, parameters.answers, mechanism, _weights(subjects, parameters, asked))
-
-
-def _quietest(epsilon_micro: int, size: int) -> FrequencyMechanism:
-    """Return ``direct`` or ``oue``, whichever has less noise in the share of a value that nobody holds."""
-    kept = [kind.base.from_micro(epsilon_micro, size) for kind in KINDS.values()]
-    return min(kept, key=lambda one: one.q * (1 - one.q) / (one.p - one.q) ** 2)
 
 
 def _check_class_question(parameters: CampaignParameters, *, is_asked: bool) -> None:

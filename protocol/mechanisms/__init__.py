@@ -39,6 +39,7 @@ _CLASSES = {
     "direct": "Direct",
     "oue": "OptimisedUnary",
     "sue": "SymmetricUnary",
+    "subset": "Subset",
     "the": "ThresholdedHistogram",
     "she": "SummedHistogram",
     "bit": "Bit",

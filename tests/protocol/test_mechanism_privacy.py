@@ -20,6 +20,7 @@ TIGHT = {
     "direct": {"keep": 1},
     "oue": {"q": -1},
     "sue": {"p": 1, "q": -1},
+    "subset": {"p": 1},
     **{name: {"threshold": 1} for name in ("bit", "bits", "duchi", "piecewise")},
 }
 """The integers that use ε fully, with the smallest step that would exceed ε. ``the`` spends less than ε by design."""
@@ -83,7 +84,7 @@ def test_composition_multiplies_ratios_and_adds_exponents():
 @pytest.mark.parametrize(
     ("name", "least", "most"),
     [
-        *((name, 2, 65536) for name in ("direct", "oue", "sue", "the")),
+        *((name, 2, 65536) for name in ("direct", "oue", "sue", "subset", "the")),
         *(("she", 2, 4096), ("bits", 1, 65536), ("duchi", 1, 4096), ("laplace", 1, 4096)),
         *((name, 1, 1) for name in ("bit", "piecewise", "hybrid")),
     ],
@@ -96,7 +97,9 @@ def test_sizes_end_where_the_formats_say(name, least, most):
         assert reason(from_epsilon, name, 1, size) == reason(from_dict, {**stated, "size": size}) == "size_invalid"
 
 
-@pytest.mark.parametrize(("name", "size"), [("oue", 17), ("bits", 17), ("duchi", 17), ("laplace", 17), ("she", 8)])
+@pytest.mark.parametrize(
+    ("name", "size"), [("oue", 17), ("subset", 24), ("bits", 17), ("duchi", 17), ("laplace", 17), ("she", 8)]
+)
 def test_a_table_that_is_too_long_is_refused(name, size):
     mechanism = from_epsilon(name, 1, size)
     assert reason(mechanism.distribution, inputs_of(mechanism)[0]) == "too_many_answers"

@@ -30,6 +30,7 @@ STEPS = 4096
 """Width of the ranges in which answers of ``laplace`` are counted, from one tail to the other."""
 
 DIRECT, UNARY = from_epsilon("direct", 1, 4), from_epsilon("oue", 1, 3)
+SUBSET = from_epsilon("subset", "0.5", 5)
 SYMMETRIC, THRESHOLDED = from_epsilon("sue", 1, 3), from_epsilon("the", "2", 3, theta="0.5")
 BIT, PIECEWISE, HYBRID = from_epsilon("bit", "1"), from_epsilon("piecewise", "1"), from_epsilon("hybrid", "3")
 DUCHI_2, DUCHI_3 = from_epsilon("duchi", "1", 2), from_epsilon("duchi", "1", 3)
@@ -45,7 +46,7 @@ NUMBERS = {
 }
 """The inputs of numeric mechanisms. Of the others every value is an input."""
 FURTHER = [
-    *(DIRECT, SYMMETRIC, THRESHOLDED, *NUMBERS),
+    *(DIRECT, SUBSET, SYMMETRIC, THRESHOLDED, *NUMBERS),
     *(from_epsilon("the", "2", 3, theta=theta) for theta in ("0.1", "0.25", "0.9")),
     *(from_epsilon(name, "0.1", 2) for name in ("direct", "oue", "sue")),
     *(from_epsilon(name, "4", size) for name, size in (("direct", 6), ("oue", 4), ("sue", 3), ("the", 2))),

@@ -67,6 +67,10 @@ def parameters(mechanism, epsilon, size, theta="0.25", delta=None):
     if mechanism == "the":
         p = floor(TWO_32 * (1 - exp(-(e / 2) * (1 - cut)) / 2))
         return {"p": p, "q": ceil(TWO_32 * exp(-e * cut / 2) / 2)}
+    if mechanism == "subset":
+        least = max(1, floor(size / (exp(e) + 1)))
+        w = min((least, min(least + 1, size - 1)), key=lambda w: (w * exp(e) + size - w) ** 2 / (w * (size - w)))
+        return {"w": w, "p": floor(TWO_32 * w * exp(e) / (w * exp(e) + size - w))}
     if mechanism == "she":
         rate = e / (2 * M)
         return {"s": rate.numerator, "t": rate.denominator}
@@ -101,6 +105,16 @@ def perturbed(mechanism, integers, size, value, seed):
             return value
         other = reader.below(size - 1)
         return other + 1 if other >= value else other
+    if mechanism == "subset":
+        reader = ByteReader(seed, b"hearsay/1/subset")
+        chosen = {value} if reader.coin(integers["p"]) else set()
+        others = [j for j in range(size) if j != value]
+        while len(chosen) < integers["w"]:
+            place = reader.below(len(others))
+            chosen.add(others[place])
+            others[place] = others[-1]
+            others.pop()
+        return [1 if j in chosen else 0 for j in range(size)]
     if mechanism == "she":
         reader = ByteReader(seed, b"hearsay/1/histogram")
         answer = []

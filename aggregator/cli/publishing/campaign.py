@@ -86,8 +86,9 @@ def campaign(
     """Sign a campaign: what devices are asked, at what ε, for how long.
 
     ε is the total that one device spends in one period, over all its answers. Discrete models take the
-    mechanisms direct (GRR, k-ary randomised response), oue, sue, the, she or auto; gaussian models take bit,
-    bits, piecewise, hybrid, laplace or duchi. --answers auto gives one answer for each 2.5 of ε.
+    mechanisms direct (GRR, k-ary randomised response), oue, sue, subset, the, she or auto, which chooses direct, oue or
+    subset for each question; direct+oue chooses one of these two. Gaussian models take bit, bits, piecewise, hybrid,
+    laplace or duchi. --answers auto gives one answer for each 2.5 of ε.
 
     With --series: a device answers once in all campaigns of that series, so asking in steps costs each device one ε.
     --share divides the devices among the campaigns of a series; 0:0.01 asks one device in a hundred.

@@ -17,7 +17,7 @@ from aggregator.planning.power_analysis.precision import precisions, typical_err
 from aggregator.planning.power_analysis.rehearsal import Fleet, Forecast, Rehearsal
 from aggregator.planning.power_analysis.study import CHOSEN, Design, Study, with_bins
 from aggregator.publishing.campaigns import campaign_subjects, parse_answers
-from aggregator.publishing.mechanisms.choice import APPROACHES, AUTO, forms, is_numeric, kind_of
+from aggregator.publishing.mechanisms.choice import APPROACHES, AUTO, forms, is_numeric, named
 from protocol import mechanisms
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
 from protocol.errors import HearsayError, InputError
@@ -190,7 +190,7 @@ def _families(study: Study, scope: Scope) -> list[str]:
     if scope.family not in (AUTO, DISCRETE, GAUSSIAN):
         raise InputError("family_unknown", "a family is discrete, gaussian or auto")
     if scope.mechanism != AUTO:
-        kind_of(scope.mechanism)
+        named(scope.mechanism)
     families = [scope.family] if scope.family != AUTO else [DISCRETE, GAUSSIAN]
     if scope.mechanism != AUTO:
         fitting = GAUSSIAN if is_numeric(scope.mechanism) else DISCRETE
@@ -243,10 +243,10 @@ def _questions(study: Study, schema: Schema, design: Design) -> int:
 
 def _of_values(study: Study) -> list[str]:
     """Return mechanisms of discrete campaigns, and ``auto`` (per question) if the questions differ in size."""
-    named = [name for name in mechanisms.names() if issubclass(mechanisms.kind(name), ValueMechanism)]
-    asked = campaign_subjects(study.schema, DISCRETE, named[0], None, class_question=study.class_question)
+    found = [name for name in mechanisms.names() if issubclass(mechanisms.kind(name), ValueMechanism)]
+    asked = campaign_subjects(study.schema, DISCRETE, found[0], None, class_question=study.class_question)
     sizes = {subject.size for subject in asked}
-    return [*named, AUTO] if len(sizes) > 1 else named
+    return [*found, AUTO] if len(sizes) > 1 else found
 
 
 def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Design, float], list[PrunedDesign]]:

@@ -24,9 +24,13 @@ from protocol.questions import ALL_AT_ONCE, MOMENT, MOMENTS, ONE_PER_CLASS, SING
 from protocol.schema import Schema
 
 AUTO = "auto"
-CANDIDATES = ("direct", "oue")
-"""Mechanisms of one value that :data:`AUTO` compares; of equally good ones it takes the first. A mechanism of another
-package is not compared: a campaign must name it, since each device needs that package."""
+CANDIDATES = ("direct", "oue", "subset")
+"""Mechanisms of one value that :data:`AUTO` compares. A mechanism of another package is not compared: a campaign must
+name it, since each device needs that package."""
+OR = "+"
+"""Stands between mechanisms that a campaign names for a comparison like that of :data:`AUTO`: ``direct+oue``."""
+WORTH = 0.05
+"""A mechanism must need over 5 % fewer devices to be preferred to one that is named before it."""
 
 
 def kind_of(name: str) -> type[Mechanism]:
@@ -43,24 +47,46 @@ def kind_of(name: str) -> type[Mechanism]:
 def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
     """Return the mechanism of one question with K = ``size`` values. ``options``: further parameters of the mechanism.
 
-    ``auto`` means the mechanism of :data:`CANDIDATES` with the smallest variance of one answer about a value that no
-    device holds: (K − 2 + e^ε)/(e^ε − 1)² for ``direct`` and 4e^ε/(e^ε − 1)² for ``oue``, with ε =
-    ``epsilon_micro``/10⁶. So ``direct`` is chosen if K < 3e^ε + 2. Source: Wang et al., USENIX Security 2017, section
-    5.1, equations for f = 0.
+    ``auto`` compares :data:`CANDIDATES`, and names with :data:`OR` between them compare these. The first is taken that
+    no other undercuts by more than :data:`WORTH` in the noise variance of one answer, summed over the K values:
+
+        ((K − 1)q(1 − q) + p(1 − p))/(p − q)²
+
+    where an answer supports the true value with probability p, any other with q. This is the exact sum for all shares
+    of the values, since these sum to 1. Source: docs/math.md, section 1; decision 122.
 
     Raises InputError: ``mechanism_unknown``; ``option_unknown``; or a number is out of the mechanism's range.
     """
-    if name == AUTO:
-        if options:
-            raise InputError("option_unknown", f"{AUTO} chooses direct or oue, which have no option '{min(options)}'")
-        return min((mechanisms.from_micro(each, epsilon_micro, size) for each in CANDIDATES), key=_noise_of_nothing)
-    return mechanisms.from_micro(kind_of(name).name, epsilon_micro, size, **options)
+    names = named(name)
+    if len(names) == 1:
+        return mechanisms.from_micro(name, epsilon_micro, size, **options)
+    if options:
+        raise InputError("option_unknown", f"{name} chooses {in_words(name)}, which have no option '{min(options)}'")
+    found = [mechanisms.from_micro(each, epsilon_micro, size) for each in names]
+    noise = [_noise_of_table(each) for each in found]
+    return next(each for each, own in zip(found, noise, strict=True) if (1 - WORTH) * own <= min(noise))
 
 
-def _noise_of_nothing(mechanism: Mechanism) -> Fraction:
-    """Return q(1 − q)/(p − q)², with p and q the probabilities of supporting the true value and any other value."""
-    assert isinstance(mechanism, FrequencyMechanism)
-    return mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
+def named(name: str) -> tuple[str, ...]:
+    """Return the names of the mechanisms that ``name`` stands for; :data:`CANDIDATES` for ``auto``.
+
+    Raises InputError ``mechanism_unknown`` or ``mechanism_incomplete``.
+    """
+    return CANDIDATES if name == AUTO else tuple(kind_of(each).name for each in name.split(OR))
+
+
+def in_words(name: str) -> str:
+    """Return ``name`` for people: ``direct, oue or subset`` for ``auto``."""
+    *most, last = CANDIDATES if name == AUTO else name.split(OR)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _noise_of_table(mechanism: Mechanism) -> Fraction:
+    """Return ((K − 1)q(1 − q) + p(1 − p))/(p − q)², with p and q as in :class:`FrequencyMechanism`."""
+    if not isinstance(mechanism, FrequencyMechanism):
+        raise InputError("mechanism_unknown", f"{mechanism.name} can not be compared: its answers support no values")
+    p, q = mechanism.p, mechanism.q
+    return ((mechanism.size - 1) * q * (1 - q) + p * (1 - p)) / (p - q) ** 2
 
 
 @cache

@@ -6,6 +6,7 @@ generator is not secure: these functions are for simulations and forecasts only.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,11 +30,14 @@ from protocol.mechanisms.noise import GRID
 from protocol.mechanisms.numeric import HALF, CoinMechanism
 from protocol.mechanisms.piecewise import CELLS, Piecewise
 from protocol.mechanisms.she import SummedHistogram
+from protocol.mechanisms.subset import Subset
 from protocol.mechanisms.unary import UnaryMechanism
 from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, RIGHT, SQUARE, Subject
 from protocol.schema import Schema
 
 Bools = NDArray[np.bool_]
+_MOST_HALVED = 256
+"""Most values of ``subset`` whose counts are drawn exactly; for more values an exact draw takes long."""
 
 
 def inputs_of(
@@ -137,6 +141,17 @@ def draw_again(mechanism: Remembered, kept: Integers | Bools, rng: np.random.Gen
             Direct(mechanism.epsilon_micro, mechanism.size, mechanism.keep), np.asarray(kept, np.int64), rng
         )
     return np.asarray(kept ^ (rng.integers(0, ONE, kept.shape, np.uint32) >= mechanism.keep))
+
+
+@draw.register(Subset)
+def draw_subset(mechanism: Subset, inputs: Integers, rng: np.random.Generator) -> Bools:
+    """Draw answers of ``subset``: the w smallest of K random keys; the true value's is least or largest."""
+    keys = rng.random((len(inputs), mechanism.size))
+    is_in = rng.integers(0, ONE, len(inputs)) < mechanism.threshold
+    keys[np.arange(len(inputs)), inputs] = np.where(is_in, -1.0, 2.0)
+    bits, w = np.zeros(keys.shape, np.bool_), mechanism.ones
+    np.put_along_axis(bits, np.argpartition(keys, w - 1, axis=1)[:, :w], values=True, axis=1)
+    return bits
 
 
 @draw.register(SummedHistogram)
@@ -267,6 +282,83 @@ class _Unary(NamedTuple):
         return np.asarray(rng.binomial(holders, self.if_true) + rng.binomial(n - holders, self.if_other), np.int64)
 
 
+class _Sets(NamedTuple):
+    """Law of counts of random sets of w = ``ones`` of K values, given the shares of holders; its time is free of n.
+
+    A share ``uniform`` of the answers, (1 − p)/(1 − w/K), are uniform sets. Each other answer has the true value and
+    w − 1 uniform ones beside it. So the true value is in a set with probability p. Blocks of values are halved until
+    each value is alone. Of an answer's values in a block, a hypergeometric number is in the left half.
+    """
+
+    held: Floats
+    ones: int
+    uniform: float
+
+    def counts(self, n: int, rng: np.random.Generator) -> Integers:
+        ends = np.concatenate([[0.0], np.cumsum(self.held)])
+        # How many answers have r values in a block: not the true one, (blocks, r); or the true one and r others.
+        without, beside = np.zeros((2, 1, self.ones + 1), np.int64)
+        without[0, -1] = rng.binomial(n, self.uniform)
+        beside[0, -2] = n - without[0, -1]
+        halvings, is_one = _halvings(len(self.held), self.ones)
+        for sizes, chance in halvings:
+            begin, most = np.cumsum(sizes) - sizes, chance.shape[-1]
+            half, whole = (ends[begin + taken] - ends[begin] for taken in ((sizes + 1) // 2, sizes))
+            share = np.clip(half / np.where(whole > 0, whole, 1), 0, 1)
+            true_left = rng.binomial(beside[:, :most], share[:, None])
+            kinds = np.array([without[:, :most], true_left, beside[:, :most] - true_left])
+            drawn, r = rng.multinomial(kinds, chance), np.arange(most)
+            left, right = drawn.sum(axis=2), drawn[..., r[:, None], r[:, None] - r].sum(axis=2)
+            without = np.stack([left[0] + left[2], right[0] + right[1]], axis=1).reshape(-1, most)
+            beside = np.stack([left[1], right[2]], axis=1).reshape(-1, most)
+        return np.asarray((without[:, 1] + beside[:, 0])[is_one], np.int64)
+
+
+@lru_cache(maxsize=64)
+def _halvings(size: int, ones: int) -> tuple[list[tuple[Integers, Floats]], Bools]:
+    """Return the halvings of ``size`` values for :class:`_Sets`, and which of the blocks after the last have one value.
+
+    A halving has the sizes of its B blocks, and the chances, (3, B, R, R), that of r values in a block j are in its
+    left half: among all its values; or among all but the true one, which is in the left half; or in the right one.
+    """
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, size + 1)))])
+
+    def choose(n: Integers, k: Integers) -> Floats:
+        possible = (k >= 0) & (k <= n)
+        n, k = np.where(possible, n, 0), np.where(possible, k, 0)
+        return np.where(possible, logs[n] - logs[k] - logs[n - k], -np.inf)
+
+    found, sizes = [], np.array([size])
+    while sizes.max() > 1:
+        left, right = (sizes + 1) // 2, sizes // 2
+        j = np.arange(min(ones, int(sizes.max())) + 1)
+        r = j[:, None]
+        lefts, rights = (
+            np.array(each)[..., None, None] for each in ((left, left - 1, left), (right, right, right - 1))
+        )
+        with np.errstate(invalid="ignore"):
+            chance = np.nan_to_num(np.exp(choose(lefts, j) + choose(rights, r - j) - choose(lefts + rights, r)))
+        chance[..., 0] += chance.sum(axis=-1) == 0  # r is more than the block holds: no answer has so many there
+        found.append((sizes, chance / chance.sum(axis=-1, keepdims=True)))
+        sizes = np.stack([left, right], axis=1).ravel()
+    return found, sizes == 1
+
+
+class _Balanced(NamedTuple):
+    """Nearly the law of :class:`_Sets`, for many values: independent bits, in all brought to w = ``ones`` per answer.
+
+    All counts move by equal steps. The variance of a count is a part 1/K too small.
+    """
+
+    bits: _Unary
+    ones: int
+
+    def counts(self, n: int, rng: np.random.Generator) -> Integers:
+        drawn = self.bits.counts(n, rng)
+        each, rest = divmod(n * self.ones - int(drawn.sum()), len(drawn))
+        return np.clip(drawn + each + (rng.permutation(len(drawn)) < rest), 0, n)
+
+
 class _Bits(NamedTuple):
     """Law of counts of set bits: binomial. ``chance``: (A,) float64, of a 1 at each of the A bits of an answer."""
 
@@ -316,6 +408,15 @@ def unary_law(mechanism: UnaryMechanism, inputs: Integers, shares: Floats) -> Co
     """Return the distribution for unary encodings (:class:`_Unary`)."""
     held = _held(mechanism, inputs, shares)
     return _Unary(held, mechanism.one_if_true / ONE, mechanism.one_if_other / ONE)
+
+
+@count_law.register(Subset)
+def subset_law(mechanism: Subset, inputs: Integers, shares: Floats) -> CountLaw:
+    """Return the law for ``subset``: exactly w ones in each answer (:class:`_Sets`)."""
+    held, size, w = _held(mechanism, inputs, shares), mechanism.size, mechanism.ones
+    if size > _MOST_HALVED:
+        return _Balanced(_Unary(held, float(mechanism.p), float(mechanism.q)), w)
+    return _Sets(held, w, float((1 - mechanism.p) * size / (size - w)))
 
 
 @count_law.register(SummedHistogram)

@@ -1,1 +1,1 @@
-"""Subset selection and Hadamard response, in a package of their own."""
+"""Hadamard response, in a package of its own."""

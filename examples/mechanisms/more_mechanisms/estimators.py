@@ -1,4 +1,4 @@
-"""What the aggregator needs beside the classes. The families bring estimator, noise law and interval."""
+"""What the aggregator needs beside the class. The family brings estimator, noise law and interval."""
 
 from __future__ import annotations
 
@@ -6,35 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.estimates.debias import Law, Marginal, Pairs, debias, marginal, pairs_of
+from aggregator.estimates.debias import Law, Marginal, debias, marginal, pairs_of
 from aggregator.publishing.mechanisms.draws import draw
 from more_mechanisms.hadamard import Hadamard
-from more_mechanisms.subset import Subset
 from protocol.mechanisms.base import ONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-
-@draw.register(Subset)
-def draw_subset(mechanism: Subset, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.bool_]:
-    """The w largest of random keys; the key of the true value is above or below all others."""
-    keys = rng.random((len(inputs), mechanism.size))
-    is_in = rng.integers(0, ONE, len(inputs)) < mechanism.threshold
-    keys[np.arange(len(inputs)), inputs] = np.where(is_in, 2.0, -1.0)
-    least = np.sort(keys, axis=1)[:, -mechanism.ones][:, None]
-    return np.asarray(keys >= least)
-
-
-@pairs_of.register(Subset)
-def pairs_of_subset(mechanism: Subset) -> Pairs:
-    """Covariances of two bits: with neither the true one, and with one of them the true one."""
-    p, q, others, w = float(mechanism.p), float(mechanism.q), mechanism.size - 1, mechanism.ones
-    both_with_true = p * (w - 1) / others
-    both = (p * (w - 1) * (w - 2) + (1 - p) * w * (w - 1)) / (others * max(1, others - 1))
-    return Pairs((both - q * q) / (p - q) ** 2, (both_with_true - p * q) / (p - q) ** 2)
 
 
 @draw.register(Hadamard)

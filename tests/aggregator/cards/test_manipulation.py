@@ -42,7 +42,9 @@ def every_kind_of_answer(mechanism):
             yield [int(answer == place) for place in range(mechanism.answers)]
         return
     ends = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
-    yield from map(list, product(ends, repeat=mechanism.answers))
+    rows = np.array(list(product(ends, repeat=mechanism.answers)))
+    refused = mechanism.impossible(rows)
+    yield from (rows if refused is None else rows[~refused]).tolist()
     rng = np.random.default_rng(1)
     inputs = np.array([inputs_of(mechanism)[0]] * 200)
     for answer in as_answers(mechanism, draw(mechanism, inputs, rng)):

@@ -16,11 +16,12 @@ from support.reports import opened
 
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.publishing.mechanisms.choice import AUTO, candidates, choose, mechanism_for
+from aggregator.publishing.mechanisms.choice import AUTO, _noise_of_table, candidates, choose, mechanism_for
 from aggregator.publishing.mechanisms.draws import _Drawn, count_law
 from edge_sdk import Device
 from protocol import mechanisms
 from protocol.documents.campaign import parse_campaign
+from protocol.epsilon import exp_below
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
 from protocol.schema import Label, build_schema
@@ -29,28 +30,48 @@ MICRO = 1_000_000
 LABEL = Label("label", ["e", "p"])
 
 
-def exp_between(epsilon_micro):
-    """A lower and an upper bound of e^ε as fractions, from the power series, independent of the code under test."""
-    epsilon = Fraction(epsilon_micro, MICRO)
-    below = sum((epsilon**k / math.factorial(k) for k in range(80)), Fraction(0))
-    return below, below + Fraction(1, 10**20)
+def sum_of_variances(mechanism):
+    """By the exact distribution, over the values: the variance of an estimate is that of its bit over (p − q)²."""
+    table = mechanism.distribution(0)
+    chances = [sum(c for answer, c in table.items() if mechanism.supports(answer, i)) for i in range(mechanism.size)]
+    return sum(chance * (1 - chance) for chance in chances) / (chances[0] - chances[1]) ** 2
 
 
-LN_2, LN_3 = 693_147, 1_098_612
-"""Millionths below ln 2 and ln 3, where 3e^ε + 2 is a little below 8 and 11; a millionth more is above."""
-
-
-@pytest.mark.parametrize(
-    "epsilon_micro", [1_000, 100_000, 500_000, LN_2, LN_2 + 1, MICRO, LN_3, LN_3 + 1, 2_500_000, 4 * MICRO]
-)
-def test_direct_up_to_the_border_and_oue_beyond_it(epsilon_micro):
-    below, above = exp_between(epsilon_micro)
-    for size in range(2, 200):
-        assert not 3 * below + 2 <= size < 3 * above + 2, "no integer is closer to the border than the series"
-        expected = "direct" if size < 3 * below + 2 else "oue"
+@pytest.mark.parametrize("epsilon_micro", [1_000, 250_000, 500_000, MICRO, 1_500_000, 2 * MICRO, 4 * MICRO])
+def test_auto_takes_what_needs_the_fewest_devices_and_of_nearly_equal_ones_the_older(epsilon_micro):
+    """Never more than direct below 3e^ε + 2 values and oue beyond them, as it chose before ``subset``."""
+    for size in (*range(2, 12), 20, 50, 130, 2000, 65536):
         chosen = mechanism_for(AUTO, epsilon_micro, size)
-        assert chosen == from_micro(expected, epsilon_micro, size)
+        made_all = [from_micro(name, epsilon_micro, size) for name in ("direct", "oue", "subset")]
+        noise = [_noise_of_table(one) for one in made_all]
+        assert chosen == next(one for one, own in zip(made_all, noise, strict=True) if own * 19 <= min(noise) * 20)
+        before = made_all[size >= 3 * math.exp(epsilon_micro / MICRO) + 2]
+        assert _noise_of_table(chosen) <= _noise_of_table(before)
+        if size < 8:
+            assert noise == [sum_of_variances(one) for one in made_all]
     assert mechanism_for(AUTO, 16 * MICRO, 65536).name == "direct"
+
+
+@pytest.mark.parametrize("epsilon_micro", [1_000, 500_000, MICRO, 1_098_613, 2 * MICRO, 4 * MICRO])
+def test_subset_has_the_best_number_of_ones(epsilon_micro):
+    """Compared with every other number, by the sum of variances."""
+    for size in (2, 3, 5, 8, 13, 24, 60):
+        best = from_micro("subset", epsilon_micro, size)
+        for ones in range(1, size):
+            power = exp_below(epsilon_micro)
+            p = int(2**32 * ones * power / (ones * power + size - ones))
+            other = mechanisms.from_dict({**best.to_dict(), "w": ones, "p": p})
+            assert _noise_of_table(best) <= _noise_of_table(other) * (1 + Fraction(1, 10**6))
+
+
+def test_several_names_are_compared_and_numbers_are_not():
+    assert mechanism_for("direct+oue", MICRO, 12).name == "oue"
+    assert mechanism_for("direct+oue", MICRO, 8).name == "direct"
+    assert mechanism_for("subset+hadamard", MICRO, 40).name == "subset"
+    assert reason(mechanism_for, "direct+magic", MICRO, 6) == "mechanism_unknown"
+    assert reason(mechanism_for, "direct+bit", MICRO, 1) == "size_invalid"
+    assert reason(mechanism_for, "direct+she", MICRO, 6) == "mechanism_unknown"
+    assert reason(mechanism_for, "direct+the", MICRO, 6, theta="0.5") == "option_unknown"
 
 
 def test_a_named_mechanism_is_taken_as_named_and_what_can_not_be_chosen_is_refused():
@@ -73,7 +94,7 @@ PUBLISHER = Publisher(schema=SCHEMA)
 
 
 def auto_campaign(schema=SCHEMA, **terms):
-    return build_campaign(schema, CampaignParameters("auto", MICRO, AUTO, **terms), 1, NOW)
+    return build_campaign(schema, CampaignParameters("auto", MICRO, **terms), 1, NOW)
 
 
 def mixed():
@@ -81,13 +102,15 @@ def mixed():
 
 
 def test_a_campaign_mixes_the_mechanisms_its_questions_call_for():
-    """At ε = 1 the border is 10, at ε = 1/3 it is 6.2: the class has 2 values, odor and class 26, width and class 4."""
-    campaign, same = (opened(PUBLISHER.sign("campaign", raw)) for raw in (auto_campaign(), mixed()))
+    """The class has 2 values, odor and class 26, width and class 4; ``direct+oue`` takes no ``subset``."""
+    campaign, same = (
+        opened(PUBLISHER.sign("campaign", raw)) for raw in (auto_campaign(mechanism="direct+oue"), mixed())
+    )
     assert [question.mechanism.name for question in campaign.questions] == ["direct", "oue", "direct"]
     assert [question.mechanism for question in campaign.questions] == [one.mechanism for one in same.questions]
     assert campaign.layout == (2, 4)
     schema = build_schema(LABEL, [Categorical("a", ["0", "1", "2"]), Numeric("w", "0", "1", [0])])
-    for answers, expected in ((1, "direct"), (3, "oue")):
+    for answers, expected in ((1, "subset"), (3, "subset")):
         campaign = parse_campaign(auto_campaign(schema, answers=answers))
         assert [question.size for question in campaign.questions] == [2, 8, 4]
         assert campaign.questions[1].mechanism.name == expected
