@@ -17,7 +17,7 @@ from support.reports import opened
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.choice import AUTO, _noise_of_table, candidates, choose, mechanism_for
-from aggregator.publishing.mechanisms.draws import _Drawn, count_law
+from aggregator.publishing.mechanisms.draws import _Drawn, _Unary, count_law
 from edge_sdk import Device
 from protocol import mechanisms
 from protocol.documents.campaign import parse_campaign
@@ -235,6 +235,36 @@ def test_counts_have_the_mean_and_variance_of_drawn_answers(name):
         np.testing.assert_allclose(variance.sum(), drawn_variance.sum(), rtol=0.06)
     else:
         np.testing.assert_allclose(variance[seen], drawn_variance[seen], rtol=0.35)
+
+
+def covariances_of(mechanism, held):
+    """The exact covariances of the bits of one answer of a random device."""
+    rows = [(np.array(a), float(c) * own) for v, own in enumerate(held) for a, c in mechanism.distribution(v).items()]
+    mean = sum(chance * row for row, chance in rows)
+    return sum(chance * np.outer(row, row) for row, chance in rows) - np.outer(mean, mean)
+
+
+def test_counts_of_subset_vary_together_as_its_answers_do_and_other_laws_are_seen():
+    """A right law fails with probability below 1e-9 per entry, at seven standard deviations of a covariance."""
+    mechanism, held = from_micro("subset", 500_000, 5), np.array([0.4, 0, 0.3, 0.2, 0.1])
+    exact, sizes = covariances_of(mechanism, held), np.arange(5)
+
+    def is_far(law, draws=1500, n=50):
+        rng = np.random.default_rng(8)
+        counts = np.array([law.counts(n, rng) for _ in range(draws)])
+        assert set(counts.sum(axis=1)) == {n * mechanism.ones} or law is independent
+        error = np.sqrt((np.outer(np.diag(exact), np.diag(exact)) + exact**2) / draws)
+        return (abs(np.cov(counts.T) / n - exact) > 7 * error).any()
+
+    independent = _Unary(held, float(mechanism.p), float(mechanism.q))
+    assert not is_far(count_law(mechanism, sizes, held))
+    assert is_far(independent)
+    many = from_micro("subset", 500_000, 300)
+    rng, even = np.random.default_rng(9), np.full(300, 1 / 300)
+    drawn = np.array([count_law(many, np.arange(300), even).counts(1000, rng) for _ in range(100)])
+    assert set(drawn.sum(axis=1)) == {1000 * many.ones}
+    share = many.ones / 300
+    assert drawn.var(axis=0).mean() == pytest.approx(1000 * share * (1 - share), rel=0.05)
 
 
 def test_a_law_of_other_inputs_is_seen():
