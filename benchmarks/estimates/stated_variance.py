@@ -35,7 +35,7 @@ _MOST_BITS = 8
 """All answers of a unary encoding of at most so many bits are enumerated; longer encodings use the bits' chances."""
 
 
-FREQUENCY = ("direct", "oue", "sue", "the", "she")
+FREQUENCY = ("direct", "oue", "sue", "subset", "the", "she")
 NUMERIC = ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi")
 START = 1_790_000_000
 CLASSES = np.array([0.7, 0.22, 0.04, 0.04])
@@ -115,7 +115,7 @@ def supports(mechanism: Mechanism, value: int) -> Floats:
     if size > _MOST_BITS:
         return np.array([float(mechanism.p if value == place else mechanism.q) for place in range(size)])
     law = mechanism.distribution(value)
-    return np.sum([float(law[bits]) * np.array(bits) for bits in product((0, 1), repeat=size)], axis=0)
+    return np.sum([float(chance) * np.array(bits) for bits, chance in law.items()], axis=0)
 
 
 def of_values(mechanism: Mechanism, shares: Floats) -> tuple[list[int], Floats]:
