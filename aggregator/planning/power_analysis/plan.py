@@ -39,7 +39,7 @@ from aggregator.planning.power_analysis.targets import (
     span_of,
 )
 from aggregator.publishing.ask_table import resolve
-from aggregator.publishing.mechanisms.choice import AUTO, in_words
+from aggregator.publishing.mechanisms.choice import AUTO
 from aggregator.publishing.schemas.projection_file import load_projection
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from protocol import epsilon as allowance
@@ -116,14 +116,13 @@ class Plan(NamedTuple):
         found: dict[str, dict[str, RankedDesign]] = {}
         for one in self.ranked:
             design = one.design
-            mechanism = in_words(design.mechanism)
             is_chosen = design.chosen_for is not None
             options = {
                 "features": "chosen" if is_chosen else "as in the schema",
                 "pilot": "counted" if design.counted else "not counted",
                 "family": design.family,
                 "projection": "none" if is_chosen else design.reduction,
-                "mechanism": mechanism,
+                "mechanism": design.mechanism,
                 "answers": str(design.answers),
             }
             if (design.family, design.reduction) == (DISCRETE, "none"):

@@ -242,11 +242,11 @@ def _questions(study: Study, schema: Schema, design: Design) -> int:
 
 
 def _of_values(study: Study) -> list[str]:
-    """Return mechanisms of discrete campaigns, and ``auto`` (per question) if the questions differ in size."""
+    """Return ``auto`` (per question) if the questions differ in size, and the mechanisms of discrete campaigns."""
     found = [name for name in mechanisms.names() if issubclass(mechanisms.kind(name), ValueMechanism)]
     asked = campaign_subjects(study.schema, DISCRETE, found[0], None, class_question=study.class_question)
     sizes = {subject.size for subject in asked}
-    return [*found, AUTO] if len(sizes) > 1 else found
+    return [AUTO, *found] if len(sizes) > 1 else found
 
 
 def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Design, float], list[PrunedDesign]]:

@@ -19,7 +19,6 @@ from aggregator.planning.feature_selection.from_pilot import design as choose
 from aggregator.planning.power_analysis.rehearsal import Fleet, Fold, Rehearsal, plain_accuracy
 from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.publishing.mechanisms.choice import in_words
 from aggregator.publishing.schemas.schema_file import SchemaFile, equal_width_edges
 from protocol.documents.asked import plain
 from protocol.documents.campaign import Campaign, parse_campaign
@@ -75,8 +74,7 @@ class Design(NamedTuple):
         parts = [self.family]
         parts += [] if self.bins is None else [f"{self.bins} bins"]
         parts += [] if self.reduction == "none" else [self.reduction if self.chosen_for is None else "chosen features"]
-        named = in_words(self.mechanism)
-        parts.append(named if self.approach is None else f"{named} approach {self.approach}")
+        parts.append(self.mechanism if self.approach is None else f"{self.mechanism} approach {self.approach}")
         parts += [] if self.answers == 1 else [f"{self.answers} answers"]
         parts += ["pilot counted"] if self.counted else []
         return ", ".join(parts)

@@ -61,7 +61,9 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
     if len(names) == 1:
         return mechanisms.from_micro(name, epsilon_micro, size, **options)
     if options:
-        raise InputError("option_unknown", f"{name} chooses {in_words(name)}, which have no option '{min(options)}'")
+        raise InputError(
+            "option_unknown", f"{name} chooses among {', '.join(names)}, which take no option '{min(options)}'"
+        )
     found = [mechanisms.from_micro(each, epsilon_micro, size) for each in names]
     noise = [_noise_of_table(each) for each in found]
     return next(each for each, own in zip(found, noise, strict=True) if (1 - WORTH) * own <= min(noise))
@@ -73,12 +75,6 @@ def named(name: str) -> tuple[str, ...]:
     Raises InputError ``mechanism_unknown`` or ``mechanism_incomplete``.
     """
     return CANDIDATES if name == AUTO else tuple(kind_of(each).name for each in name.split(OR))
-
-
-def in_words(name: str) -> str:
-    """Return ``name`` for people: ``direct, oue or subset`` for ``auto``."""
-    *most, last = CANDIDATES if name == AUTO else name.split(OR)
-    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _noise_of_table(mechanism: Mechanism) -> Fraction:
