@@ -283,35 +283,37 @@ class _Unary(NamedTuple):
 
 
 class _Sets(NamedTuple):
-    """Law of counts of random sets of w = ``ones`` of K values, given the shares of holders; its time is free of n.
+    """Law of counts of random sets of w = ``ones`` of K values. Its time does not depend on the number of answers.
 
     A share ``uniform`` of the answers, (1 − p)/(1 − w/K), are uniform sets. Each other answer has the true value and
     w − 1 uniform ones beside it. So the true value is in a set with probability p. Blocks of values are halved until
     each value is alone. Of an answer's values in a block, a hypergeometric number is in the left half.
+
+    ``halvings``: for each of them the share of a block's holders whose value is in its left half, (blocks, 1), and the
+    chances of :func:`_halvings`. ``is_one``: which of the blocks after the last halving have a value.
     """
 
-    held: Floats
     ones: int
     uniform: float
+    halvings: tuple[tuple[Floats, Floats], ...]
+    is_one: Bools
 
     def counts(self, n: int, rng: np.random.Generator) -> Integers:
-        ends = np.concatenate([[0.0], np.cumsum(self.held)])
-        # How many answers have r values in a block: not the true one, (blocks, r); or the true one and r others.
-        without, beside = np.zeros((2, 1, self.ones + 1), np.int64)
-        without[0, -1] = rng.binomial(n, self.uniform)
-        beside[0, -2] = n - without[0, -1]
-        halvings, is_one = _halvings(len(self.held), self.ones)
-        for sizes, chance in halvings:
-            begin, most = np.cumsum(sizes) - sizes, chance.shape[-1]
-            half, whole = (ends[begin + taken] - ends[begin] for taken in ((sizes + 1) // 2, sizes))
-            share = np.clip(half / np.where(whole > 0, whole, 1), 0, 1)
-            true_left = rng.binomial(beside[:, :most], share[:, None])
-            kinds = np.array([without[:, :most], true_left, beside[:, :most] - true_left])
-            drawn, r = rng.multinomial(kinds, chance), np.arange(most)
+        # How many answers have r values in each block: not the true one (0); or the true one and r others (1).
+        answers = np.zeros((2, 1, self.ones + 1), np.int64)
+        answers[0, 0, -1] = uniform = rng.binomial(n, self.uniform)
+        answers[1, 0, -2] = n - uniform
+        for true_left, chance in self.halvings:
+            r, blocks = np.arange(chance.shape[-1]), len(true_left)
+            without, beside = answers[..., : len(r)]
+            in_left = rng.binomial(beside, true_left)
+            drawn = rng.multinomial(np.array([without, in_left, beside - in_left]), chance)
             left, right = drawn.sum(axis=2), drawn[..., r[:, None], r[:, None] - r].sum(axis=2)
-            without = np.stack([left[0] + left[2], right[0] + right[1]], axis=1).reshape(-1, most)
-            beside = np.stack([left[1], right[2]], axis=1).reshape(-1, most)
-        return np.asarray((without[:, 1] + beside[:, 0])[is_one], np.int64)
+            answers = np.empty((2, blocks, 2, len(r)), np.int64)
+            answers[0, :, 0], answers[0, :, 1] = left[0] + left[2], right[0] + right[1]
+            answers[1, :, 0], answers[1, :, 1] = left[1], right[2]
+            answers = answers.reshape(2, 2 * blocks, len(r))
+        return np.asarray((answers[0, :, 1] + answers[1, :, 0])[self.is_one], np.int64)
 
 
 @lru_cache(maxsize=64)
@@ -416,7 +418,13 @@ def subset_law(mechanism: Subset, inputs: Integers, shares: Floats) -> CountLaw:
     held, size, w = _held(mechanism, inputs, shares), mechanism.size, mechanism.ones
     if size > _MOST_HALVED:
         return _Balanced(_Unary(held, float(mechanism.p), float(mechanism.q)), w)
-    return _Sets(held, w, float((1 - mechanism.p) * size / (size - w)))
+    found, is_one = _halvings(size, w)
+    ends, halvings = np.concatenate([[0.0], np.cumsum(held)]), []
+    for sizes, chance in found:
+        begin = np.cumsum(sizes) - sizes
+        half, whole = (ends[begin + taken] - ends[begin] for taken in ((sizes + 1) // 2, sizes))
+        halvings.append((np.clip(half / np.where(whole > 0, whole, 1), 0, 1)[:, None], chance))
+    return _Sets(w, float((1 - mechanism.p) * size / (size - w)), tuple(halvings), is_one)
 
 
 @count_law.register(SummedHistogram)
