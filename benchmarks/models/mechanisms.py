@@ -113,7 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     require()
     columns = (
-        "data<10 ε<4 devices>8 subset>10 variance>10.3f former>8.2f auto>8.2f difference>12.3f error>8.3f repeats>9"
+        "data<11 ε<4 devices>8 subset>10 variance>10.3f former>8.2f auto>8.2f difference>12.3f error>8.3f repeats>9"
     )
     table = Table(f"{AUTO} against the choice before subset", columns, as_json=options.json)
     for name in options.data:
