@@ -53,7 +53,7 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
         ((K − 1)q(1 − q) + p(1 − p))/(p − q)²
 
     where an answer supports the true value with probability p, any other with q. This is the exact sum for all shares
-    of the values, since these sum to 1. Source: docs/math.md, section 1; decision 123.
+    of the values, since these sum to 1. Source: docs/math.md, section 1; decision 124.
 
     Raises InputError: ``mechanism_unknown``; ``option_unknown``; or a number is out of the mechanism's range.
     """
