@@ -99,7 +99,7 @@ def test_all_features_as_stated_are_one_row(files, monkeypatch):
 
 
 def test_the_largest_class_is_named_beside_the_accuracies(files):
-    found = ran(files, "--devices", "2")
+    found = ran(files, "--devices", "4")
     assert "largest class                  " in found.stdout
     said = r"the accuracy \(.*\) (is not|may not be) above the share of the largest class, '[ny]'"
     assert re.search(said, found.stderr)
