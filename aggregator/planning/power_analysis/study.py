@@ -235,7 +235,7 @@ class Study:
         return made, self.population(schema)
 
     def folds(self, design: Design, epsilon_micro: int | None = None) -> list[Fold]:
-        """Return the divisions of the records for a design, each with its campaign and its own fitted projection."""
+        """Return the divisions of the records for a design, each with its campaign, perhaps with its own features."""
         micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
         key = design._replace(counted=False), micro
         if key not in self._folds:
