@@ -135,8 +135,12 @@ def count_frame(
         now: seconds since 1970; None asks the clock.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
     """
-    if campaign.fit.family == EVALUATION or not campaign.schema.observed:
-        raise InputError("not_fittable", "the campaign asks about no feature, so no model is made of its counts")
+    if campaign.fit.family == EVALUATION or not campaign.schema.observed or campaign.ended:
+        raise InputError(
+            "not_fittable",
+            "the campaign, or this last version of it, asks about no feature, so no model is made of its counts; name "
+            "the version that was asked, NAME@VERSION",
+        )
     if (budget is None) != (epsilon_micro is None) or (budget is None) != bool(consent):
         raise InputError(
             "consent_missing",

@@ -177,6 +177,10 @@ def test_what_is_not_counted_is_said_and_what_is_not_allowed_refused(world):
     assert reason(lambda: counted(world, consent="a\nb")) == "consent_missing"
     assert reason(lambda: counted(world, rows=slice(0, 29))) == "pilot_too_small"
     assert reason(lambda: count_records(work, table.drop(columns="label"), campaign, consent="x")) == "label_missing"
+    assert (
+        refusal(count_records, work, table, campaign._replace(questions=(), answers=0, epsilon_micro=0))
+        == "not_fittable"
+    )
     strange = table.copy()
     strange.iloc[0, strange.columns.get_loc("odor")] = "no such value"
     strange.iloc[1] = strange.iloc[2]
