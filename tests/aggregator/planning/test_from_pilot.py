@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from aggregator.planning.feature_selection.codings import (
     GROUPS,
     QUANTILES,
     Way,
+    best_cuts,
     best_groups,
     cut,
     mutual_information,
@@ -210,6 +212,19 @@ def test_edges_are_where_the_class_changes(records):
     assert {way.kind for way in ways(SCHEMA, 1)} == {AS_STATED, QUANTILES, EDGES}
     assert mutual_information(np.full((2, 2), 50.0)) == pytest.approx(0, abs=1e-12)
     assert mutual_information(np.array([[50.0, 0], [0, 50]])) > 0.5
+
+
+def test_the_cuts_are_the_best_of_all_the_first_of_equal_ones():
+    rng = np.random.default_rng(1)
+    for rows, classes, parts in product(range(1, 10), (2, 3), (2, 3)):
+        table = rng.poisson(rng.choice([0.3, 5]), (rows, classes)).astype(np.float64)
+        sums = np.vstack([np.zeros(classes), np.cumsum(table, axis=0)])
+        every = list(combinations(range(1, rows), parts - 1))
+        told = [mutual_information(np.diff(sums[[0, *inner, rows]], axis=0)) for inner in every]
+        first = next((list(inner) for inner, each in zip(every, told, strict=True) if each > max(told) - 1e-12), None)
+        assert best_cuts(table, parts) == first
+    many = np.repeat([[9.0, 1.0], [5.0, 5.0], [1.0, 9.0]], 500, axis=0)  # all pairs of 1,500 rows would take a minute
+    assert best_cuts(many, 3) == [500, 1000]
 
 
 @pytest.fixture
