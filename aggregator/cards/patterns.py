@@ -17,6 +17,7 @@ from protocol.mechanisms import Mechanism
 from protocol.mechanisms.base import ONE
 from protocol.mechanisms.by_family import ByFamily
 from protocol.mechanisms.direct import Direct
+from protocol.mechanisms.subset import Subset
 from protocol.mechanisms.unary import UnaryMechanism
 from protocol.questions import Question
 
@@ -64,6 +65,21 @@ def _unary(mechanism: UnaryMechanism) -> tuple[Pattern, ...]:
         Pattern(q * (1 - p), p * (1 - q), q * (1 - q) * least),
         Pattern(p * q, p * q, q * q * least),
         Pattern((1 - p) * (1 - q), (1 - p) * (1 - q), (1 - q) ** 2 * least),
+    )
+
+
+@patterns.register(Subset)
+def _subset(mechanism: Subset) -> tuple[Pattern, ...]:
+    """By which of the two inputs are in the set. In the blanket a set is as likely as for an input outside of it."""
+    p, size, ones = mechanism.p, mechanism.size, mechanism.ones
+    rest = (1 - p) / (size - 1)
+    one, lacking, neither = p * (size - ones) / (size - 1), rest * ones, rest * (size - 1 - ones)
+    both, hidden = p * (ones - 1) / (size - 1), lacking * (ones - 1) / (size - ones)
+    return (
+        Pattern(one, lacking, lacking),
+        Pattern(lacking, one, lacking),
+        Pattern(both, both, hidden),
+        Pattern(neither, neither, neither),
     )
 
 
