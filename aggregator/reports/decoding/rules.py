@@ -16,6 +16,8 @@ FAULTS = ("question_unknown", "question_not_assigned", "value_out_of_domain", "r
 """The reasons to reject a record, in the order in which they apply. :meth:`Rules.faults` numbers them from 1."""
 
 _WORD = 8
+_AT_ONCE = 1 << 22
+"""Most integers of answers that are unpacked at once: 32 MiB."""
 
 
 class Fields(NamedTuple):
@@ -137,9 +139,10 @@ class Rules:
         found = np.zeros(len(question), np.bool_)
         left = ~np.any(wrong, axis=0) if wrong else ~found
         for place, mechanism in self._asked:
-            rows = np.flatnonzero(left & (question == place))
-            if rows.size:
-                found[rows] = mechanism.impossible(_answers(fields, rows, mechanism))
+            rows, most = np.flatnonzero(left & (question == place)), max(1, _AT_ONCE // max(1, mechanism.answers))
+            for first in range(0, len(rows), most):
+                part = rows[first : first + most]
+                found[part] = mechanism.impossible(_answers(fields, part, mechanism))
         return found
 
     def _out_of_bounds(self, fields: Fields, question: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -287,8 +287,10 @@ def shuffled_laws(mechanism, reports):
 
 @pytest.mark.parametrize(
     ("name", "size", "reports"),
-    [("direct", 2, 6), ("direct", 3, 5), ("direct", 4, 4), ("oue", 2, 5), ("oue", 3, 3), ("sue", 2, 4), ("the", 2, 4)]
-    + [("subset", 3, 5), ("subset", 4, 3)],
+    [
+        *(("direct", 2, 6), ("direct", 3, 5), ("direct", 4, 4), ("oue", 2, 5), ("oue", 3, 3)),
+        *(("sue", 2, 4), ("the", 2, 4), ("subset", 3, 5), ("subset", 4, 3)),
+    ],
 )
 @pytest.mark.parametrize("epsilon", [0.5, 2])
 def test_delta_of_a_mechanism_is_never_below_that_of_all_its_shuffled_answers(name, size, reports, epsilon):

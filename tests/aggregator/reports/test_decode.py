@@ -20,6 +20,7 @@ from support.reports import Row, batch, counts_of, digest, header, made, mixed, 
 from aggregator.estimates.debias import debias
 from aggregator.reports.decoding import columns as matrix
 from aggregator.reports.decoding import content as large_file
+from aggregator.reports.decoding import rules
 from aggregator.reports.decoding.content import LargeFile
 from aggregator.reports.decoding.decode import MAX_KEPT_BYTES, MAX_PIECES, Decoded, Decoder, decode_batches
 from aggregator.reports.tally.tally import TallyBuilder, count
@@ -29,6 +30,7 @@ from protocol.batches import framing as scan
 from protocol.batches.batch import Batch, Header, read_batches, write_batch
 from protocol.batches.report import Layout, decode_answer, decode_report, encode_report, report_id
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
+from protocol.mechanisms.subset import Subset
 
 oue, direct, she, laplace = (
     lambda size, name=name: mechanisms.from_epsilon(name, "1", size) for name in ("oue", "direct", "she", "laplace")
@@ -329,6 +331,18 @@ def test_the_ends_of_a_question_interval(question):
         if 0 <= u < 1 << 32:
             record = encode_report(DIRECT.layout, u.to_bytes(4, "big") + bytes(4), PRESENT, question, b"\0\0")
             assert alone(record) == (None if good else "question_not_assigned")
+
+
+def test_sets_of_another_size_are_no_answers_and_few_answers_are_unpacked_at_once(monkeypatch):
+    campaign, sizes, impossible = made(mechanism="subset"), [], Subset.impossible
+    monkeypatch.setattr(rules, "_AT_ONCE", 20)
+    monkeypatch.setattr(Subset, "impossible", lambda self, rows: sizes.append(rows.size) or impossible(self, rows))
+    good = [report(campaign, number) for number in range(40)]
+    width = campaign.layout.answer_bytes
+    empty = [record[:-width] + bytes(width) for record in good]
+    found = decode(batch(campaign, good + empty), campaign)
+    assert len(found.records.id) == found.rejected["value_out_of_domain"] == 40
+    assert max(sizes) <= 20
 
 
 def test_value_out_of_domain_direct():
