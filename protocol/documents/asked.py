@@ -129,6 +129,8 @@ def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: s
 def with_joins(schema: Schema, joins: Iterable[tuple[int, ...]]) -> Schema:
     """Return a schema, perhaps with groups, in which all features of ``ungrouped`` and these joins are observed."""
     found = tuple(joins)
+    if not found and not schema.asked_as:
+        return schema
     return schema._replace(asked_as=(*((index,) for index in range(len(schema.ungrouped))), *found) if found else ())
 
 

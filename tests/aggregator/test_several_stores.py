@@ -327,7 +327,7 @@ def test_counts_of_records_join_sources_of_every_kind(mixed, kind):
 def test_one_feature_of_all_is_weighted_by_planned_variance(mixed, kinds):
     """Reports of devices, sums of nodes and totals of two collectors: the weights of decision 53, exactly."""
     parts = counted(mixed, *kinds)
-    both, homogeneity = join(parts, one_population=True)
+    both, homogeneity = join(parts, one_population=True, postprocess="posterior")
     assert not homogeneity.differs
     for one in both.questions:
         about = [each for part in parts for each in part.questions if each.subject == one.subject]

@@ -121,12 +121,13 @@ def test_the_comparison_sees_a_wrong_engine(fault, monkeypatch):
 @pytest.mark.parametrize("name", mechanisms.names())
 @pytest.mark.parametrize("beside", ["direct", "oue", "she"])
 def test_drawn_answers_are_written_as_a_device_writes_them(name, beside):
-    """Equal draws, encoded and read again. That ``draw`` follows the devices' law: test_mechanism_contract.py."""
+    """Drawn answers, encoded and read again. That ``draw`` follows the devices' law: test_mechanism_contract.py."""
     mechanism, other = made(name), made(beside)
     if {mechanism.layout, other.layout} == {BITS, INTEGERS}:
         return  # no campaign has both
     inputs, layout = np.array(inputs_of(mechanism) * 50), layout_for([mechanism, other])
-    fields = vector._answer_bytes(mechanism, inputs, layout, np.random.default_rng(1))
+    answers = draw(mechanism, inputs, np.random.default_rng(1))
+    fields = vector._answer_bytes(mechanism, answers, layout)
     padded = [bytes(field).ljust(layout.answer_bytes, b"\0") for field in fields]
-    drawn = as_answers(mechanism, draw(mechanism, inputs, np.random.default_rng(1)))
+    drawn = as_answers(mechanism, answers)
     assert [decode_answer(mechanism, field, layout) for field in padded] == drawn

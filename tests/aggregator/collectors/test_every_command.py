@@ -103,7 +103,7 @@ CALLS: dict[str, dict[str, str | None]] = {
 # Commands that take neither a shared campaign nor what follows from it, or whose own tests give them one.
 OTHERS = """
 budget adopt, budget assign, budget new, budget show, collector adopt, collector answer, collector campaign,
-collector export, collector finish, collector new, collector pair, demo, fit, fleet ids, fleet new,
+collector export, collector finish, collector new, collector pair, count, demo, fit, fleet ids, fleet new,
 fleet replace, fleet revoke,
 init, key new, key protect, masked adopt, masked decrypt, masked new, masked rekey, masked release, masked setup,
 masked show, nodes add, nodes campaign, nodes new, nodes remove, nodes renew, nodes show, projection,
