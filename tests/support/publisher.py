@@ -169,7 +169,7 @@ class Publisher:
 
     def sign(self, role: str, payload: bytes, *keys: SigningKey) -> bytes:
         """An envelope of any payload, signed by ``keys`` or by default by the role's key."""
-        own = {"root": ROOT_KEY, "campaign": CAMPAIGN_KEY, "model": MODEL_KEY, "nodes": CAMPAIGN_KEY}[role]
+        own = {"root": ROOT_KEY, "campaign": CAMPAIGN_KEY, "nodes": CAMPAIGN_KEY}.get(role, MODEL_KEY)
         return seal(PAYLOAD_TYPES[role], payload, keys or (own,))
 
 

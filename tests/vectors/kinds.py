@@ -29,6 +29,7 @@ from protocol.documents import campaign as campaigns
 from protocol.documents import model as models
 from protocol.documents import trust
 from protocol.documents.campaign import Series, parse_campaign, place
+from protocol.documents.counts import parse_counts
 from protocol.documents.envelope import SigningKey, keyid, pae, read_envelope, seal
 from protocol.documents.model import parse_model
 from protocol.documents.provisioning import Provisioning, build_provisioning, parse_provisioning
@@ -547,6 +548,20 @@ def _state(state):
         "floors": {
             f"{role} {name}": [version, digest.hex()] for (role, name), (version, digest) in state.floors.items()
         },
+    }
+
+
+@kind
+def counts_of_records(data):
+    """What signed counts of records (``.hsu``) say. Who signed, and whether they fit a campaign, is not checked."""
+    found = parse_counts(read_envelope(bytes.fromhex(data), "counts").payload)
+    return {
+        "campaign": found.campaign.hex(),
+        "records": found.records,
+        "vectors": [list(vector) for vector in found.vectors],
+        "people": found.people.hex(),
+        "consent": found.consent,
+        "noise": None if found.noise is None else list(found.noise),
     }
 
 
