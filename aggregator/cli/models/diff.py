@@ -57,6 +57,8 @@ def diff(
     wide. A parameter that the reports do not determine has neither, nor has a value that only one of the campaigns
     asked about in this group. Features that only one of the models has are named and not compared.
 
+    Counts of records (hearsay count) are not read: of a model made with some, the interval is about the store alone.
+
     \b
     Example:
       hearsay diff mushrooms@1 mushrooms@2 --workspace work --data new.csv
