@@ -218,7 +218,8 @@ class Reporting:
         policy.check_adjacency(campaign, self.ledger.adjacency(), self.ledger.spent_micro())
         policy.check_campaign(campaign, evaluated)
         micro, delta_pico = making.cost(campaign, policy)
-        policy.check_budget(self._spent(policy, turn.answered_at, turn.track), micro)
+        if micro:  # an answer that an earlier one paid for is never refused for its cost
+            policy.check_budget(self._spent(policy, turn.answered_at, turn.track), micro)
         if delta_pico:  # for answers without δ the table is not read
             policy.check_delta(self.ledger.deltas.spent_pico(), delta_pico)
         return policy, (micro, delta_pico)

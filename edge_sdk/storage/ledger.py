@@ -12,7 +12,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.storage.rows import CAMPAIGNS, DELTAS, LEDGER, SERIES, Rows, damaged, number_in, seal
+from edge_sdk.storage.rows import CAMPAIGNS, DELTAS, LEDGER, PROMISED, SERIES, Rows, damaged, number_in, seal
+from protocol import canonical
 from protocol.questions import ADJACENCIES
 
 if TYPE_CHECKING:
@@ -324,9 +325,11 @@ class Ledger:
             return self._current_tally().ends.get(name, 0)
 
     def forget_answers(self) -> None:
-        """Delete the bytes of all answers, because the owner opts out. The lines stay."""
+        """Delete the bytes of all answers, and what may still be drawn, because the owner opts out. The lines stay."""
         for each in self.known():
             self._campaigns.replace(each, b"")
+        for key, (*terms, expires) in self._promises():
+            self._state.write_meta(key, canonical.pack([*terms, min(expires, self.latest())]))
 
     def check(self) -> None:
         """Raise an error unless all lines are there, totals add up, and each campaign names its newest line."""
@@ -401,10 +404,30 @@ class Ledger:
 
         ``time`` is in seconds since 1970. The ε that a reset counted is left out. Answers after ``time`` exist if a
         clock was ahead; they count too, so that no time span of this length holds more than its limit. ``track`` has
-        the steps by which the clock was set, over which answers keep their age; None: no steps.
+        the steps by which the clock was set, over which answers keep their age; None: no steps. Kept answers that
+        campaigns with memory, begun at another time, may draw in a span of this length count as if they were drawn.
         """
         with self._state.reading():
-            return self._current_tally().spent_around(seconds, time, track, self._backward())
+            said = self._current_tally().spent_around(seconds, time, track, self._backward())
+            return said + self._promised(seconds, time, has_steps=track is not None and bool(track.moves))
+
+    def _promised(self, seconds: int, time: int, *, has_steps: bool) -> int:
+        """Return the ε of the kept answers that may be drawn in ``seconds`` around ``time``, in millionths.
+
+        The first ledger line of a campaign with memory has its whole cost. In a span without this line it draws at most
+        min(c, ⌊seconds/L⌋ + 2) kept answers, c its renewals and L its stretch in seconds, until it expires. If the
+        clock was set (``has_steps``), the line's age is not certain, and both are counted.
+        """
+        found = 0
+        for _, (begun, micro, renewals, lasts, expires) in self._promises():
+            if time - seconds < expires and (has_steps or abs(time - begun) >= seconds):
+                found += micro * min(renewals, seconds // lasts + 2)
+        return found
+
+    def _promises(self) -> list[tuple[str, list[int]]]:
+        """Return key and numbers of what each campaign with memory may still draw (:data:`PROMISED`)."""
+        found = self._state.all_meta().items()
+        return [(key, canonical.unpack(value)) for key, value in found if key.startswith(PROMISED)]
 
     def answered_in(self, series: str) -> bool:
         """Return whether a campaign of the series (it is answered once in all) with this name was ever answered."""
@@ -438,8 +461,8 @@ class Ledger:
     ) -> tuple[int, int]:
         """Write the line of an answered period, and its reports, which replace those of the campaign's last period.
 
-        The name of the campaign's series, if any, is written too. The caller must have checked the period, the series
-        and the owner's limits.
+        The name of the campaign's series, if any, and what a campaign with memory may still draw, are written too. The
+        caller must have checked the period, the series and the owner's limits.
 
         Args:
             period: index of the period since 1970.
@@ -459,6 +482,10 @@ class Ledger:
         if campaign.series is not None:
             self._series.add((campaign.series.name, line.number))
             tally.series[campaign.series.name] = line.number
+        if campaign.memory is not None and cost[0]:
+            lasts = campaign.memory.stretch * campaign.time_precision
+            promise = [answered_at, campaign.epsilon_micro, campaign.memory.renewals, lasts, header.expires]
+            self._state.write_meta(PROMISED + campaign.id.hex(), canonical.pack(promise))
         tally.add(line, row)
         return line.number, number
 

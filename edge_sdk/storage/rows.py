@@ -80,6 +80,10 @@ TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
 KEPT = "memory "
 """Beginning of the keys of the answers that campaigns with memory keep; the campaign's id in hexadecimal digits comes
 next. An opt-out deletes these answers: under a new secret the device is asked another question, and pays again."""
+PROMISED = "promised "
+"""Beginning of the keys of what campaigns with memory may still draw; the campaign's id in hexadecimal digits comes
+next. The value lists the time of the first answer, ε of a kept answer in millionths, renewals, a stretch in seconds,
+and the expiry."""
 
 
 SCHEMA = Schema(

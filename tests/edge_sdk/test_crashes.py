@@ -45,7 +45,7 @@ def reports_in(folder):
     return {raw for path in folder.glob("*.hsr") for _, raw in records_in(path.read_bytes())}
 
 
-@pytest.mark.parametrize("kills", [(150, 400, 560, 800), (640, 560, 520, 500)])
+@pytest.mark.parametrize("kills", [(150, 400, 570, 800), (640, 560, 520, 500)])
 def test_killed_several_times_in_a_row(tmp_path, kills):
     for place, content in TREE.items():
         (tmp_path / "tree" / place).parent.mkdir(parents=True, exist_ok=True)

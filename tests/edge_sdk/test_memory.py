@@ -175,6 +175,24 @@ def test_the_owners_limits_count_the_whole_campaign_and_its_words_say_what_links
         assert told in words, words
 
 
+def test_a_limit_per_day_holds_where_several_campaigns_renew_on_one_day(publisher, clock):
+    """Each campaign of 2 kept answers counts one on every later day; that of one kept answer counts on no other day."""
+    once = TERMS._replace(renewals=1)
+    owner = Policy(lifetime_micro=1_000 * MICRO, day_micro=4 * MICRO)
+    with Device.open(None, publisher.root(), policy=owner, clock=clock) as device:
+        refused = []
+        for day in range(6):
+            clock.now = NOW + day * DAY
+            terms = once if day else TERMS._replace(renewals=0)
+            device.enrol(raw := publisher.campaign(name=f"c{day}", memory=terms, lifetime=20 * DAY))
+            refused.append(reason(device.report, device.enrol(raw).id, RECORDS[0]))
+        assert refused == [None] * 4 + ["budget_paused"] * 2  # on day 4: 3 of today's 4 are promised, and 2 are wanted
+        assert device.status().spent.day_micro == 3 * MICRO
+        clock.now = NOW + 24 * DAY  # all but the youngest have expired
+        fresh = device.enrol(publisher.campaign(name="last", memory=TERMS))
+        assert reason(device.report, fresh.id, RECORDS[0]) is None
+
+
 WRONG = [
     {"renewals": -1},
     {"renewals": 1000},
