@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import click
+import pytest
 from documentation.outputs import BEGIN, NOT_RUN, PAGE, everything, shown
 
 from aggregator.cli.app import hearsay
@@ -21,6 +22,7 @@ def _named(command, words):
         yield words
 
 
+@pytest.mark.slow
 def test_the_page_has_the_keys_that_the_commands_print(tmp_path):
     """To write the page anew: python tests/documentation/outputs.py."""
     with contextlib.chdir(tmp_path):

@@ -88,7 +88,9 @@ ADDED = 1
 """What each collector adds to every cell in place of its noise, where totals must be exact."""
 
 
-@pytest.mark.parametrize(("features", "values", "classes"), [(1, 1, 2), (2, 3, 3), (9, 6, 2), (30, 3, 2)])
+@pytest.mark.parametrize(
+    ("features", "values", "classes"), [(1, 1, 2), (2, 3, 3), (9, 6, 2), pytest.param(30, 3, 2, marks=pytest.mark.slow)]
+)
 def test_reports_made_with_arrays_are_those_of_devices_byte_for_byte(features, values, classes):
     """Devices of few and many cells, 320 in all."""
     campaign = shared_campaign(of_cells(features, values, classes))
@@ -120,7 +122,7 @@ def test_all_engines_count_the_same_cells(table, monkeypatch):
     assert (found[0]["accuracy_private"], found[0]["epsilon_evaluation"]) == (pytest.approx(found[0]["accuracy"]), 2)
 
 
-@pytest.mark.parametrize("engine", ["files", "vector"])
+@pytest.mark.parametrize("engine", [pytest.param("files", marks=pytest.mark.slow), "vector"])
 def test_totals_have_noise_of_the_stated_variance(table, monkeypatch, engine):
     """The mean square of the noise in 30 trials with 12 cells has a standard error of 0.1 in units of the variance.
 
@@ -177,6 +179,7 @@ def test_settings_that_do_not_fit(settings, expected):
     assert reason(lambda: simulate_campaign(people().astype(str), "label", **given)) == expected
 
 
+@pytest.mark.slow
 def test_a_design_asks_about_fewer_features_if_noise_grows():
     """Ten equal weak features: with little noise many are better than few; with much noise few are."""
     rng = np.random.default_rng(3)

@@ -43,7 +43,7 @@ def total_of(folder, raw, models, frame, rng):
     return campaign
 
 
-@pytest.mark.parametrize("same", [[], ["--same-devices"]])
+@pytest.mark.parametrize("same", [[], pytest.param(["--same-devices"], marks=pytest.mark.slow)])
 def test_a_series_of_totals_finds_the_features_that_do_not_repeat(tmp_path, same):
     """All features together are right in 70 %, the two that do not repeat in 80 %: known to 2 points, chance 1e-5."""
     (tmp_path / "s.toml").write_text(SCHEMA)

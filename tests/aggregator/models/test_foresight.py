@@ -206,6 +206,7 @@ def skewed_truth(statistics):
     return np.trace(told), np.diagonal(told) / SKEWED
 
 
+@pytest.mark.slow
 def test_rare_and_impossible_values_do_not_make_a_model_seem_worse_than_it_is():
     """Of 100 such fleets 95 intervals hold (decision 95); noise was once added to every zero.
 
