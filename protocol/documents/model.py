@@ -175,7 +175,7 @@ def build_payload(model: Model) -> bytes:
     joins = {JOINS: [list(join) for join in schema.joins]} if schema.joins else {}
     payload = canonical.pack(
         {
-            **model.header._replace(crit=(*model.header.crit, *joins)).to_dict(),
+            **model.header._replace(crit=tuple(dict.fromkeys((*model.header.crit, *joins)))).to_dict(),
             **joins,
             "campaign": model.campaign,
             "family": family,

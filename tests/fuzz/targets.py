@@ -21,6 +21,7 @@ from protocol import canonical
 from protocol.batches.batch import Batch, Header, read_batches, write_batch
 from protocol.batches.report import Layout, decode_answer, decode_report, encode_answer, encode_report
 from protocol.documents import trust
+from protocol.documents.asked import with_joins
 from protocol.documents.campaign import build_payload as build_campaign
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import (
@@ -117,19 +118,21 @@ def campaign(found, data):
 
 
 def _built_again(found, data):
-    """The payload that says what a parsed campaign says. ``data`` tells only which features the questions are about."""
-    features = [entry.get("feature") for entry in canonical.unpack(data)["questions"]]
-    questions, groups = [], [None] * len(found.stated.observed)
-    if (found.nodes or found.shared) is not None and found.schema.groups:
-        groups = list(found.schema.groups)
-    for question, feature in zip(found.questions, features, strict=True):
-        if feature is not None and found.schema.groups:
-            groups[feature] = found.schema.groups[question.feature]
-        questions.append(question._replace(subject=question.subject._replace(feature=feature)))
-    known = {"groups", "masked", "models", "nodes", "series", "shared"}
+    """The payload that says what a parsed campaign says. ``data`` tells which features are asked about, and how."""
+    stated = canonical.unpack(data)
+    groups = {entry["feature"]: tuple(entry["group_of"]) for entry in stated.get("groups", [])}
+    schema = found.stated._replace(groups=tuple(map(groups.get, range(len(found.stated.observed)))) if groups else ())
+    questions = [
+        question._replace(
+            subject=question.subject._replace(feature=entry.get("feature")),
+            mechanism=question.mechanism if found.memory is None else question.mechanism.permanent,
+        )
+        for question, entry in zip(found.questions, stated["questions"], strict=True)
+    ]
+    known = {"groups", "joins", "masked", "memory", "models", "nodes", "series", "shared"}
     return build_campaign(
         found.header._replace(crit=tuple(key for key in found.header.crit if key not in known)),
-        found.stated._replace(groups=tuple(groups) if any(groups) else ()),
+        with_joins(schema, map(tuple, stated.get("joins", []))),
         tuple(questions),
         epsilon_micro=found.epsilon_micro,
         purpose=found.purpose,
@@ -143,6 +146,7 @@ def _built_again(found, data):
         nodes=found.nodes,
         masked=found.masked,
         shared=found.shared,
+        memory=found.memory,
     )
 
 
