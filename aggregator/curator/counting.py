@@ -26,7 +26,7 @@ from aggregator.curator.budget import BudgetFile, digest_of, record_bytes
 from aggregator.curator.fitting import TAG, cost_of_fit, made_up_records
 from aggregator.curator.methods.sums import exact_sums, vector_epsilons, vectors
 from aggregator.curator.records import Records, read_records
-from aggregator.curator.terms import FitTerms, check_terms
+from aggregator.curator.terms import TWO_TO_ONE, FitTerms, check_terms
 from aggregator.estimates.homogeneity import LEAST_DEVICES
 from aggregator.estimates.source import Origin, Source
 from aggregator.estimates.statistics import Statistics
@@ -150,57 +150,90 @@ def count_frame(
         raise InputError("consent_missing", "the consent is one line of at most 1024 bytes of text")
     moment, lifetime = int(time.time()) if now is None else now, seconds_of(days)
     refused = _refused(frame, campaign)
+    kept = frame[~refused]
     known = campaign.header.name if name is None else name
 
-    def sign(
-        records: int, found: Sequence[Sequence[int]], people: bytes, noise: Noise | None, *, rehearse: bool = False
-    ) -> bytes:
+    def sign(found: _Content, *, rehearse: bool = False) -> bytes:
         def payload_for(version: int, _before: bytes | None) -> bytes:
             header = header_for(known, version, moment, lifetime)
-            values = tuple(tuple(each) for each in found)
-            return build_counts(Counts(header, campaign.id, records, values, people, consent, noise))
+            values = tuple(tuple(each) for each in found.vectors)
+            return build_counts(Counts(header, campaign.id, found.records, values, found.people, consent, found.noise))
 
         return workspace.publish(ROLE, known, moment, payload_for, rehearse=rehearse)
 
+    query = None
     if budget is None or epsilon_micro is None:
-        frame = frame[~refused]
-        if not LEAST_RECORDS <= len(frame) <= MOST_RECORDS:
-            raise InputError("pilot_too_small", f"exact counts are of at least {LEAST_RECORDS} people's records")
-        query, records = None, read_records(frame, campaign.schema)
-        names = [campaign.stated.label.name, *(feature.name for feature in campaign.stated.features)]
-        people = digest_of(
-            record_bytes(table[[each for each in names if each in table]]), _people_key(workspace, random_bytes)
-        )
-        exact = exact_sums(records, summed_subjects(campaign.schema, campaign.fit.family))
-        raw = sign(records.rows, exact, people, None)
+        records, found = _exactly(workspace, kept, table, campaign, random_bytes)
     else:
         if refused.any():
             raise InputError(
                 "value_refused", "the schema refuses a label or value of the records; how many they are may not be told"
             )
-        terms = _terms(campaign, epsilon_micro, budget.adjacency)
-        cost = cost_of_fit(campaign.schema, terms)
-        noise = Noise(epsilon_micro, terms.adjacency, terms.division, budget.state().name)
-        people = budget.digest([_KEY])
-        made_up = made_up_records(campaign.schema)
-        rehearsed = exact_sums(made_up, summed_subjects(campaign.schema, terms.family))
-        sign(made_up.rows, rehearsed, people, noise, rehearse=True)
-        records = read_records(frame, campaign.schema)
-        asked = (
-            f"counts {known!r}: {METHOD}, {terms.family}, ε = {format_micro(epsilon_micro)} divided {terms.division}"
-        )
-        query = budget.spend(budget.digest(record_bytes(table)), asked, cost)
-        stream = Stream(random_bytes(32), TAG)
-        noisy = [with_noise(exact, stream)[1] for exact in vectors(records, terms)]
-        raw = sign(sum(noisy[0]) if terms.adjacency == ADD_REMOVE else records.rows, noisy, people, noise)
+        noise = Noise(epsilon_micro, budget.adjacency, TWO_TO_ONE, budget.state().name)
+        sign(_made_up(campaign, noise, budget), rehearse=True)
+        records = read_records(kept, campaign.schema)
+        query = _pay(table, campaign, noise, budget, known)
+        found = _noisily(records, campaign, noise, budget, Stream(random_bytes(32), TAG))
+    raw = sign(found)
     counts = parse_counts(read_envelope(raw, ROLE).payload)
     standing = workspace.standing(ROLE, raw)
     repeats = int(table.duplicated().sum())
-    return CountedRecords(raw, standing, counts, int(refused.sum()), _substituted(frame, records), repeats, query)
+    return CountedRecords(raw, standing, counts, int(refused.sum()), _substituted(kept, records), repeats, query)
 
 
-def _terms(campaign: Campaign, epsilon_micro: int, adjacency: str) -> FitTerms:
-    return FitTerms(METHOD, epsilon_micro, adjacency=adjacency, family=campaign.fit.family)
+class _Content(NamedTuple):
+    """What is counted: ``records``, ``vectors``, ``people`` and ``noise`` as in :class:`.Counts`."""
+
+    records: int
+    vectors: Sequence[Sequence[int]]
+    people: bytes
+    noise: Noise | None
+
+
+def _exactly(
+    workspace: Workspace,
+    frame: pd.DataFrame,
+    table: pd.DataFrame,
+    campaign: Campaign,
+    random_bytes: Callable[[int], bytes],
+) -> tuple[Records, _Content]:
+    """Return the records and their exact counts. Raise ``pilot_too_small``."""
+    if not LEAST_RECORDS <= len(frame) <= MOST_RECORDS:
+        raise InputError("pilot_too_small", f"exact counts are of at least {LEAST_RECORDS} people's records")
+    records = read_records(frame, campaign.schema)
+    names = [campaign.stated.label.name, *(feature.name for feature in campaign.stated.features)]
+    columns = record_bytes(table[[each for each in names if each in table]])
+    people = digest_of(columns, _people_key(workspace, random_bytes))
+    exact = exact_sums(records, summed_subjects(campaign.schema, campaign.fit.family))
+    return records, _Content(records.rows, exact, people, None)
+
+
+def _made_up(campaign: Campaign, noise: Noise, budget: BudgetFile) -> _Content:
+    """Return counts of made-up records: they are signed before the budget pays, so that signing can not fail later."""
+    records = made_up_records(campaign.schema)
+    exact = exact_sums(records, summed_subjects(campaign.schema, campaign.fit.family))
+    return _Content(records.rows, exact, budget.digest([_KEY]), noise)
+
+
+def _pay(table: pd.DataFrame, campaign: Campaign, noise: Noise, budget: BudgetFile, name: str) -> int:
+    """Let the budget pay for counts with noise, and return the number of the payment."""
+    terms = _terms(campaign, noise)
+    epsilon = format_micro(noise.epsilon_micro)
+    asked = f"counts {name!r}: {METHOD}, {terms.family}, ε = {epsilon} divided {noise.division}"
+    return budget.spend(budget.digest(record_bytes(table)), asked, cost_of_fit(campaign.schema, terms))
+
+
+def _noisily(records: Records, campaign: Campaign, noise: Noise, budget: BudgetFile, stream: Stream) -> _Content:
+    """Return the counts of the records with noise from ``stream``."""
+    noisy = [with_noise(exact, stream)[1] for exact in vectors(records, _terms(campaign, noise))]
+    count = sum(noisy[0]) if noise.adjacency == ADD_REMOVE else records.rows
+    return _Content(count, noisy, budget.digest([_KEY]), noise)
+
+
+def _terms(campaign: Campaign, noise: Noise) -> FitTerms:
+    return FitTerms(
+        METHOD, noise.epsilon_micro, adjacency=noise.adjacency, family=campaign.fit.family, division=noise.division
+    )
 
 
 def _people_key(workspace: Workspace, random_bytes: Callable[[int], bytes]) -> bytes:
@@ -430,7 +463,7 @@ def check_counts(content: Counts, campaign: Campaign) -> list[float]:
 
 def _variances(campaign: Campaign, noise: Noise) -> list[float]:
     """Return the variance of the noise in one number of each vector."""
-    terms = _terms(campaign, noise.epsilon_micro, noise.adjacency)._replace(division=noise.division)
+    terms = _terms(campaign, noise)
     try:
         check_terms(terms)
         shares = vector_epsilons(campaign.schema, terms)

@@ -5,8 +5,8 @@
 
 As in ``benchmarks.asking.designs`` each repetition tests on a new random fifth of the records, and the pilot's people
 do not answer. Counts are drawn from their law. ``alone``: the best set without joins; with ``--ask``, which needs no
-pilot, all features. Columns: mean and standard error
-of both, the mean and standard error of their difference, and how many of the repetitions chose a join.
+pilot, all features. Columns: mean and standard error of both, the mean and standard error of their difference, and how
+many of the repetitions chose a join.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edge_sdk.storage.ledger import is_booked
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.model import evaluated_models, named_once, payloads_given, schema_read
 from protocol.errors import InputError
@@ -218,11 +219,8 @@ class AboutRecord:
 
         A campaign with memory is paid for at its first answer, and the other answers cost nothing.
         """
-        if campaign.memory is not None:
-            from edge_sdk.answering.remembering import is_booked
-
-            if is_booked(self._state, campaign):
-                return 0, 0
+        if campaign.memory is not None and is_booked(self._state, campaign):
+            return 0, 0
         return policy.cost_micro(campaign), policy.cost_delta(campaign)
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from protocol.questions import Question
 
 
-def is_booked(state: State, campaign: Campaign) -> bool:
-    """Return whether this device holds an answer of the campaign, and so has paid for all of the campaign."""
-    return state.meta(KEPT + campaign.id.hex()) is not None
-
-
 def report(
     state: State,
     campaign: Campaign,

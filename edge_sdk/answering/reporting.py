@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from edge_sdk.arguments import check_bytes
 from edge_sdk.log import INFO, note
 from edge_sdk.policy import LONGEST_WINDOW, Policy, Spent, series_refusal
-from edge_sdk.storage.ledger import Ledger
+from edge_sdk.storage.ledger import Ledger, is_booked
 from edge_sdk.storage.marker import check_own_machine, note_in_marker
-from edge_sdk.storage.rows import KEPT
 from edge_sdk.storage.spool import Spool
 from protocol.documents import campaign as campaigns
 from protocol.documents.payload import DAY_SECONDS
@@ -271,7 +270,7 @@ class Reporting:
             secret,
             ledger.adjacency(),
             ledger.deltas.spent_pico(),
-            campaign.memory is not None and self._state.meta(f"{KEPT}{campaign.id.hex()}") is not None,
+            campaign.memory is not None and is_booked(self._state, campaign),
         )
 
     def spent(self) -> Spent:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.storage.rows import CAMPAIGNS, DELTAS, LEDGER, PROMISED, SERIES, Rows, damaged, number_in, seal
+from edge_sdk.storage.rows import CAMPAIGNS, DELTAS, KEPT, LEDGER, PROMISED, SERIES, Rows, damaged, number_in, seal
 from protocol import canonical
 from protocol.questions import ADJACENCIES
 
@@ -546,6 +546,11 @@ class Ledger:
                 _shown(line, known[line.campaign], series.get(line.number, ""), deltas.get(line.number, 0))
                 for line in self._forward()
             ]
+
+
+def is_booked(state: State, campaign: Campaign) -> bool:
+    """Return whether this device holds an answer of the campaign, which has memory, and so has paid for all of it."""
+    return state.meta(KEPT + campaign.id.hex()) is not None
 
 
 def _shown(line: Line, payer: Payer, series: str, delta: int) -> Answered:

@@ -105,11 +105,9 @@ def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: s
         DocumentError: with ``reason``: ``groups`` is a key without being in ``crit``, or the reverse; or its entries
             are not as docs/formats.md states.
     """
-    if (GROUPS in body) != (GROUPS in header.crit):
-        raise DocumentError(reason, "'groups' must be a key and in 'crit', or neither")
-    if GROUPS not in body:
+    entries = _critical_list(body, GROUPS, header, reason)
+    if entries is None:
         return stated
-    entries = read_field(body, GROUPS, list, reason)
     if not entries or not all(isinstance(entry, dict) for entry in entries):
         raise DocumentError(reason, "'groups' is empty, or one of its entries is not a map")
     observed = stated.observed
@@ -124,6 +122,13 @@ def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: s
         found[place] = tuple(groups)
         previous = place
     return stated._replace(groups=tuple(found))
+
+
+def _critical_list(body: dict[str, Any], key: str, header: Header, reason: str) -> list[Any] | None:
+    """Return the list under ``key``, or None if neither ``body`` nor ``crit`` has it. Raise ``reason`` if one has it."""
+    if (key in body) != (key in header.crit):
+        raise DocumentError(reason, f"'{key}' must be a key and in 'crit', or neither")
+    return read_field(body, key, list, reason) if key in body else None
 
 
 def with_joins(schema: Schema, joins: Iterable[tuple[int, ...]]) -> Schema:
@@ -149,11 +154,9 @@ def parse_joins(body: dict[str, Any], header: Header, stated: Schema, reason: st
         DocumentError: with ``reason``: ``joins`` is a key without being in ``crit``, or the reverse; or its entries
             are not as docs/formats.md states.
     """
-    if (JOINS in body) != (JOINS in header.crit):
-        raise DocumentError(reason, "'joins' must be a key and in 'crit', or neither")
-    if JOINS not in body:
+    entries = _critical_list(body, JOINS, header, reason)
+    if entries is None:
         return stated
-    entries = read_field(body, JOINS, list, reason)
     if not 1 <= len(entries) <= MAX_QUESTIONS or not all(isinstance(entry, list) for entry in entries):
         raise DocumentError(reason, f"'joins' has not 1 to {MAX_QUESTIONS} entries, or one of them is no list")
     problem = unjoinable(stated, entries)

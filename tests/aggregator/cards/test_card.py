@@ -58,6 +58,7 @@ def wide(features, values, length=40):
     return parse_campaign(build_campaign(schema, parameters, NOW, 1))
 
 
+@pytest.mark.slow
 def test_a_card_of_many_features_stays_small():
     campaign = wide(66, 2, length=500)
     counts = tuple(tuple(range(1, question.size + 1)) for question in campaign.questions)

@@ -23,6 +23,7 @@ def allowed(terms: Total, cost: Cost, most: int = 10_000) -> int:
     return count
 
 
+@pytest.mark.slow
 @given(st.integers(1, 10**8), st.integers(1, 29))
 def test_the_largest_rho_is_above_that_of_the_simple_formula_and_costs_the_whole_total(micro, places):
     terms = Total(micro, Fraction(1, 10**places), Fraction(1, 10**places))

@@ -217,6 +217,7 @@ def gossip(made, folder, seed):
     return [(folder / f"{number}.hsn").read_bytes() for number in range(PEERS)]
 
 
+@pytest.mark.slow
 def test_all_at_once_online_and_gossip_make_one_model(tmp_path):
     """The signed model's bytes: from all files at once, one by one, and from any peer's file after any exchanges."""
     made = round_of(tmp_path)

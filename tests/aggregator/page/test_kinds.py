@@ -247,6 +247,7 @@ def test_a_page_of_a_large_schema_is_bounded_and_says_what_is_left_out(tmp_path,
     assert "hearsay export-model MODEL" in found.words
 
 
+@pytest.mark.slow
 def test_a_page_of_a_store_with_many_features_is_bounded(tmp_path):
     raw = Publisher(schema=wide(35, 4, 3)).campaign()
     campaign = opened(raw)

@@ -53,6 +53,7 @@ def test_design_writes_who_decided_what_and_why(made):
     assert "on records that chose nothing" in decision["accuracy_of_the_fleet"]
 
 
+@pytest.mark.slow
 def test_the_workspace_keeps_it_and_the_card_and_pages_repeat_it(made, monkeypatch, tmp_path):
     monkeypatch.setattr("time.time", lambda: NOW)
     decision = dict(load_schema(made / "o.toml").decision)
