@@ -125,7 +125,7 @@ def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: s
 
 
 def _critical_list(body: dict[str, Any], key: str, header: Header, reason: str) -> list[Any] | None:
-    """Return the list under ``key``, or None if neither ``body`` nor ``crit`` has it. Raise ``reason`` if one has it."""
+    """Return the list under ``key``, or None. Raise ``reason`` if only one of ``body`` and ``crit`` has ``key``."""
     if (key in body) != (key in header.crit):
         raise DocumentError(reason, f"'{key}' must be a key and in 'crit', or neither")
     return read_field(body, key, list, reason) if key in body else None
